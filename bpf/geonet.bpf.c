@@ -68,7 +68,7 @@ struct state {
 	__u8 vector[24]; /* LPV for own packets */
 };
 
-/* Value for a destination of own packets (WayValue in Rust). */
+/* Permission to send this station's own packets to a destination (OwnPacketPathValue in Rust). */
 struct way {
 	__u64 until;
 	__u32 slot; /* index of the packet count in USED */
@@ -77,7 +77,7 @@ struct way {
 	__u8 headers[HEADERS];
 };
 
-/* Value for a destination of forwarded packets (OnwardValue in Rust). */
+/* Permission to forward packets to a destination (ForwardingPathValue in Rust). */
 struct onward {
 	__u64 until;
 	__u32 slot;

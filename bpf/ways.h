@@ -22,7 +22,7 @@
 const volatile __u32 WAYS_MAX = 1;
 #define WAY_TICKS (60 * SECOND)
 /* Time for which a next hop (exit) is valid. After a lookup carnet keeps the neighbour reachable for longer
- * (KEEPING). */
+ * (NEIGHBOUR_REPORT_INTERVAL). */
 #define EXIT_TICKS (4 * SECOND)
 /* Number of successive places that the program searches for a way. */
 #define WAY_TRIES 4

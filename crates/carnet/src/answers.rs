@@ -6,7 +6,7 @@ use carnet_api::address::MacAddress;
 use carnet_api::config::Config;
 use carnet_api::model;
 use carnet_base::{Endpoint, Time, WallTime};
-use carnet_linux::sandbox::Held;
+use carnet_linux::sandbox::EnforcedLimits;
 use carnet_linux::{Path, Platform};
 use carnet_nemo::forwarding::desired::TunnelEnd;
 use carnet_station::Station;
@@ -25,7 +25,7 @@ pub fn status(
     platform: Option<&Platform>,
     station: &Station,
     geonet: Option<model::GeonetStatus>,
-    sandbox: Option<&Held>,
+    sandbox: Option<&EnforcedLimits>,
     uptime: Duration,
     time: Time,
 ) -> model::Status {
@@ -299,8 +299,12 @@ pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counte
     ] {
         *counters.entry(name.into()).or_default() += count;
     }
-    counters
-        .extend(fast_path.left.iter().map(|(reason, count)| (format!("fast_path.left.{reason}"), *count)));
+    counters.extend(
+        fast_path
+            .left_to_slow_path
+            .iter()
+            .map(|(reason, count)| (format!("fast_path.left.{reason}"), *count)),
+    );
     let platform = platform.counters();
     counters.extend([
         ("platform.writes".to_string(), platform.writes),

@@ -170,7 +170,7 @@ impl Geonet {
             settings::geonet::position_options(config),
         )?;
         let mut link = FrameLink::open(settings::geonet::link(config, mid))?;
-        link.keep_undo(undo)?;
+        link.enable_undo(undo)?;
         let seen = link.address();
         let mid = mid.or((seen != Mac::default()).then_some(seen));
         if let (None, Some(name)) = (mid, config.interface.name()) {
@@ -354,7 +354,7 @@ impl Geonet {
                 info!("connected to gpsd {release}");
                 (None, None)
             }
-            PositionEvent::Clock(clock) if clock.wrong => {
+            PositionEvent::Clock(clock) if clock.is_clock_wrong => {
                 (None, Some(format!("the system clock is {} the receiver's", difference(clock.milliseconds))))
             }
             PositionEvent::Clock(_) => (None, Some("the system clock is right again".into())),

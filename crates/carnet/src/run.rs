@@ -20,8 +20,8 @@ use anyhow::{Context, bail};
 use carnet_api::config::{Config, ConfigErrors, Sandbox};
 use carnet_api::model;
 use carnet_base::{RateLimiter, Rng, Seed, Time, parts};
-use carnet_linux::sandbox::{self, Held, Plan, with_files_alone};
-use carnet_linux::signal::{Signal, Signals};
+use carnet_linux::sandbox::{self, EnforcedLimits, SandboxPlan, with_files_alone};
+use carnet_linux::signal::{Signal, SignalReader};
 use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, ProbeTarget, Protected,
     TunnelIo, TunnelReader, TunnelWriter, clock, geonet_path, with_secrets,
@@ -133,7 +133,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     };
     let mut alarm = Alarm::new()?;
     let mut sources = settings::signals(&config);
-    let mut signals = Signals::open(sources.clone());
+    let mut signals = SignalReader::open(sources.clone());
     let mut counted = settings::counted(&config);
     let mut counting = self::counting(&config);
     warn_of_own_address(&config);
@@ -367,9 +367,9 @@ fn optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow
 }
 
 /// Gives up the rights that the station does not need; see [`carnet_linux::sandbox`].
-fn confine(config: &Config, path: &Path) -> anyhow::Result<(Plan, Option<Held>)> {
+fn confine(config: &Config, path: &Path) -> anyhow::Result<(SandboxPlan, Option<EnforcedLimits>)> {
     if config.station.sandbox == Sandbox::Off {
-        return Ok((Plan::default(), None));
+        return Ok((SandboxPlan::default(), None));
     }
     let plan = settings::sandbox::plan(config, path);
     let held = sandbox::enter(&plan);
@@ -515,8 +515,8 @@ struct Runner {
     events: broadcast::Sender<Value>,
     started: Time,
     /// Rights that the process has kept; `None` if it has given up no rights.
-    sandbox: Option<Held>,
-    plan: Plan,
+    sandbox: Option<EnforcedLimits>,
+    plan: SandboxPlan,
     buffer: PacketBuffer,
     /// Packet counts of the fast path that the station got last.
     traffic: Vec<TunnelTraffic>,
@@ -626,7 +626,7 @@ impl Runner {
             events: broadcast::channel(EVENTS).0,
             started: header.time,
             sandbox: None,
-            plan: Plan::default(),
+            plan: SandboxPlan::default(),
             buffer: PacketBuffer::new(),
             traffic: Vec::new(),
             outputs: Vec::new(),
@@ -719,10 +719,10 @@ impl Runner {
     fn settle(&mut self) {
         let path = self.platform.as_ref().map(|platform| platform.loading().unwrap_or(platform.path()));
         if let Some(held) = &mut self.sandbox
-            && (self.plan.programs || self.plan.steers)
+            && (self.plan.programs || self.plan.loads_steering_program)
             && !settings::sandbox::loads_later(&self.config, path)
         {
-            held.settle();
+            held.drop_program_loading();
         }
     }
 

@@ -179,8 +179,10 @@ fn check_reads_the_tokens_too() {
     write("read 0123456789abcdef\n", 0o600);
     assert_eq!(check(), (Some(0), String::new()));
     write("read 0123456789abcdef\n", 0o644);
-    let open =
-        format!("cannot read {place}: expected rights 0600, found 0644: others may read or write it\n");
+    let open = format!(
+        "cannot read {place}: expected file mode 0600, found 0644: other users may read or write the file \
+         (chmod 600)\n"
+    );
     assert_eq!(check(), (Some(2), open));
     std::fs::remove_file(&tokens).expect("gone");
     std::fs::remove_file(&path).expect("gone");

@@ -112,17 +112,18 @@ impl From<Area> for GeoArea {
 /// Quality of a position that the facilities report in their messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionQuality {
-    /// Radius of the circle that contains the position with 95 % probability, centimetres; `None` if unknown.
+    /// Radius in centimetres of a circle that contains the true position with 95 % probability; `None` if
+    /// unknown.
     #[serde(default)]
     pub confidence_cm: Option<u32>,
     /// Altitude above the WGS 84 ellipsoid, centimetres; `None` if unknown.
     #[serde(default)]
     pub altitude_cm: Option<i32>,
-    /// Whether the speed of the position is known.
+    /// Whether the speed is known.
     pub moves: bool,
-    /// Whether the heading of the position is known.
+    /// Whether the heading is known.
     pub heads: bool,
-    /// Whether the receiver has lost its position fix, so that the next positions are dead reckoning.
+    /// Whether the receiver has lost its fix; the next positions are then computed by dead reckoning.
     #[serde(default)]
     pub lost: bool,
 }

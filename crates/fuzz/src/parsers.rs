@@ -12,12 +12,12 @@ use carnet_base::{Rng, Time, WallTime};
 use carnet_fleet::store::{Key, Token};
 use carnet_its::cam::Cam;
 use carnet_its::denm::Denm;
-use carnet_its::ldm::Glance;
+use carnet_its::ldm::PartialCam;
 use carnet_its::release2;
 use carnet_its::sam::Saem;
 use carnet_its::uper::{Uper, decode, encode};
-use carnet_linux::position::gpsd::{LONGEST_LINE, Reader, Report};
-use carnet_linux::position::trace::{Moment, Trace};
+use carnet_linux::position::gpsd::{LONGEST_LINE, Report, ReportReader};
+use carnet_linux::position::trace::{Trace, TraceState};
 use carnet_security::certificate::Certificate;
 use carnet_security::credentials::PrivateKey;
 use carnet_security::message::{Envelope, Payload, Signer};
@@ -54,7 +54,7 @@ pub fn messages(octets: &[u8]) {
     comes_back::<release2::vam::Vam>(octets);
     comes_back::<release2::cpm::CollectivePerceptionMessage>(octets);
     // If both decoders accept the message, their results agree.
-    if let (Ok(glance), Ok(cam)) = (Glance::of(octets), carnet_its::ca::receive(octets)) {
+    if let (Ok(glance), Ok(cam)) = (PartialCam::of(octets), carnet_its::ca::receive(octets)) {
         let basic = cam.cam.cam_parameters.basic_container;
         assert_eq!(Some(glance.position), basic.reference_position.position());
         assert_eq!(glance.station_type, basic.station_type);
@@ -64,7 +64,7 @@ pub fn messages(octets: &[u8]) {
 /// Checks that a decoded message can be encoded, and that decoding this encoding gives an equal message.
 fn comes_back<T: Uper + PartialEq + Debug>(octets: &[u8]) {
     if let Ok(message) = decode::<T>(octets) {
-        let again = encode(&message).expect("of values that were read");
+        let again = encode(&message).expect("values that were decoded can be encoded");
         assert_eq!(decode::<T>(&again).as_ref(), Ok(&message));
     }
 }
@@ -123,9 +123,9 @@ fn is_written_once(certificate: &Certificate) {
 pub fn gpsd(octets: &[u8]) {
     let Some((&piece, octets)) = octets.split_first() else { return };
     let (mut whole, mut cut) = (Vec::new(), Vec::new());
-    let mut reader = Reader::default();
+    let mut reader = ReportReader::default();
     reader.push(octets, |report| whole.push(look_at(report)));
-    let mut in_pieces = Reader::default();
+    let mut in_pieces = ReportReader::default();
     for piece in octets.chunks(usize::from(piece).max(1)) {
         in_pieces.push(piece, |report| cut.push(look_at(report)));
     }
@@ -144,7 +144,7 @@ fn look_at(report: Report) -> String {
             }
         }
         Report::Pulse(offset) | Report::TimeOffset(offset) => drop(black_box(offset.milliseconds())),
-        Report::Device(device) => drop(black_box(device.is_gone())),
+        Report::Device(device) => drop(black_box(device.is_unused())),
         _ => {}
     }
     format!("{report:?}")
@@ -156,7 +156,7 @@ pub fn trace(octets: &[u8]) {
     match Trace::parse(text) {
         Ok(trace) => {
             for seconds in [-1.0, 0.0, 0.5, 1.0, 10.0, 1.8e9, 1e300] {
-                if let Moment::There { latitude, longitude, heading, .. } = trace.at(seconds) {
+                if let TraceState::At { latitude, longitude, heading, .. } = trace.at(seconds) {
                     assert!((-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude));
                     assert!((0.0..360.0).contains(&heading), "{heading} at {seconds}");
                 }
@@ -215,7 +215,7 @@ pub fn requests(octets: &[u8]) {
 
 fn same_again<T: Serialize + DeserializeOwned + PartialEq + Debug>(octets: &[u8]) -> bool {
     let Ok(value) = serde_json::from_slice::<T>(octets) else { return false };
-    let text = serde_json::to_vec(&value).expect("all of these have a text");
+    let text = serde_json::to_vec(&value).expect("each of these types has a JSON form");
     let again = serde_json::from_slice::<T>(&text).expect("it was just written");
     if again != value {
         // serde_json may change the last bit of a floating point number.
@@ -266,8 +266,8 @@ pub fn records(octets: &[u8]) {
     }
     if same_again::<PersistentState>(octets) {
         let state: PersistentState = serde_json::from_slice(octets).expect("just read");
-        stations::start_with(state, WallTime::from_unix_nanos(0));
+        stations::start_with_stored_state(state, WallTime::from_unix_nanos(0));
         let state: PersistentState = serde_json::from_slice(octets).expect("just read");
-        stations::start_with(state, stations::WALL);
+        stations::start_with_stored_state(state, stations::WALL);
     }
 }

@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 use carnet_base::Time;
 use carnet_security::keys::Curve;
 use carnet_security::time::Time64;
-use carnet_security::{Handled, Now, Security, unwrapped};
+use carnet_security::{Handled, Now, Security, without_envelope};
 
-use crate::story::{self, Kind};
+use crate::story::{self, EventKind};
 
 #[path = "../../security/tests/suite/support.rs"]
 #[allow(clippy::unwrap_used, dead_code, reason = "of the tests of carnet-security, which use all of it")]
@@ -25,7 +25,7 @@ const BASIC_HEADER: usize = 4;
 const MOST_CHANGES: usize = 4;
 
 /// Packets that a vehicle sends within two seconds, with and without its certificate.
-struct Sent {
+struct SentPackets {
     pki: Pki,
     packets: Vec<Vec<u8>>,
     /// The packets without their envelope, as a receiver delivers them.
@@ -33,10 +33,10 @@ struct Sent {
 }
 
 thread_local! {
-    static SENT: OnceLock<Sent> = const { OnceLock::new() };
+    static SENT: OnceLock<SentPackets> = const { OnceLock::new() };
 }
 
-fn send() -> Sent {
+fn send() -> SentPackets {
     let mut pki = Pki::new(Curve::NistP256);
     let mut car = pki.car();
     let mut packets = Vec::new();
@@ -44,8 +44,8 @@ fn send() -> Sent {
         let now = at(round * 500);
         packets.extend([car.cam(now), car.denm(now), car.beacon(now)]);
     }
-    let plain = packets.iter().filter_map(|packet| unwrapped(packet)).collect();
-    Sent { pki, packets, plain }
+    let plain = packets.iter().filter_map(|packet| without_envelope(packet)).collect();
+    SentPackets { pki, packets, plain }
 }
 
 /// Arriving packets with their times. A story's frame is a packet from its Basic Header on. A delivered
@@ -62,16 +62,16 @@ pub fn secured(octets: &[u8]) {
             let nanos = u64::try_from(event.after.as_nanos()).unwrap_or(u64::MAX);
             now = Now { time: now.time + event.after, date: Time64(now.date.0.saturating_add(nanos / 1000)) };
             match event.kind {
-                Kind::Deliver => {
+                EventKind::Deliver => {
                     let Some((number, changes)) = event.content.split_first() else { continue };
                     let mut packet = sent.packets[usize::from(*number) % sent.packets.len()].clone();
                     for change in changes.chunks_exact(3).take(MOST_CHANGES) {
                         let place = usize::from(u16::from_be_bytes([change[0], change[1]])) % packet.len();
                         packet[place] ^= change[2];
                     }
-                    hear(sent, &mut receiver, now, &packet);
+                    receive(sent, &mut receiver, now, &packet);
                 }
-                Kind::Frame => hear(sent, &mut receiver, now, event.content),
+                EventKind::Frame => receive(sent, &mut receiver, now, event.content),
                 _ => believe(sent, &mut receiver, now),
             }
         }
@@ -81,22 +81,22 @@ pub fn secured(octets: &[u8]) {
     });
 }
 
-fn hear(sent: &Sent, receiver: &mut Security, now: Now, packet: &[u8]) {
+fn receive(sent: &SentPackets, receiver: &mut Security, now: Now, packet: &[u8]) {
     match receiver.handle_frame(now, frame(packet)) {
         Ok(Handled::Ready(verified)) => is_one_that_was_sent(sent, &verified.packet),
-        Ok(Handled::Plain) => panic!("a packet in the open is believed: {packet:02x?}"),
+        Ok(Handled::Plain) => panic!("the station has accepted an unsigned packet: {packet:02x?}"),
         Ok(Handled::Queued) | Err(_) => {}
     }
     believe(sent, receiver, now);
 }
 
-fn believe(sent: &Sent, receiver: &mut Security, now: Now) {
+fn believe(sent: &SentPackets, receiver: &mut Security, now: Now) {
     while let Some(verified) = receiver.poll_verified(now) {
         is_one_that_was_sent(sent, &verified.packet);
     }
 }
 
-fn is_one_that_was_sent(sent: &Sent, packet: &[u8]) {
+fn is_one_that_was_sent(sent: &SentPackets, packet: &[u8]) {
     let same = |plain: &Vec<u8>| plain.get(BASIC_HEADER..) == packet.get(BASIC_HEADER..);
-    assert!(sent.plain.iter().any(same), "nobody has signed {packet:02x?}");
+    assert!(sent.plain.iter().any(same), "no station has signed the accepted packet {packet:02x?}");
 }

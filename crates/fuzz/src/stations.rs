@@ -24,7 +24,7 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption, message_type, set_checksum};
 
-use crate::story::{self, Event, Kind, fate};
+use crate::story::{self, Event, EventKind, fate};
 
 /// Date when a story starts.
 pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
@@ -56,15 +56,15 @@ const fn gn_address(mac: [u8; 6]) -> GnAddress {
 }
 
 /// The configs of the recorded cases of `conformance/recorded`, and of stations with every part.
-struct Configs {
+struct TestConfigs {
     agents: Vec<StationConfig>,
     routers: Vec<StationConfig>,
     vehicles: Vec<StationConfig>,
 }
 
-fn configs() -> &'static Configs {
-    static CONFIGS: OnceLock<Configs> = OnceLock::new();
-    CONFIGS.get_or_init(|| Configs {
+fn configs() -> &'static TestConfigs {
+    static CONFIGS: OnceLock<TestConfigs> = OnceLock::new();
+    CONFIGS.get_or_init(|| TestConfigs {
         agents: vec![
             station(include_str!("../../../conformance/recorded/home-agent.toml"), GN_ADDRESS),
             station(include_str!("../../../conformance/recorded/home-link.toml"), GN_ADDRESS),
@@ -162,7 +162,7 @@ pub fn replay(octets: &[u8]) {
 
 /// A home agent, a mobile router and a vehicle start with this state. Each must read back the state that it
 /// saves.
-pub fn start_with(state: PersistentState, wall: WallTime) {
+pub fn start_with_stored_state(state: PersistentState, wall: WallTime) {
     for config in [&configs().agents[0], &configs().agents[1], &configs().routers[0], &configs().vehicles[0]]
     {
         let mut station = Station::new(config.clone(), state.clone(), Rng::new(1), START, wall);
@@ -201,27 +201,27 @@ fn interface(name: &str, address: &str, number: u8) -> Interface {
 }
 
 /// Packets under way from one station to the other.
-enum UnderWay {
+enum PacketInTransit {
     Packet(Vec<u8>),
     Datagram { local: Endpoint, remote: Endpoint, packet: Vec<u8> },
     Frame(Frame),
 }
 
-impl UnderWay {
+impl PacketInTransit {
     fn octets(&mut self) -> &mut Vec<u8> {
         match self {
-            UnderWay::Packet(octets) | UnderWay::Datagram { packet: octets, .. } => octets,
-            UnderWay::Frame(frame) => &mut frame.packet,
+            PacketInTransit::Packet(octets) | PacketInTransit::Datagram { packet: octets, .. } => octets,
+            PacketInTransit::Frame(frame) => &mut frame.packet,
         }
     }
 
-    fn copy(&self) -> UnderWay {
+    fn copy(&self) -> PacketInTransit {
         match self {
-            UnderWay::Packet(octets) => UnderWay::Packet(octets.clone()),
-            UnderWay::Datagram { local, remote, packet } => {
-                UnderWay::Datagram { local: *local, remote: *remote, packet: packet.clone() }
+            PacketInTransit::Packet(octets) => PacketInTransit::Packet(octets.clone()),
+            PacketInTransit::Datagram { local, remote, packet } => {
+                PacketInTransit::Datagram { local: *local, remote: *remote, packet: packet.clone() }
             }
-            UnderWay::Frame(frame) => UnderWay::Frame(frame.clone()),
+            PacketInTransit::Frame(frame) => PacketInTransit::Frame(frame.clone()),
         }
     }
 }
@@ -232,7 +232,7 @@ struct World {
     stations: Vec<Station>,
     configs: Vec<StationConfig>,
     /// Packets under way, each with the index of the station that receives it.
-    under_way: VecDeque<(usize, UnderWay)>,
+    under_way: VecDeque<(usize, PacketInTransit)>,
     timeouts: usize,
     /// Whether a message signed with the key has been sent.
     signed: bool,
@@ -279,20 +279,20 @@ impl World {
         self.pass(self.now + event.after);
         let station = event.station.min(self.stations.len() - 1);
         match event.kind {
-            Kind::Wait => self.tell(station, Input::Timeout),
-            Kind::Packet => self.tell(station, Input::Packet(event.content.to_vec())),
-            Kind::Signed => {
+            EventKind::Wait => self.tell(station, Input::Timeout),
+            EventKind::Packet => self.tell(station, Input::Packet(event.content.to_vec())),
+            EventKind::Signed => {
                 let mut packet = event.content.to_vec();
                 self.signed = true;
                 sign(&mut packet);
                 self.tell(station, Input::Packet(packet));
             }
-            Kind::Icmpv6 => {
+            EventKind::Icmpv6 => {
                 if let Some(message) = link_message(event.content) {
                     self.tell(station, Input::Icmpv6(message));
                 }
             }
-            Kind::Datagram => {
+            EventKind::Datagram => {
                 let Some(([class, a, b, c, d, high, low], packet)) = event.content.split_first_chunk() else {
                     return;
                 };
@@ -310,18 +310,18 @@ impl World {
                 sign(&mut packet);
                 self.tell(station, Input::Datagram { local, remote, traffic_class: *class, packet });
             }
-            Kind::Frame => {
+            EventKind::Frame => {
                 let Some((source, rest)) = event.content.split_first_chunk() else { return };
                 let Some((destination, packet)) = rest.split_first_chunk() else { return };
                 let (source, destination, packet) = (*source, *destination, packet.to_vec());
                 self.tell(station, Input::Frame(Frame { source, destination, profile: None, packet }));
             }
-            Kind::Input => {
+            EventKind::Input => {
                 if let Ok(input) = serde_json::from_slice(event.content) {
                     self.tell(station, input);
                 }
             }
-            Kind::Deliver => self.deliver(event.content),
+            EventKind::Deliver => self.deliver(event.content),
         }
     }
 
@@ -345,18 +345,18 @@ impl World {
                 *octet ^= value;
             }
         }
-        if what & fate::SUMMED != 0 && !matches!(packet, UnderWay::Frame(_)) {
+        if what & fate::SUMMED != 0 && !matches!(packet, PacketInTransit::Frame(_)) {
             self.signed = true;
             sign(packet.octets());
         }
         self.tell(
             to,
             match packet {
-                UnderWay::Packet(packet) => Input::Packet(packet),
-                UnderWay::Datagram { local, remote, packet } => {
+                PacketInTransit::Packet(packet) => Input::Packet(packet),
+                PacketInTransit::Datagram { local, remote, packet } => {
                     Input::Datagram { local, remote, traffic_class: 0, packet }
                 }
-                UnderWay::Frame(frame) => Input::Frame(frame),
+                PacketInTransit::Frame(frame) => Input::Frame(frame),
             },
         );
     }
@@ -372,7 +372,7 @@ impl World {
             at_once = if due > self.now { 0 } else { at_once + 1 };
             assert!(
                 at_once < MOST_AT_ONCE * self.stations.len(),
-                "a timer is due again at once, without end"
+                "a timer is due again immediately, endlessly"
             );
             self.now = self.now.max(due);
             self.timeouts += 1;
@@ -395,18 +395,19 @@ impl World {
         while let Some(output) = self.stations[number].poll_output() {
             let sent = match output {
                 Output::Packet(packet) => {
-                    let (header, payload) = Header::parse_packet(&packet).expect("a packet that we send");
+                    let (header, payload) =
+                        Header::parse_packet(&packet).expect("a sent packet has a valid IPv6 header");
                     assert_eq!(HEADER_LEN + payload.len(), packet.len(), "{header:?}");
-                    UnderWay::Packet(packet)
+                    PacketInTransit::Packet(packet)
                 }
                 Output::Encapsulated { local, remote, packet, .. } => {
                     assert!(Header::parse_packet(&packet).is_ok(), "{packet:02x?}");
-                    UnderWay::Datagram { local: remote, remote: local, packet }
+                    PacketInTransit::Datagram { local: remote, remote: local, packet }
                 }
                 Output::Frame(frame) => {
                     let read = geonet::Frame::parse(&frame.packet);
                     assert!(read.is_ok(), "{read:?}: {:02x?}", frame.packet);
-                    UnderWay::Frame(frame)
+                    PacketInTransit::Frame(frame)
                 }
                 Output::Icmpv6(_) | Output::LanPacket { .. } | Output::VirtualFrame(_) => {
                     outputs += 1;
@@ -430,7 +431,7 @@ impl World {
             for binding in agent.bindings().iter() {
                 count += 1;
                 let node = config.nodes.iter().find(|node| node.home_address == binding.home_address);
-                let node = node.expect("a binding of one who is configured");
+                let node = node.expect("each binding belongs to a configured node");
                 assert!(node.authentication.association().is_none() || self.signed, "{binding:?}");
                 for prefix in binding.prefixes.iter() {
                     assert!(node.prefixes.iter().any(|own| own.contains(prefix)), "{binding:?}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum EventKind {
     /// Time passes.
     Wait = 0,
     /// A packet comes out of the tunnel device.
@@ -32,7 +32,7 @@ pub enum Kind {
     Deliver,
 }
 
-/// Fates of a packet under way, bits of the first octet of a [`Kind::Deliver`].
+/// Fates of a packet under way, bits of the first octet of a [`EventKind::Deliver`].
 pub mod fate {
     /// The packet arrives a second time later.
     pub const TWICE: u8 = 1;
@@ -47,15 +47,15 @@ pub mod fate {
 }
 
 /// All kinds, in the order of their numbers.
-const KINDS: [Kind; 8] = [
-    Kind::Wait,
-    Kind::Packet,
-    Kind::Signed,
-    Kind::Icmpv6,
-    Kind::Datagram,
-    Kind::Frame,
-    Kind::Input,
-    Kind::Deliver,
+const KINDS: [EventKind; 8] = [
+    EventKind::Wait,
+    EventKind::Packet,
+    EventKind::Signed,
+    EventKind::Icmpv6,
+    EventKind::Datagram,
+    EventKind::Frame,
+    EventKind::Input,
+    EventKind::Deliver,
 ];
 const AT_SECOND: u8 = 0x80;
 /// Most events of a story. More events take long and test nothing new.
@@ -65,7 +65,7 @@ const MOST: usize = 200;
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
     /// Kind of the event.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// Index of the station that gets the event.
     pub station: usize,
     /// Time since the previous event.
@@ -105,7 +105,7 @@ pub fn delay(span_ms: u64) -> u8 {
 }
 
 /// Appends an event to a story.
-pub fn write(story: &mut Vec<u8>, kind: Kind, station: usize, delay: u8, content: &[u8]) {
+pub fn write(story: &mut Vec<u8>, kind: EventKind, station: usize, delay: u8, content: &[u8]) {
     let length = u16::try_from(content.len()).unwrap_or(u16::MAX);
     story.extend([kind as u8 | if station == 0 { 0 } else { AT_SECOND }, delay]);
     story.extend(length.to_be_bytes());

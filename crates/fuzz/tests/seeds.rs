@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use carnet_base::LinkMessage;
-use carnet_fuzz::story::{self, Kind};
+use carnet_fuzz::story::{self, EventKind};
 use carnet_settings::recording::{Inputs, Line};
 use carnet_station::io::Input;
 use carnet_wire::geonet::{ShortPositionVector, set_destination};
@@ -46,20 +46,20 @@ fn told(choice: u8, signed: bool, lines: impl Iterator<Item = Line>) -> Vec<u8> 
         let delay = story::delay(now.saturating_sub(before));
         before = now.max(before);
         match line.input {
-            Input::Timeout => story::write(&mut story, Kind::Wait, 0, delay, &[]),
+            Input::Timeout => story::write(&mut story, EventKind::Wait, 0, delay, &[]),
             Input::Packet(packet) => {
-                let kind = if signed { Kind::Signed } else { Kind::Packet };
+                let kind = if signed { EventKind::Signed } else { EventKind::Packet };
                 story::write(&mut story, kind, 0, delay, &packet);
             }
             Input::Icmpv6(LinkMessage { interface, source, destination, hop_limit, message, .. }) => {
                 let number = ["w0", "w1", "i0", "h0"].iter().position(|name| *name == interface).unwrap_or(0);
                 let mut content = vec![number as u8, hop_limit];
                 content.extend(source.octets().into_iter().chain(destination.octets()).chain(message));
-                story::write(&mut story, Kind::Icmpv6, 0, delay, &content);
+                story::write(&mut story, EventKind::Icmpv6, 0, delay, &content);
             }
             other => {
                 let text = serde_json::to_vec(&other).expect("an input is JSON");
-                story::write(&mut story, Kind::Input, 0, delay, &text);
+                story::write(&mut story, EventKind::Input, 0, delay, &text);
             }
         }
     }
@@ -96,21 +96,27 @@ fn write_what_was_recorded() {
         let mut story = vec![choice];
         let arrives = |story: &mut Vec<u8>, count| {
             for _ in 0..count {
-                story::write(story, Kind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
+                story::write(story, EventKind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
             }
         };
         arrives(&mut story, 8);
         let away = br#"{"interface_gone":{"name":"w0"}}"#;
-        story::write(&mut story, Kind::Input, 0, story::delay(4000), away);
+        story::write(&mut story, EventKind::Input, 0, story::delay(4000), away);
         arrives(&mut story, 8);
-        story::write(&mut story, Kind::Deliver, 0, story::delay(10), &[story::fate::LOST, 0, 0, 0]);
-        story::write(&mut story, Kind::Wait, 0, story::delay(30_000), &[]);
+        story::write(&mut story, EventKind::Deliver, 0, story::delay(10), &[story::fate::LOST, 0, 0, 0]);
+        story::write(&mut story, EventKind::Wait, 0, story::delay(30_000), &[]);
         arrives(&mut story, 8);
-        story::write(&mut story, Kind::Input, 0, story::delay(1000), br#"{"command":"shutdown"}"#);
+        story::write(&mut story, EventKind::Input, 0, story::delay(1000), br#"{"command":"shutdown"}"#);
         arrives(&mut story, 8);
         write("mobile_router", &format!("registers-{choice}"), &story);
         let mut drained = story.clone();
-        story::write(&mut drained, Kind::Input, 1, 0, br#"{"command":{"drain":{"to":[],"within_s":60}}}"#);
+        story::write(
+            &mut drained,
+            EventKind::Input,
+            1,
+            0,
+            br#"{"command":{"drain":{"to":[],"within_s":60}}}"#,
+        );
         arrives(&mut drained, 8);
         write("mobile_router", &format!("drained-{choice}"), &drained);
     }
@@ -122,7 +128,7 @@ fn write_frames() {
     let hears = |story: &mut Vec<u8>, packet: &[u8]| {
         let mut content = vec![2, 0, 0, 0, 0, 9, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
         content.extend(packet);
-        story::write(story, Kind::Frame, 0, story::delay(100), &content);
+        story::write(story, EventKind::Frame, 0, story::delay(100), &content);
     };
     for (number, mut packet) in fixtures::packets().into_iter().enumerate() {
         let mut story = vec![0];
@@ -132,8 +138,8 @@ fn write_frames() {
         if set_destination(&mut packet, &to).is_ok() {
             hears(&mut story, &packet);
         }
-        story::write(&mut story, Kind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
-        story::write(&mut story, Kind::Wait, 0, story::delay(2000), &[]);
+        story::write(&mut story, EventKind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
+        story::write(&mut story, EventKind::Wait, 0, story::delay(2000), &[]);
         write("geonet_station", &format!("frame-{number:02}"), &story);
     }
 
@@ -152,9 +158,9 @@ fn write_frames() {
     for wish in wishes {
         serde_json::from_slice::<Input>(wish)
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(wish)));
-        story::write(&mut story, Kind::Input, 0, story::delay(300), wish);
-        story::write(&mut story, Kind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
-        story::write(&mut story, Kind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
+        story::write(&mut story, EventKind::Input, 0, story::delay(300), wish);
+        story::write(&mut story, EventKind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
+        story::write(&mut story, EventKind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
     }
     write("geonet_station", "wishes", &story);
 }
@@ -166,19 +172,19 @@ fn write_signed() {
         let mut story = vec![0];
         let mut arrives = |changes: &[u8]| {
             let content = [&[number], changes].concat();
-            story::write(&mut story, Kind::Deliver, 0, story::delay(10), &content);
+            story::write(&mut story, EventKind::Deliver, 0, story::delay(10), &content);
         };
         // Each packet arrives unchanged, a second time, with another hop limit, and with another payload.
         arrives(&[]);
         arrives(&[]);
         arrives(&[0, 3, 1]);
         arrives(&[0, 60, 1]);
-        story::write(&mut story, Kind::Wait, 0, story::delay(4000), &[]);
+        story::write(&mut story, EventKind::Wait, 0, story::delay(4000), &[]);
         write("secured", &format!("sent-{number:02}"), &story);
     }
     for (number, packet) in fixtures::packets().into_iter().enumerate() {
         let mut story = vec![0];
-        story::write(&mut story, Kind::Frame, 0, story::delay(10), &packet);
+        story::write(&mut story, EventKind::Frame, 0, story::delay(10), &packet);
         write("secured", &format!("frame-{number:02}"), &story);
     }
 }

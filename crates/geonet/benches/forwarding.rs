@@ -139,7 +139,7 @@ struct Load {
     now: Time,
     next: usize,
     sequence: u16,
-    /// Every packet comes from a station that the router does not know yet.
+    /// Whether each packet comes from a station that is not in the router's location table.
     strangers: bool,
 }
 

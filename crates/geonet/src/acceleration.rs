@@ -2,10 +2,10 @@
 //!
 //! A fast path (programs in the kernel) sends, delivers and forwards GeoUnicast packets like those that the
 //! router has handled shortly before. So most packets of a flow never reach the router. The fast path makes
-//! no decisions: [`Accelerate`] defines its permissions, and each such message replaces the previous one of
-//! its kind. Every other packet takes the slow path. The fast path reports its work in a [`Report`] about ten
-//! times a second. From the report the router learns what it would learn from the packets: position vectors,
-//! sequence numbers, packet data rates, and the stations in use.
+//! no decisions: [`FastPathUpdate`] defines its permissions, and each such message replaces the previous one
+//! of its kind. Every other packet takes the slow path. The fast path reports its work in a
+//! [`FastPathReport`] about ten times a second. From the report the router learns what it would learn from
+//! the packets: position vectors, sequence numbers, packet data rates, and the stations in use.
 //!
 //! Router and fast path draw sequence numbers (8.3) from one [`SequenceNumbers`]; the fast path provides a
 //! shared one.
@@ -19,23 +19,24 @@ use serde::{Deserialize, Serialize};
 use crate::MacAddress;
 
 /// Octets of the headers of a GUC (9.2 to 9.8.2).
-pub const HEADERS: usize = 60;
+pub const GUC_HEADERS_LENGTH: usize = 60;
 
-/// Time after which the router revokes an unused permission of the fast path.
-pub const IDLE: Duration = Duration::from_secs(5);
+/// Time without use after which the router withdraws a permission from the fast path.
+pub const PERMISSION_IDLE_TIME: Duration = Duration::from_secs(5);
 
 /// Source of the sequence numbers of own packets (8.3).
 pub trait SequenceNumbers: std::fmt::Debug + Send {
     /// Returns the next sequence number.
     fn next(&mut self) -> u16;
-    /// Makes 0 the next sequence number: the station has restarted or has another address.
+    /// Makes 0 the next sequence number, because the station has restarted or has another address.
     fn restart(&mut self);
-    /// Sets `next` as the next number. A replayed recording uses this, because its fast path drew the earlier
-    /// numbers.
+    /// Sets `next` as the next sequence number. The replay of a recording calls this function, because the
+    /// recorded station's fast path used the numbers in between.
     fn replay(&mut self, next: u16);
 }
 
-/// Source of sequence numbers with one owner; the first number is 0 (PON_SQN_BV_01).
+/// Counter of sequence numbers that only the router uses, not a fast path; the first number is 0
+/// (PON_SQN_BV_01).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OwnSequenceNumbers(u16);
 
@@ -55,60 +56,64 @@ impl SequenceNumbers for OwnSequenceNumbers {
     }
 }
 
-/// Permission for a fast path, or its withdrawal; valid at once.
+/// Change of a fast path's permissions. The fast path applies it at once.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Accelerate {
-    /// Position vector of own packets. The fast path stops if its last vector is more than a few hundred
-    /// milliseconds old, because the router then no longer corrects it.
+pub enum FastPathUpdate {
+    /// Position vector for this station's own packets. The fast path stops when its last vector is more than
+    /// a few hundred milliseconds old, because the router has then stopped.
     Position(LongPositionVector),
-    /// The fast path may send own IPv6 packets to a station along this path.
-    Way(Box<Way>),
-    /// The fast path may no longer send own packets to this station.
-    NoWay(MacAddress),
-    /// The fast path may forward packets of other stations to a station along this path.
-    Onward(Box<Onward>),
-    /// The fast path may no longer forward packets to this station.
-    NoOnward(MacAddress),
-    /// The fast path may receive packets of this station, except duplicates; the list holds its last sequence
-    /// numbers.
+    /// Permits the fast path to send this station's IPv6 packets to another station along this path.
+    Way(Box<OwnPacketPath>),
+    /// Forbids the fast path to send this station's packets to the station with this address.
+    NoOwnPacketPath(MacAddress),
+    /// Permits the fast path to forward packets of other stations along this path.
+    Onward(Box<ForwardingPath>),
+    /// Forbids the fast path to forward packets to the station with this address.
+    NoForwardingPath(MacAddress),
+    /// Permits the fast path to receive packets of the station with this address. A packet with one of the
+    /// listed sequence numbers is a duplicate.
     Source(MacAddress, Vec<u16>),
-    /// The fast path may no longer receive packets of this station.
+    /// Forbids the fast path to receive packets of the station with this address.
     NoSource(MacAddress),
 }
 
-/// Path of own IPv6 packets to a station.
+/// Path of this station's own IPv6 packets to another station.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct OwnPacketPath {
     /// MID of the destination.
     pub destination: MacAddress,
     /// Link-layer address of the next hop.
     pub next_hop: MacAddress,
-    /// Headers as the router would write them; the fast path fills in SN, PL and the position vector of the
-    /// source.
-    pub headers: [u8; HEADERS],
-    /// Time at which the location table forgets one of the two stations unless it receives them again.
-    pub until: Time,
+    /// Headers that the router would write. The fast path replaces only the sequence number, the payload
+    /// length and the source position vector.
+    pub headers: [u8; GUC_HEADERS_LENGTH],
+    /// Time at which destination or next hop leaves the location table, unless another packet of it arrives
+    /// before.
+    pub valid_until: Time,
 }
 
-/// Path of other stations' packets to a station.
+/// Path of packets that this station forwards for other stations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Onward {
+pub struct ForwardingPath {
     /// MID of the destination.
     pub destination: MacAddress,
     /// Link-layer address of the next hop.
     pub next_hop: MacAddress,
-    /// Destination position that packets must have, latitude and longitude in 0.1 microdegree, because greedy
-    /// forwarding used it. `None` if the destination is a neighbour, so that the position does not matter.
-    pub place: Option<(i32, i32)>,
-    /// Position of the destination, if the fast path must correct packets with an older position (C.3).
-    pub known: Option<ShortPositionVector>,
-    /// Time at which the location table forgets one of the two stations, as in [`Way`].
-    pub until: Time,
+    /// Destination position that a packet must contain, latitude and longitude in 0.1 microdegree: the router
+    /// chose the next hop for this position. `None` if the destination is a neighbour, because its next hop
+    /// does not depend on the position.
+    pub required_position: Option<(i32, i32)>,
+    /// Position vector of the destination. The fast path writes it into packets that contain an older one
+    /// (C.3). `None` if the fast path shall not change packets.
+    pub destination_vector: Option<ShortPositionVector>,
+    /// Time at which destination or next hop leaves the location table, unless another packet of it arrives
+    /// before.
+    pub valid_until: Time,
 }
 
 /// Summary of the packets that a fast path has received from one station since its last report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct SourceSummary {
     /// Newest position vector of the station; its 24 octets in a recording.
     #[serde(with = "octets_of")]
     pub vector: LongPositionVector,
@@ -120,10 +125,10 @@ pub struct Sample {
     pub sequences: Vec<u16>,
 }
 
-/// Work of a fast path since its last report.
+/// Report of a fast path: its work since its previous report.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Report {
-    /// Sequence number of the next own packet.
+pub struct FastPathReport {
+    /// Sequence number for the next packet of this station.
     pub next_sequence: u16,
     /// Number of own packets sent.
     pub sent: u64,
@@ -134,11 +139,13 @@ pub struct Report {
     /// Number of duplicates dropped.
     pub duplicates: u64,
     /// Stations from which the fast path received packets.
-    pub samples: Vec<Sample>,
-    /// Destinations of own packets.
-    pub ways: Vec<MacAddress>,
-    /// Destinations of forwarded packets.
-    pub onwards: Vec<MacAddress>,
+    pub samples: Vec<SourceSummary>,
+    /// Stations to which the fast path sent this station's own packets.
+    #[serde(rename = "ways")]
+    pub own_packet_destinations: Vec<MacAddress>,
+    /// Stations to which the fast path forwarded packets.
+    #[serde(rename = "onwards")]
+    pub forwarding_destinations: Vec<MacAddress>,
 }
 
 /// Serializes a position vector as its octets in hexadecimal.

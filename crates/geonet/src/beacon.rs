@@ -13,9 +13,9 @@ use carnet_base::Rng;
 use crate::Mib;
 use crate::mib::BeaconInterval;
 
-/// Returns the least time until the next beacon, and the limit of the random time added to it; `speed` in
-/// 0.01 m/s.
-pub(crate) fn interval(mib: &Mib, speed: i16, neighbours: usize) -> (Duration, Duration) {
+/// Returns the shortest time until the next beacon, and the upper limit of a random time that the router adds
+/// to it. `speed` is in 0.01 m/s.
+pub(crate) fn fixed_and_random_interval(mib: &Mib, speed: i16, neighbours: usize) -> (Duration, Duration) {
     match mib.beacon_interval {
         BeaconInterval::Fixed => (mib.beacon_retransmit_timer, mib.beacon_max_jitter),
         BeaconInterval::Adaptive { k, shortest, longest, load_limit } => {
@@ -31,9 +31,9 @@ pub(crate) fn interval(mib: &Mib, speed: i16, neighbours: usize) -> (Duration, D
     }
 }
 
-/// Returns the time from one beacon to the next.
-pub(crate) fn next(mib: &Mib, speed: i16, neighbours: usize, rng: &mut Rng) -> Duration {
-    let (fixed, jitter) = interval(mib, speed, neighbours);
+/// Returns the random time between a beacon and the next one.
+pub(crate) fn time_to_next_beacon(mib: &Mib, speed: i16, neighbours: usize, rng: &mut Rng) -> Duration {
+    let (fixed, jitter) = fixed_and_random_interval(mib, speed, neighbours);
     rng.duration(fixed, fixed + jitter)
 }
 
@@ -49,7 +49,7 @@ mod tests {
         };
         let mut rng = Rng::new(1);
         let all: Vec<f64> = (0..500)
-            .map(|_| next(&mib, (speed * 100.0) as i16, neighbours, &mut rng).as_secs_f64())
+            .map(|_| time_to_next_beacon(&mib, (speed * 100.0) as i16, neighbours, &mut rng).as_secs_f64())
             .collect();
         (all.iter().copied().fold(f64::MAX, f64::min), all.iter().copied().fold(0.0, f64::max))
     }
@@ -74,7 +74,7 @@ mod tests {
     fn fixed_intervals() {
         let mut rng = Rng::new(1);
         for _ in 0..1000 {
-            let span = next(&Mib::default(), 0, 0, &mut rng);
+            let span = time_to_next_beacon(&Mib::default(), 0, 0, &mut rng);
             assert!((Duration::from_secs(3)..Duration::from_millis(3750)).contains(&span));
         }
     }

@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 
 use carnet_base::Time;
 
-use crate::packet::{Meta, Waiting};
+use crate::packet::{BufferedPacket, PacketProperties};
 
 /// A bounded first-in first-out buffer.
 #[derive(Debug)]
 pub(crate) struct PacketBuffer {
-    packets: VecDeque<Waiting>,
+    packets: VecDeque<BufferedPacket>,
     octets: usize,
-    /// Lower bound of the earliest end of a lifetime.
+    /// A time before which no packet's lifetime ends.
     next_expiry: Time,
 }
 
@@ -38,9 +38,9 @@ impl PacketBuffer {
         (!self.is_empty()).then_some(self.next_expiry)
     }
 
-    /// Appends a packet. Passes the packets that must make room to `pushed_out`, including this packet if it
-    /// exceeds the limit alone.
-    pub fn push(&mut self, packet: Waiting, limit: usize, mut pushed_out: impl FnMut(Waiting)) {
+    /// Appends a packet. If the buffer then has more than `limit` octets, passes the oldest packets to
+    /// `pushed_out`. A packet larger than `limit` is itself passed to `pushed_out`.
+    pub fn push(&mut self, packet: BufferedPacket, limit: usize, mut pushed_out: impl FnMut(BufferedPacket)) {
         if packet.frame.len() > limit {
             pushed_out(packet);
             return;
@@ -56,10 +56,10 @@ impl PacketBuffer {
         self.packets.push_back(packet);
     }
 
-    /// Removes all packets for which `wanted` holds, and returns them in order.
-    pub fn take(&mut self, wanted: impl Fn(&Meta) -> bool) -> Vec<Waiting> {
+    /// Removes the packets for which `wanted` returns true, and returns them in their order.
+    pub fn remove_matching(&mut self, wanted: impl Fn(&PacketProperties) -> bool) -> Vec<BufferedPacket> {
         let mut taken = Vec::new();
-        // Usually no packet matches; then do not move any packet.
+        // Usually no packet matches: return at once without moving the packets in memory.
         if !self.packets.iter().any(|packet| wanted(&packet.meta)) {
             return taken;
         }
@@ -76,11 +76,11 @@ impl PacketBuffer {
     }
 
     /// Removes and returns all packets whose lifetime has ended.
-    pub fn expire(&mut self, now: Time) -> Vec<Waiting> {
+    pub fn expire(&mut self, now: Time) -> Vec<BufferedPacket> {
         if now < self.next_expiry {
             return Vec::new();
         }
-        let expired = self.take(|meta| meta.expires() <= now);
+        let expired = self.remove_matching(|meta| meta.expires() <= now);
         self.next_expiry = self.packets.iter().map(|p| p.meta.expires()).min().unwrap_or(Time::MAX);
         expired
     }

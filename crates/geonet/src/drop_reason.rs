@@ -3,8 +3,8 @@
 use carnet_wire::geonet::Error;
 
 carnet_base::drop_reasons! {
-    /// Reason for which a packet had no effect, or for which the router did not forward or send it. Clauses
-    /// are those of EN 302 636-4-1.
+    /// Reason why the router ignored, did not forward or did not send a packet. Clauses are those of EN 302
+    /// 636-4-1.
     pub enum GeonetDrop {
         /// The frame lacks octets, or has more than its headers allow.
         Malformed = "malformed",
@@ -27,7 +27,7 @@ carnet_base::drop_reasons! {
         BadSender = "bad_sender",
         /// A latitude beyond the poles, or a longitude beyond the date line.
         AbsurdPosition = "absurd_position",
-        /// This station itself sent the packet.
+        /// The packet is one that this station has sent itself.
         OwnEcho = "own_echo",
         /// Another station uses this station's address (10.2.1.5).
         DuplicateAddress = "duplicate_address",
@@ -35,15 +35,15 @@ carnet_base::drop_reasons! {
         Duplicate = "duplicate",
         /// The location table is full and has no entry to replace.
         LocationTableFull = "location_table_full",
-        /// RHL has no hops left: the router delivers the packet to its own upper layer but does not forward
-        /// it.
+        /// The remaining hop limit (RHL) is used up. The router delivers the packet to its upper layer but
+        /// does not forward it.
         HopLimit = "hop_limit",
         /// The lifetime ended while the packet was in a buffer (8.4, 8.5).
         LifetimeExpired = "lifetime_expired",
         /// The area is larger than `itsGnMaxGeoAreaSize` (B.3).
         AreaTooLarge = "area_too_large",
-        /// Source or sender exceeds `itsGnMaxPacketDataRate` (B.2). For IPv6 and the profiles DP2 and DP3 the
-        /// limit is four fifths of it.
+        /// Source or sender of the packet exceeds `itsGnMaxPacketDataRate` (B.2). The limit for IPv6 and for
+        /// the profiles DP2 and DP3 is four fifths of this value.
         PacketDataRate = "packet_data_rate",
         /// The sender is inside the area and this station is outside, so the packet must not leave the area
         /// (annex D).
@@ -58,31 +58,30 @@ carnet_base::drop_reasons! {
         LocationServiceOverflow = "location_service_overflow",
         /// The Location Service did not find the destination (10.2.4).
         LocationServiceFailed = "location_service_failed",
-        /// The router already seeks the largest allowed number of stations.
+        /// The router already searches for the largest number of stations that it may search for at once.
         LocationServiceBusy = "location_service_busy",
         /// Perimeter recovery has gone round the void without reaching the destination.
         Unreachable = "unreachable",
         /// An invalid recovery header, or a recovery header in a broadcast frame.
         BadRecoveryHeader = "bad_recovery_header",
-        /// A request before the first position.
+        /// A send request arrived before the station had its first position.
         NoPosition = "no_position",
-        /// A request with more payload than `itsGnMaxSduSize`.
+        /// A send request has more payload than `itsGnMaxSduSize`.
         SduTooLarge = "sdu_too_large",
-        /// A request with a lifetime above `itsGnMaxPacketLifetime`, or with lifetime 0.
+        /// A send request has a lifetime of 0 or above `itsGnMaxPacketLifetime`.
         BadLifetime = "bad_lifetime",
-        /// A request with a hop limit of 0.
+        /// A send request has a hop limit of 0.
         BadHopLimit = "bad_hop_limit",
-        /// A request for repetitions at an interval below `itsGnMinPacketRepetitionInterval`, or beyond the
-        /// number of repeated packets allowed.
+        /// A send request asks for repetitions at an interval below `itsGnMinPacketRepetitionInterval`, or
+        /// for more repeated packets than allowed.
         BadRepetition = "bad_repetition",
-        /// An own packet waited while the station got another address (10.2.1.4).
+        /// The station changed its address while its own packet waited (10.2.1.4).
         AddressChanged = "address_changed",
-        /// A request to an address that no station can have: a group address or zero.
+        /// A send request has a destination address that no station can have: a group address or zero.
         BadDestination = "bad_destination",
-        /// A request to this station itself.
+        /// A send request has this station itself as its destination.
         OwnDestination = "own_destination",
-        /// An own packet over several hops, IPv6 or of profile DP2 or DP3, exceeds four fifths of
-        /// `itsGnMaxPacketDataRate`.
+        /// An own multi-hop packet of IPv6, DP2 or DP3 exceeds four fifths of `itsGnMaxPacketDataRate`.
         OwnDataRate = "own_data_rate",
     }
 }

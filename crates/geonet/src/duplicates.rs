@@ -12,7 +12,7 @@ pub const MAX_LENGTH: usize = 16;
 pub struct DuplicatePacketList {
     numbers: [u16; MAX_LENGTH],
     used: u8,
-    next: u8,
+    next_index: u8,
 }
 
 impl DuplicatePacketList {
@@ -24,15 +24,15 @@ impl DuplicatePacketList {
     /// Returns the numbers in the list, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = u16> {
         let (new, old) =
-            self.numbers[..usize::from(self.used)].split_at(usize::from(self.next.min(self.used)));
+            self.numbers[..usize::from(self.used)].split_at(usize::from(self.next_index.min(self.used)));
         old.iter().chain(new).copied()
     }
 
     /// Adds `sequence` to the list; `length` is `itsGnDPLLength`.
     pub fn add(&mut self, sequence: u16, length: usize) {
         let length = length.clamp(1, MAX_LENGTH) as u8;
-        self.numbers[usize::from(self.next % length)] = sequence;
-        self.next = (self.next + 1) % length;
+        self.numbers[usize::from(self.next_index % length)] = sequence;
+        self.next_index = (self.next_index + 1) % length;
         self.used = (self.used + 1).min(length);
     }
 }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_number_is_forgotten_first() {
+    fn full_duplicate_list_replaces_its_oldest_sequence_number() {
         let mut list = DuplicatePacketList::default();
         assert!(!list.contains(0));
         (0..8).for_each(|sequence| list.add(sequence, 8));

@@ -22,17 +22,17 @@ use carnet_base::Time;
 use carnet_wire::geonet::{GeoArea, GnAddress, Shape};
 
 use crate::geodesy::{self, Position};
-use crate::location_table::{mid_key, names_station};
+use crate::location_table::{is_station_mid, mid_key};
 use crate::router::Router;
 
 /// Largest number of areas.
 pub const MAX_AREAS: usize = 64;
 /// Longest interval between two searches for a station that the Location Service does not find.
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const MAX_SEARCH_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Centre of an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Around {
+pub enum AreaCentre {
     /// A fixed position.
     Place(Position),
     /// The position of this station.
@@ -45,7 +45,7 @@ pub enum Around {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Destination {
     /// Centre of the area.
-    pub around: Around,
+    pub centre: AreaCentre,
     /// Shape of the area.
     pub shape: Shape,
     /// Radius, or half the length along the angle; metres.
@@ -73,7 +73,7 @@ impl Destination {
 
 /// Reason for which the module did not set an area.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Refusal {
+pub enum AreaRefusal {
     /// [`MAX_AREAS`] areas exist.
     TooMany,
     /// The area has no inside, or its centre is not on the globe.
@@ -87,46 +87,51 @@ pub enum Refusal {
     },
     /// Another area has the multicast group.
     GroupTaken {
-        /// Name of the other area.
+        /// Name of the area that already has the multicast group.
         by: String,
     },
     /// No station can have this address.
     NoStation(GnAddress),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for AreaRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::TooMany => write!(f, "there are {MAX_AREAS} areas already, and there may be no more"),
-            Refusal::NoArea => {
-                write!(f, "there is no such area, expected a place on earth and distances above 0")
-            }
-            Refusal::TooLarge { size, largest } => write!(
+            AreaRefusal::TooMany => write!(
                 f,
-                "the area has {:.2} square kilometres, expected {} at most",
+                "this station already has {MAX_AREAS} areas, the largest number: remove an area first"
+            ),
+            AreaRefusal::NoArea => {
+                write!(f, "the area is invalid: expected a latitude, a longitude and distances above 0")
+            }
+            AreaRefusal::TooLarge { size, largest } => write!(
+                f,
+                "the area has {:.2} square kilometres, expected at most {}",
                 size / 1e6,
                 largest / 1e6
             ),
-            Refusal::GroupTaken { by } => write!(f, "the group is that of the area {by:?}"),
-            Refusal::NoStation(address) => write!(f, "{address} is the address of no station"),
+            AreaRefusal::GroupTaken { by } => {
+                write!(f, "another area, {by:?}, already has this multicast group")
+            }
+            AreaRefusal::NoStation(address) => write!(f, "{address} is not a station's GN address"),
         }
     }
 }
 
 /// Reason for which an area has no position: the position of its centre is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoPlace {
+pub enum UnknownCentre {
     /// The position of this station is unknown.
     Own,
     /// The position of the station with this address is unknown; the Location Service searches for it.
     Of(GnAddress),
 }
 
-impl fmt::Display for NoPlace {
+impl fmt::Display for UnknownCentre {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoPlace::Own => write!(f, "this station does not know yet where it is"),
-            NoPlace::Of(address) => write!(f, "it is not known yet where the station {address} is"),
+            UnknownCentre::Own => write!(f, "this station has no position yet"),
+            UnknownCentre::Of(address) => write!(f, "the position of the station {address} is not known yet"),
         }
     }
 }
@@ -135,9 +140,9 @@ impl fmt::Display for NoPlace {
 struct Entry {
     destination: Destination,
     expires: Option<Time>,
-    /// Time of the last search for the station in the centre, and wait before the next search.
-    asked: Option<Time>,
-    wait: Duration,
+    /// Time of the last search for the station in the centre, and the wait before the next search.
+    last_search: Option<Time>,
+    search_interval: Duration,
 }
 
 /// The areas that the operator has set.
@@ -145,7 +150,7 @@ struct Entry {
 pub struct GeoDestinations {
     entries: BTreeMap<String, Entry>,
     /// Time at which an area ends or a station must be searched for.
-    due: Option<Time>,
+    next_check: Option<Time>,
 }
 
 impl GeoDestinations {
@@ -160,38 +165,40 @@ impl GeoDestinations {
         destination: Destination,
         lifetime: Option<Duration>,
         router: &Router,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), AreaRefusal> {
         self.check(name, &destination, router)?;
         let expires = lifetime.map(|lifetime| now + lifetime);
-        let entry = Entry { destination, expires, asked: None, wait: follow(router) };
+        let entry = Entry { destination, expires, last_search: None, search_interval: follow(router) };
         self.entries.insert(name.to_owned(), entry);
-        // Serve the timers at once, to check the station in the centre.
-        self.due = Some(now);
+        // Handle the timers at once, so that the module checks the position of the centre now.
+        self.next_check = Some(now);
         Ok(())
     }
 
-    fn check(&self, name: &str, destination: &Destination, router: &Router) -> Result<(), Refusal> {
+    fn check(&self, name: &str, destination: &Destination, router: &Router) -> Result<(), AreaRefusal> {
         if !self.entries.contains_key(name) && self.entries.len() >= MAX_AREAS {
-            return Err(Refusal::TooMany);
+            return Err(AreaRefusal::TooMany);
         }
-        let place = match destination.around {
-            Around::Place(place) => place,
-            Around::Station(address) if !names_station(address) => return Err(Refusal::NoStation(address)),
-            Around::Here | Around::Station(_) => Position::default(),
+        let place = match destination.centre {
+            AreaCentre::Place(place) => place,
+            AreaCentre::Station(address) if !is_station_mid(address) => {
+                return Err(AreaRefusal::NoStation(address));
+            }
+            AreaCentre::Here | AreaCentre::Station(_) => Position::default(),
         };
         let area = destination.at(place);
         if !place.is_on_earth() || !geodesy::is_inside(&area, place) {
-            return Err(Refusal::NoArea);
+            return Err(AreaRefusal::NoArea);
         }
         let (size, largest) = (geodesy::area_size(&area), router.mib().max_area_size);
         if size > largest {
-            return Err(Refusal::TooLarge { size, largest });
+            return Err(AreaRefusal::TooLarge { size, largest });
         }
         let others = self.entries.iter().filter(|(other, _)| *other != name);
         let mut same = others
             .filter(|(_, entry)| destination.group.is_some() && entry.destination.group == destination.group);
         match same.next() {
-            Some((other, _)) => Err(Refusal::GroupTaken { by: other.clone() }),
+            Some((other, _)) => Err(AreaRefusal::GroupTaken { by: other.clone() }),
             None => Ok(()),
         }
     }
@@ -204,7 +211,7 @@ impl GeoDestinations {
     /// Removes all areas.
     pub fn clear(&mut self) {
         self.entries.clear();
-        self.due = None;
+        self.next_check = None;
     }
 
     /// Returns the areas by name, each with the time of its end.
@@ -213,7 +220,7 @@ impl GeoDestinations {
     }
 
     /// Returns the present position of an area; `None` if no area has this name.
-    pub fn area(&self, now: Time, name: &str, router: &Router) -> Option<Result<GeoArea, NoPlace>> {
+    pub fn area(&self, now: Time, name: &str, router: &Router) -> Option<Result<GeoArea, UnknownCentre>> {
         self.entries.get(name).map(|entry| place(now, &entry.destination, router))
     }
 
@@ -222,19 +229,19 @@ impl GeoDestinations {
         &self,
         now: Time,
         router: &Router,
-    ) -> impl Iterator<Item = (Ipv6Addr, Result<GeoArea, NoPlace>)> {
+    ) -> impl Iterator<Item = (Ipv6Addr, Result<GeoArea, UnknownCentre>)> {
         let destinations = self.entries.values().map(|entry| &entry.destination);
         destinations.filter_map(move |it| Some((it.group?, place(now, it, router))))
     }
 
     /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.due
+        self.next_check
     }
 
     /// Removes expired areas, and searches for stations that the router has not received for too long.
     pub fn handle_timeout(&mut self, now: Time, router: &mut Router) {
-        if self.due.is_none_or(|due| due > now) {
+        if self.next_check.is_none_or(|due| due > now) {
             return;
         }
         self.entries.retain(|_, entry| entry.expires.is_none_or(|expires| expires > now));
@@ -243,28 +250,29 @@ impl GeoDestinations {
         let mut at = |time: Time| due = Some(due.map_or(time, |due| due.min(time)));
         for entry in self.entries.values_mut() {
             entry.expires.into_iter().for_each(&mut at);
-            let Around::Station(address) = entry.destination.around else { continue };
+            let AreaCentre::Station(address) = entry.destination.centre else { continue };
             if mid_key(address) == mid_key(router.address()) {
                 continue;
             }
             let table = router.location_table();
-            let heard = table.find(now, mid_key(address)).map(|slot| table.entry(slot).heard());
+            let heard = table.find(now, mid_key(address)).map(|slot| table.entry(slot).last_received());
             if let Some(heard) = heard.filter(|heard| *heard + follow > now) {
-                (entry.asked, entry.wait) = (None, follow);
+                (entry.last_search, entry.search_interval) = (None, follow);
                 at(heard + follow);
                 continue;
             }
-            if entry.asked.is_none_or(|asked| asked + entry.wait <= now) {
-                // Without an own position the station cannot send the request; the module tries again later.
-                let _counted = router.locate(now, address);
-                if entry.asked.is_some() {
-                    entry.wait = (entry.wait * 2).min(LONGEST_WAIT);
+            if entry.last_search.is_none_or(|asked| asked + entry.search_interval <= now) {
+                // Without a position of its own, the station cannot send the search request; the module tries
+                // again later.
+                let _counted = router.locate_then_send(now, address);
+                if entry.last_search.is_some() {
+                    entry.search_interval = (entry.search_interval * 2).min(MAX_SEARCH_INTERVAL);
                 }
-                entry.asked = Some(now);
+                entry.last_search = Some(now);
             }
-            at(entry.asked.unwrap_or(now) + entry.wait);
+            at(entry.last_search.unwrap_or(now) + entry.search_interval);
         }
-        self.due = due;
+        self.next_check = due;
     }
 }
 
@@ -273,17 +281,17 @@ fn follow(router: &Router) -> Duration {
     (router.mib().lifetime_location_entry / 2).max(Duration::from_secs(1))
 }
 
-fn place(now: Time, destination: &Destination, router: &Router) -> Result<GeoArea, NoPlace> {
+fn place(now: Time, destination: &Destination, router: &Router) -> Result<GeoArea, UnknownCentre> {
     let own = || router.position_vector().map(|own| Position::new(own.latitude, own.longitude));
-    let centre = match destination.around {
-        Around::Place(place) => place,
-        Around::Here => own().ok_or(NoPlace::Own)?,
-        Around::Station(address) if mid_key(address) == mid_key(router.address()) => {
-            own().ok_or(NoPlace::Own)?
+    let centre = match destination.centre {
+        AreaCentre::Place(place) => place,
+        AreaCentre::Here => own().ok_or(UnknownCentre::Own)?,
+        AreaCentre::Station(address) if mid_key(address) == mid_key(router.address()) => {
+            own().ok_or(UnknownCentre::Own)?
         }
-        Around::Station(address) => {
+        AreaCentre::Station(address) => {
             let table = router.location_table();
-            let slot = table.find(now, mid_key(address)).ok_or(NoPlace::Of(address))?;
+            let slot = table.find(now, mid_key(address)).ok_or(UnknownCentre::Of(address))?;
             table.entry(slot).position()
         }
     };

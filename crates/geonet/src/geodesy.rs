@@ -189,9 +189,9 @@ pub fn centre(area: &GeoArea) -> Position {
     Position::new(area.latitude, area.longitude)
 }
 
-/// Returns F(x, y) of EN 302 931 clause 5: 1 at the centre, positive inside, 0 on the border, negative
-/// outside. `angle` is the azimuth of the long side, clockwise from North; an area without extent contains
-/// nothing.
+/// Returns F(x, y) of EN 302 931 clause 5: 1 at the centre, positive inside the area, 0 on its border,
+/// negative outside. `angle` is the azimuth of the long side, clockwise from North. An area with zero
+/// distances contains no point.
 pub fn area_function(area: &GeoArea, position: Position) -> f64 {
     let a = f64::from(area.distance_a);
     let b = if area.shape == Shape::Circle { a } else { f64::from(area.distance_b) };
@@ -265,7 +265,7 @@ mod tests {
         }
 
         #[test]
-        fn long_areas_and_far_places_keep_their_distance(
+        fn plane_keeps_distances_of_long_areas_and_distant_places(
             lat in -800_000_000i32..800_000_000, lon in -1_800_000_000i32..1_800_000_000,
             azimuth in -180.0f64..180.0, metres in 10_000.0f64..2_000_000.0,
         ) {
@@ -314,7 +314,7 @@ mod tests {
 
     /// EN 302 931 clause 5: the function is positive inside, 0 on the border and negative outside.
     #[test]
-    fn inside_border_outside() {
+    fn area_function_is_positive_inside_zero_on_border_negative_outside() {
         let circle = area(Shape::Circle, 500, 0, 0);
         assert_eq!(area_function(&circle, centre(&circle)), 1.0);
         assert!(is_inside(&circle, moved(centre(&circle), 45.0, 499.9)));
@@ -329,7 +329,7 @@ mod tests {
         assert!(!is_inside(&area(Shape::Ellipse, 100, 100, 0), moved(centre(&circle), 45.0, 140.0)));
     }
 
-    /// An area with zero distances contains no position, and the functions return valid numbers for it.
+    /// An area with zero distances contains no position, and all functions still return numbers.
     #[test]
     fn an_area_without_extent_contains_nothing() {
         for (shape, a, b) in [(Shape::Circle, 0, 100), (Shape::Rectangle, 100, 0), (Shape::Ellipse, 0, 100)] {
@@ -351,7 +351,7 @@ mod tests {
 
     /// The antipode is far away although it lies on the axis of the tangent plane.
     #[test]
-    fn the_antipode_is_far() {
+    fn distance_to_the_antipode_is_half_the_circumference() {
         let here = Position::new(488_000_000, 21_000_000);
         let there = Position::new(-488_000_000, 21_000_000 - 1_800_000_000);
         assert!(here.distance(there) > 1.2e7);

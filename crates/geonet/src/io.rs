@@ -7,7 +7,7 @@ use carnet_wire::geonet::{
 };
 
 use crate::MacAddress;
-use crate::acceleration::Accelerate;
+use crate::acceleration::FastPathUpdate;
 use crate::dcc::Profile;
 
 /// A received frame of EtherType 0x8947.
@@ -24,7 +24,7 @@ pub struct ReceivedFrame<'a> {
 /// Packet transport type of a request, with its destination (GN-DATA.request, annex J).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// GUC to a station. Only the MID of the address must be right.
+    /// Sends a GUC to a station. The router uses only the MID of the address.
     GeoUnicast(GnAddress),
     /// GBC to all stations in an area.
     GeoBroadcast(GeoArea),
@@ -34,7 +34,7 @@ pub enum Transport {
     TopologicallyScoped,
     /// SHB to all stations in range, with the media-dependent octets of the access layer.
     SingleHop([u8; 4]),
-    /// A beacon at once. A beacon has no payload, and the router ignores the other parameters of the request.
+    /// Sends a beacon at once. The router ignores all other parameters of the request.
     Beacon,
 }
 
@@ -56,7 +56,7 @@ pub struct Request<'a> {
     pub next_header: CommonNextHeader,
     /// Traffic class of the packet.
     pub traffic_class: TrafficClass,
-    /// DCC profile, if it is not that of the traffic class: [`Profile::of`].
+    /// DCC profile, if it differs from the profile of the traffic class; see [`Profile::of`].
     pub profile: Option<Profile>,
     /// Longest time that the packet may wait in buffers; `itsGnDefaultPacketLifetime` if `None`.
     pub maximum_lifetime: Option<Duration>,
@@ -92,7 +92,7 @@ pub enum Output {
     /// The caller passes a payload to the upper layer.
     Deliver(Delivery),
     /// The caller passes a permission to the fast path, if it has one ([`crate::Router::accelerate`]).
-    Accelerate(Accelerate),
+    Accelerate(FastPathUpdate),
     /// The caller reports an event to the operator.
     Event(Event),
 }
@@ -109,8 +109,8 @@ pub struct Transmission {
     pub profile: Option<Profile>,
     /// This station is the source of the packet.
     pub own: bool,
-    /// The packet won a contention (F.3). If another station repeats the packet first, this station need not
-    /// send it.
+    /// Whether the router sends the packet after a contention (F.3). If another station sends it first, the
+    /// caller need not send it.
     pub contended: bool,
     /// Octets behind the EtherType.
     pub frame: Vec<u8>,
@@ -140,7 +140,7 @@ pub struct Delivery {
     pub maximum_hop_limit: u8,
     /// Remaining lifetime of the packet.
     pub remaining_lifetime: Lifetime,
-    /// Link-layer address of the last hop.
+    /// Link-layer address of the station from which the packet arrived.
     pub sender: MacAddress,
     /// The payload.
     pub payload: Vec<u8>,
@@ -149,7 +149,7 @@ pub struct Delivery {
 /// An event for the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A station came into range.
+    /// A station has become a neighbour.
     NewNeighbour(GnAddress),
     /// Another station uses this station's address. The router has changed the address if it was configured
     /// automatically (10.2.1.5). The caller must set the link-layer address to the MID of the new address.
@@ -161,8 +161,8 @@ pub enum Event {
     },
     /// The Location Service did not find this station (10.2.4).
     LocationUnknown(GnAddress),
-    /// The router did not forward a packet, because its source or sender exceeds the packet data rate (annex
-    /// B.2). The router reports only the first packet.
+    /// The router does not forward the packets of a station, because its data rate is above the limit (annex
+    /// B.2). The router reports only the first such packet.
     PacketDataRate {
         /// Source of the packet.
         source: GnAddress,

@@ -40,11 +40,11 @@ const NONE: u32 = u32::MAX;
 /// than the leap seconds since 2004, which some stations omit.
 pub const MAX_AHEAD: Duration = Duration::from_secs(Timestamp::LEAP_SECONDS as u64 + 1);
 
-/// Largest memory cost of one entry in octets: the entry, its place in the spatial index and in the hash
-/// table.
+/// Largest memory in octets that one station needs: its entry, its item in the spatial index and its slot in
+/// the hash table.
 pub const ENTRY_OCTETS: usize = size_of::<Entry>() + SpatialIndex::ITEM_OCTETS + 2 * size_of::<(u64, u32)>();
 
-/// The number of an entry, valid until the entry is removed.
+/// Index of an entry; it stays valid until the table removes the entry.
 pub type Slot = u32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,19 +57,19 @@ enum Kind {
 #[derive(Debug, Clone)]
 pub struct Entry {
     position_vector: LongPositionVector,
-    /// Time at which the table removes the entry (T(LocTE)).
+    /// Time at which the entry expires (T(LocTE)) and the table removes it.
     expires: Time,
     /// Time of the last packet of the station, direct or forwarded.
-    heard: Time,
+    last_packet: Time,
     /// Time until which the station is a neighbour; [`Time::ZERO`] if it is not a neighbour.
     neighbour_until: Time,
-    /// Time until which the last beacon is valid, if the beacon announced a validity.
-    pub(crate) believed_until: Time,
+    /// Time until which the station's last beacon is valid, if the beacon announced a validity.
+    pub(crate) beacon_valid_until: Time,
     /// Packet data rate of the station, PDR (B.2).
     pub(crate) rate: PacketRate,
     pub(crate) duplicates: DuplicatePacketList,
-    previous: u32,
-    next: u32,
+    previous_in_queue: u32,
+    next_in_queue: u32,
     queue: u8,
     used: bool,
 }
@@ -111,14 +111,14 @@ impl Entry {
     }
 
     /// Returns the time of the last packet of the station.
-    pub fn heard(&self) -> Time {
-        self.heard
+    pub fn last_received(&self) -> Time {
+        self.last_packet
     }
 }
 
 /// Result of [`LocationTable::learn`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Learnt {
+pub struct LearnOutcome {
     /// Entry of the station.
     pub slot: Slot,
     /// The table had no entry of the station before.
@@ -158,7 +158,7 @@ pub fn mid_key(address: GnAddress) -> u64 {
 }
 
 /// Returns whether the MID can belong to a station: neither zero nor a group address.
-pub fn names_station(address: GnAddress) -> bool {
+pub fn is_station_mid(address: GnAddress) -> bool {
     let mid = address.mid();
     mid[0] & 1 == 0 && mid != [0; 6]
 }
@@ -227,11 +227,12 @@ impl LocationTable {
         &mut self.entries[slot as usize]
     }
 
-    /// Stores the position vector of a packet's source (C.2), in a new entry for a new station. `direct` says
-    /// that the packet came in one hop, so that the source is a neighbour. `clock` is the time of this
-    /// station, if known.
+    /// Stores the position vector of a packet's source (C.2), and creates an entry for a new station.
+    /// `direct` says that the packet came over one hop, so that the source is a neighbour. `clock` is the
+    /// time of this station, if known.
     ///
     /// # Errors
+    ///
     /// [`GeonetDrop::LocationTableFull`] for a new station if the table has no room.
     pub fn learn(
         &mut self,
@@ -240,12 +241,12 @@ impl LocationTable {
         pv: &LongPositionVector,
         direct: bool,
         clock: Option<Timestamp>,
-    ) -> Result<Learnt, GeonetDrop> {
+    ) -> Result<LearnOutcome, GeonetDrop> {
         let mid = mid_key(pv.address);
         let Some(&slot) = self.by_mid.get(&mid) else {
             let slot = self.insert(now, mib, pv, direct)?;
             let (is_new, updated, from_the_future) = (true, true, false);
-            return Ok(Learnt { slot, is_new, new_neighbour: direct, updated, from_the_future });
+            return Ok(LearnOutcome { slot, is_new, new_neighbour: direct, updated, from_the_future });
         };
         let entry = &mut self.entries[slot as usize];
         let expired = entry.expires <= now;
@@ -260,7 +261,7 @@ impl LocationTable {
         if !updated {
             // An old position does not prove that the station is near now: the packet may be a replay.
             let new_neighbour = direct && *pv == entry.position_vector && self.still_there(now, mib, slot);
-            return Ok(Learnt { slot, is_new: false, new_neighbour, updated: false, from_the_future });
+            return Ok(LearnOutcome { slot, is_new: false, new_neighbour, updated: false, from_the_future });
         }
         if expired {
             entry.duplicates = DuplicatePacketList::default();
@@ -270,7 +271,7 @@ impl LocationTable {
             (pv.latitude, pv.longitude) != (entry.position_vector.latitude, entry.position_vector.longitude);
         entry.position_vector = *pv;
         entry.expires = now + mib.lifetime_location_entry;
-        entry.heard = now;
+        entry.last_packet = now;
         let was_neighbour = entry.is_neighbour();
         if was_neighbour && moved {
             let position = entry.position();
@@ -278,8 +279,8 @@ impl LocationTable {
             self.generation += 1;
         }
         if was_neighbour && !direct {
-            // Keep the entry's place in the queue, which orders neighbours by their last direct packet.
-            return Ok(Learnt {
+            // Keep the entry's position in the queue: only direct packets of a neighbour move it back.
+            return Ok(LearnOutcome {
                 slot,
                 is_new: expired,
                 new_neighbour: false,
@@ -299,11 +300,11 @@ impl LocationTable {
             self.requeue(slot, Kind::Other as u8 + 1);
         }
         let new_neighbour = !was_neighbour && self.entries[slot as usize].is_neighbour();
-        Ok(Learnt { slot, is_new: expired, new_neighbour, updated: true, from_the_future })
+        Ok(LearnOutcome { slot, is_new: expired, new_neighbour, updated: true, from_the_future })
     }
 
-    /// Renews an entry after a packet with the known position. A road side unit whose position was measured
-    /// once sends such packets. Returns whether the station is a new neighbour.
+    /// Renews the entry of a station that sends the same position vector again; a road side unit with a
+    /// measured position does so. Returns whether the station has become a neighbour.
     fn still_there(&mut self, now: Time, mib: &Mib, slot: Slot) -> bool {
         let entry = &mut self.entries[slot as usize];
         entry.expires = now + mib.lifetime_location_entry;
@@ -311,7 +312,8 @@ impl LocationTable {
         if was_neighbour {
             entry.neighbour_until = now + mib.lifetime_neighbour.min(mib.lifetime_location_entry);
         }
-        // The packet may be a copy of one frame, so it does not make the station established.
+        // The packet may be a copy of an earlier frame, so it does not move the entry to the queue of
+        // established stations.
         self.requeue(slot, queue);
         if !was_neighbour {
             self.become_neighbour(now, mib, slot);
@@ -331,13 +333,13 @@ impl LocationTable {
         let entry = Entry {
             position_vector: *pv,
             expires: now + mib.lifetime_location_entry,
-            heard: now,
+            last_packet: now,
             neighbour_until: Time::ZERO,
-            believed_until: Time::MAX,
+            beacon_valid_until: Time::MAX,
             rate: PacketRate::default(),
             duplicates: DuplicatePacketList::default(),
-            previous: NONE,
-            next: NONE,
+            previous_in_queue: NONE,
+            next_in_queue: NONE,
             queue: kind as u8,
             used: true,
         };
@@ -383,11 +385,11 @@ impl LocationTable {
         Err(GeonetDrop::LocationTableFull)
     }
 
-    /// Makes a station a neighbour if there is room.
+    /// Makes the station a neighbour, if the number of neighbours is below its limit.
     fn become_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) {
         if self.make_room(now, mib, Kind::Neighbour).is_ok() {
-            // The packet is the first direct one of the station; forwarded packets do not make a station an
-            // established neighbour.
+            // The packet is the station's first direct packet. Forwarded packets before it do not count for
+            // the queue of established neighbours.
             self.requeue(slot, Kind::Neighbour as u8);
             self.mark_neighbour(now, mib, slot);
         }
@@ -401,7 +403,7 @@ impl LocationTable {
     }
 
     /// Makes the station a non-neighbour; its entry stays.
-    pub fn demote(&mut self, now: Time, mib: &Mib, slot: Slot) {
+    pub fn remove_neighbour_status(&mut self, now: Time, mib: &Mib, slot: Slot) {
         let entry = &mut self.entries[slot as usize];
         if !entry.is_neighbour() {
             return;
@@ -444,7 +446,7 @@ impl LocationTable {
                 && self.entries[head as usize].neighbour_until <= now
             {
                 if self.entries[head as usize].expires > now {
-                    self.demote(now, mib, head);
+                    self.remove_neighbour_status(now, mib, head);
                 } else {
                     self.remove(head);
                 }
@@ -485,14 +487,15 @@ impl LocationTable {
         }
         list.len += 1;
         let entry = &mut self.entries[slot as usize];
-        (entry.previous, entry.next, entry.queue) = (tail, NONE, queue);
+        (entry.previous_in_queue, entry.next_in_queue, entry.queue) = (tail, NONE, queue);
         if tail != NONE {
-            self.entries[tail as usize].next = slot;
+            self.entries[tail as usize].next_in_queue = slot;
         }
     }
 
     fn unlink(&mut self, slot: Slot) {
-        let Entry { previous, next, queue, .. } = self.entries[slot as usize];
+        let Entry { previous_in_queue: previous, next_in_queue: next, queue, .. } =
+            self.entries[slot as usize];
         let list = &mut self.queues[usize::from(queue)];
         list.len -= 1;
         if previous == NONE {
@@ -502,14 +505,14 @@ impl LocationTable {
             list.tail = previous;
         }
         if previous != NONE {
-            self.entries[previous as usize].next = next;
+            self.entries[previous as usize].next_in_queue = next;
         }
         if next != NONE {
-            self.entries[next as usize].previous = previous;
+            self.entries[next as usize].previous_in_queue = previous;
         }
     }
 
-    /// Returns the number of entries for which the table has memory.
+    /// Returns the number of entries for which the table has allocated memory.
     #[cfg(test)]
     fn capacity(&self) -> usize {
         self.entries.len()
@@ -521,19 +524,19 @@ impl LocationTable {
 pub(crate) struct SeededHash(pub(crate) u64);
 
 impl BuildHasher for SeededHash {
-    type Hasher = Folded;
-    fn build_hasher(&self) -> Folded {
-        Folded { state: self.0 }
+    type Hasher = FoldedHashBuilder;
+    fn build_hasher(&self) -> FoldedHashBuilder {
+        FoldedHashBuilder { state: self.0 }
     }
 }
 
 /// Hasher of [`SeededHash`].
 #[derive(Debug)]
-pub(crate) struct Folded {
+pub(crate) struct FoldedHashBuilder {
     state: u64,
 }
 
-impl Hasher for Folded {
+impl Hasher for FoldedHashBuilder {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
     }

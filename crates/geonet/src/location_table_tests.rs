@@ -22,9 +22,9 @@ fn mid(station: u32) -> u64 {
 
 const T0: Time = Time::from_secs(100);
 
-/// An entry takes at most 256 octets, all indexes included.
+/// An entry takes at most 256 octets, including its part of all indexes.
 #[test]
-fn an_entry_is_small() {
+fn location_table_entry_takes_at_most_256_octets() {
     const { assert!(ENTRY_OCTETS <= 256) };
 }
 
@@ -44,7 +44,8 @@ fn direct_packets_make_neighbours() {
     assert_eq!(table.neighbours(), 2);
 }
 
-/// PON_LOT_BV_05, C.2: the table stores only newer position vectors, also across the wrap of the timestamp.
+/// PON_LOT_BV_05, C.2: the table replaces a position vector only by a newer one, also when the timestamp
+/// wraps.
 #[test]
 fn older_positions_are_ignored() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
@@ -79,7 +80,7 @@ fn entries_expire() {
 
 /// 8.1.3, 10.3.6.3: a station whose position and time never change is a neighbour while it sends beacons.
 #[test]
-fn a_time_that_stands_still_is_no_absence() {
+fn repeated_timestamp_still_renews_the_entry() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
     table.learn(T0, &mib, &pv(1, 10), true, None).expect("room");
     table.learn(T0, &mib, &pv(2, 10), false, None).expect("room");
@@ -103,9 +104,9 @@ fn a_time_that_stands_still_is_no_absence() {
     assert!(table.find(later + Duration::from_secs(19), mid(4)).is_some());
 }
 
-/// A neighbour that left the radio range stays in the table while other stations forward its packets.
+/// The table keeps a neighbour that left the radio range, while other stations forward its packets.
 #[test]
-fn a_lost_neighbour_stays_known() {
+fn neighbour_out_of_range_stays_in_table_while_others_forward_its_packets() {
     let mut table = LocationTable::new(1);
     let mib = Mib { lifetime_neighbour: Duration::from_secs(3), ..Mib::default() };
     table.learn(T0, &mib, &pv(1, 10), true, None).expect("room");
@@ -126,9 +127,9 @@ fn a_replayed_beacon_makes_no_neighbour() {
     assert_eq!(table.neighbours(), 0);
 }
 
-/// A flood of fabricated stations does not replace a real neighbour, and the memory of the table is bounded.
+/// A flood of fabricated stations replaces only fabricated stations, and the table's memory is bounded.
 #[test]
-fn a_flood_turns_over_among_itself() {
+fn fabricated_stations_replace_only_each_other() {
     let mut table = LocationTable::new(1);
     let mib = Mib { max_neighbours: 100, max_other_stations: 50, ..Mib::default() };
     for beacon in 0..2 {
@@ -142,7 +143,7 @@ fn a_flood_turns_over_among_itself() {
         assert!(table.len() <= 150 && table.capacity() <= 151);
     }
     assert!((0..40).all(|station| table.find(T0, mid(station)).is_some()));
-    // A real new station that continues to send beacons enters the table and stays.
+    // During the flood, a real new station that sends beacons regularly enters the table and is not replaced.
     table.learn(T0, &mib, &pv(500, 0), true, None).expect("room");
     table.learn(T0, &mib, &pv(500, 1), true, None).expect("room");
     for station in 100_000..101_000 {
@@ -170,7 +171,7 @@ fn established_neighbours_stay() {
 }
 
 #[test]
-fn random_use_keeps_the_lists_whole() {
+fn location_table_lists_stay_consistent_under_random_use() {
     let mut rng = carnet_base::Rng::new(3);
     let mut table = LocationTable::new(9);
     let mib = Mib { max_neighbours: 20, max_other_stations: 20, ..Mib::default() };
@@ -182,15 +183,16 @@ fn random_use_keeps_the_lists_whole() {
             0 => table.expire(now, &mib),
             1 => {
                 if let Some(slot) = table.find(now, mid(station)) {
-                    table.demote(now, &mib, slot);
+                    table.remove_neighbour_status(now, &mib, slot);
                 }
             }
-            // Sometimes the time of a position stays the same or goes back.
+            // Some packets repeat the timestamp of the position, or have an older one.
             _ => drop(table.learn(now, &mib, &pv(station, step / 32), rng.chance(0.5), None)),
         }
         for queue in &table.queues[2..] {
             let ends = |slot: u32| table.entries[slot as usize].neighbour_until;
-            let next = |slot: &u32| Some(table.entries[*slot as usize].next).filter(|&next| next != NONE);
+            let next =
+                |slot: &u32| Some(table.entries[*slot as usize].next_in_queue).filter(|&next| next != NONE);
             let slots = std::iter::successors(Some(queue.head).filter(|&head| head != NONE), next);
             assert!(slots.is_sorted_by_key(ends), "the first one ends first");
         }

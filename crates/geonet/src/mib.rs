@@ -58,7 +58,8 @@ pub enum Recovery {
     /// The action of the standard: buffer or broadcast the packet.
     #[default]
     None,
-    /// Forwarding around the void along a planar subgraph; a carnet extension, see `forwarding::perimeter`.
+    /// GPSR's perimeter mode: the packet goes around the void along a planar graph; a carnet extension, see
+    /// `forwarding::perimeter`.
     Perimeter(Planarisation),
 }
 
@@ -69,8 +70,8 @@ pub enum Planarisation {
     /// paths.
     #[default]
     Gabriel,
-    /// Relative neighbourhood graph: no neighbour is nearer to both ends of a link than the ends are to each
-    /// other.
+    /// Relative neighbourhood graph: keeps a link if no neighbour is nearer to both of its ends than they are
+    /// to each other.
     RelativeNeighbourhood,
 }
 
@@ -108,19 +109,19 @@ impl BeaconInterval {
 /// Parameters of next hops by predicted positions; a carnet extension, see `forwarding::predictive`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prediction {
-    /// Time for which the link to a next hop must last, computed from positions and speeds.
+    /// Minimum remaining lifetime of the link to a next hop, predicted from positions and speeds.
     pub link_lifetime: Duration,
 }
 
-/// Beacons over several hops, which save Location Service requests; a carnet extension.
+/// Multi-hop beacons, which save Location Service requests; a carnet extension.
 ///
-/// The station sends every `every`-th beacon as a topologically scoped broadcast without payload. Every
-/// station forwards this packet and learns the position from it.
+/// The station sends every `every`-th beacon as a topologically scoped broadcast without payload. All
+/// stations forward this packet and learn the station's position from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MultiHopBeacons {
     /// Hop limit of the beacon.
     pub hops: u8,
-    /// Number of beacons after which one goes over several hops.
+    /// Number of beacons from one multi-hop beacon to the next.
     pub every: u32,
 }
 
@@ -154,12 +155,12 @@ pub struct Mib {
     pub beacon_max_jitter: Duration,
     /// Fixed or adaptive beacons.
     pub beacon_interval: BeaconInterval,
-    /// With adaptive beacons: use the speed of the fastest neighbour if this station is slower. Both speeds
-    /// decide how long two stations stay in range. Not in the standard.
-    pub beacon_company_speed: bool,
-    /// Distance in metres between the station and the position predicted by its last beacon, at which the
-    /// station sends a beacon at once. Such a distance arises when the station turns or brakes. Not in the
+    /// With adaptive beacons: computes the interval from the speed of the fastest neighbour if it is faster
+    /// than this station. The time for which two stations stay in range depends on both speeds. Not in the
     /// standard.
+    pub beacon_company_speed: bool,
+    /// If the station is further than this, in metres, from the position that its last beacon predicts, it
+    /// sends a beacon at once. This happens after a turn, for example. Not in the standard.
     pub beacon_deviation: Option<f64>,
     /// Validity of a beacon in beacon intervals, announced in its lifetime (LT). After that time without a
     /// beacon, the station is no longer a neighbour. Not in the standard, where the lifetime of a beacon has
@@ -198,9 +199,8 @@ pub struct Mib {
     pub recovery: Recovery,
     /// Next hops by predicted positions; `None` to use received positions.
     pub prediction: Option<Prediction>,
-    /// Time for which the router keeps a next hop although a better neighbour appeared, so that packets of a
-    /// flow do not overtake each other. With zero the router always takes the best neighbour. Not in the
-    /// standard.
+    /// Time for which the router keeps a next hop after a better neighbour appears, so that packets of a flow
+    /// do not overtake each other. With zero the router always takes the best neighbour. Not in the standard.
     pub next_hop_hold: Duration,
     /// Shortest contention timer (`itsGnCbfMinTime`).
     pub cbf_min_time: Duration,
@@ -225,7 +225,7 @@ pub struct Mib {
 }
 
 impl Mib {
-    /// Returns the least time between two beacons, for any cause of the second beacon.
+    /// Returns the shortest time that may pass between two beacons, whatever causes the second one.
     pub(crate) fn shortest_beacon_interval(&self) -> Duration {
         match self.beacon_interval {
             BeaconInterval::Fixed => self.beacon_retransmit_timer,

@@ -37,43 +37,43 @@ impl Target {
 
 /// Properties of a buffered packet that are not in its octets.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Meta {
+pub(crate) struct PacketProperties {
     /// MID of the source and SN, which identify the packet.
     pub identity: (u64, u16),
     pub target: Target,
     pub traffic_class: TrafficClass,
-    /// DCC profile that the request asked for.
+    /// DCC profile that the sender's request named.
     pub profile: Option<Profile>,
     /// SCF: the packet waits if the router has no next hop.
     pub store: bool,
     /// LT field of the packet.
     pub lifetime: Lifetime,
     /// Time at which the packet entered the buffer.
-    pub since: Time,
+    pub waiting_since: Time,
     /// This station is the source of the packet.
     pub own: bool,
 }
 
-impl Meta {
+impl PacketProperties {
     pub fn expires(&self) -> Time {
-        self.since + self.lifetime.duration()
+        self.waiting_since + self.lifetime.duration()
     }
 }
 
 /// A buffered packet.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct BufferedPacket {
     pub frame: Vec<u8>,
-    pub meta: Meta,
+    pub meta: PacketProperties,
 }
 
-impl Waiting {
+impl BufferedPacket {
     /// Reduces the lifetime of a leaving packet by the time that it waited. Returns false if no lifetime
     /// remains.
-    pub fn leave(&mut self, now: Time) -> bool {
-        let left = self.meta.lifetime.after_waiting(now.saturating_since(self.meta.since));
+    pub fn subtract_waiting_time(&mut self, now: Time) -> bool {
+        let left = self.meta.lifetime.after_waiting(now.saturating_since(self.meta.waiting_since));
         self.meta.lifetime = left;
-        self.meta.since = now;
+        self.meta.waiting_since = now;
         left.milliseconds() > 0 && set_lifetime(&mut self.frame, left).is_ok()
     }
 }

@@ -1,14 +1,14 @@
 //! Packet data rate control (annex B.2): a moving average of the octets per second from a station.
 //!
-//! The module adds up the octets over [`WINDOW`]; the mean of each window enters PDR with weight 1 - beta.
-//! The formula of the standard could also mean a sample for each packet, but then two packets in one
+//! The module adds up the octets over [`AVERAGE_WINDOW`]; the mean of each window enters PDR with weight 1 -
+//! beta. The formula of the standard could also mean a sample for each packet, but then two packets in one
 //! millisecond would count as a flood.
 //!
-//! *Yielding packets* ([`yields`]) are IPv6 and packets with DCC profile DP2 or DP3. They may use four fifths
-//! of the limit, so that the last fifth stays free for warnings. Above four fifths a forwarder drops them. A
-//! forwarder counts a yielding packet only if it forwards it, and any other packet when it receives it. So it
-//! stops forwarding for a source or sender above the limit, whatever the class of its packets. An own
-//! yielding packet over more than one hop waits in the [`Shaper`].
+//! *Yielding packets* ([`is_yielding`]) are IPv6 and packets with DCC profile DP2 or DP3. They may use four
+//! fifths of the limit, so that the last fifth stays free for warnings. Above four fifths a forwarder drops
+//! them. A forwarder counts a yielding packet only if it forwards it, and any other packet when it receives
+//! it. So it stops forwarding for a source or sender above the limit, whatever the class of its packets. An
+//! own yielding packet over more than one hop waits in the [`Shaper`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,19 +17,19 @@ use std::time::Duration;
 use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, TrafficClass};
 
-use crate::packet::Waiting;
+use crate::packet::BufferedPacket;
 
 /// Share of the limit that yielding packets may use.
-const SHARE: f32 = 0.8;
-/// Factor on the share of a window that a forwarder accepts at once, because shaped packets come in bursts.
-const CROWDED: f32 = 1.2;
+const YIELDING_SHARE: f32 = 0.8;
+/// Factor by which a source may exceed its share within one window: shaped packets arrive in bursts.
+const MAX_WINDOW_FACTOR: f32 = 1.2;
 /// Time for which own yielding packets may use their share in advance.
-const BURST: Duration = Duration::from_millis(100);
+const YIELDING_BURST: Duration = Duration::from_millis(100);
 /// Longest wait of own yielding packets, seconds.
-const LONGEST_WAIT: f32 = 0.5;
+const MAX_WAIT_S: f32 = 0.5;
 
 /// Time over which the module sums up octets before they enter the average.
-const WINDOW: Duration = Duration::from_millis(500);
+const AVERAGE_WINDOW: Duration = Duration::from_millis(500);
 
 /// Packet data rate of one station.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,7 +48,8 @@ impl PacketRate {
 
     /// Returns whether the rate is below `most` octets per second, on average and since the window began.
     pub fn has_room(&mut self, now: Time, most: f32, beta: f32) -> bool {
-        self.count(now, 0, beta) <= most && (self.octets as f32) < CROWDED * most * WINDOW.as_secs_f32()
+        self.count(now, 0, beta) <= most
+            && (self.octets as f32) < MAX_WINDOW_FACTOR * most * AVERAGE_WINDOW.as_secs_f32()
     }
 
     /// Counts a packet; `beta` is `itsGnMaxPacketDataRateEmaBeta`. Returns the rate in octets per second.
@@ -57,9 +58,9 @@ impl PacketRate {
             self.window = now;
         }
         let elapsed = now.saturating_since(self.window);
-        if elapsed >= WINDOW {
+        if elapsed >= AVERAGE_WINDOW {
             let measured = self.octets as f32 / elapsed.as_secs_f32();
-            let windows = (elapsed.as_nanos() / WINDOW.as_nanos()).min(1000) as i32;
+            let windows = (elapsed.as_nanos() / AVERAGE_WINDOW.as_nanos()).min(1000) as i32;
             let past = beta.powi(windows);
             self.average = past * self.average + (1.0 - past) * measured;
             (self.octets, self.window) = (0, now);
@@ -70,22 +71,22 @@ impl PacketRate {
 }
 
 /// Returns whether packets of this kind yield: they leave a fifth of the limit to other packets.
-pub fn yields(next_header: CommonNextHeader, traffic_class: TrafficClass) -> bool {
+pub fn is_yielding(next_header: CommonNextHeader, traffic_class: TrafficClass) -> bool {
     next_header == CommonNextHeader::Ipv6 || traffic_class.id >= 2
 }
 
 /// Returns the part of a limit that yielding packets may use.
-pub fn share(limit: u32) -> f32 {
-    limit as f32 * SHARE
+pub fn yielding_share(limit: u32) -> f32 {
+    limit as f32 * YIELDING_SHARE
 }
 
-/// Shapes own yielding packets to their share of the limit: a leaky bucket.
+/// Leaky bucket that limits this station's yielding packets to their share of the data rate.
 #[derive(Default)]
 pub struct Shaper {
     /// Time at which the bucket is empty.
     empty: Time,
     octets: usize,
-    waiting: VecDeque<Waiting>,
+    waiting_packets: VecDeque<BufferedPacket>,
 }
 
 impl fmt::Debug for Shaper {
@@ -99,52 +100,53 @@ impl fmt::Debug for Shaper {
 
 /// Action on an own packet.
 #[derive(Debug)]
-pub enum Shaped {
+pub enum ShaperDecision {
     /// The caller sends the packet now.
-    Goes(Waiting),
-    /// The packet waits. If it is the first one waiting, the time says when the shaper can send it.
+    Goes(BufferedPacket),
+    /// The packet waits in the shaper. If no other packet waits, the value is the time at which the shaper
+    /// can send it.
     Waits(Option<Time>),
     /// The shaper has no room for the packet.
-    Overflow(Waiting),
+    Overflow(BufferedPacket),
 }
 
 impl Shaper {
-    /// Accepts a packet for sending at once if the rate permits it or the packet is `urgent`. An urgent
-    /// packet also fills the bucket. The octets of urgent packets sent ahead are limited like those of
-    /// waiting packets.
-    pub fn offer(&mut self, now: Time, limit: u32, urgent: bool, packet: Waiting) -> Shaped {
-        let rate = share(limit).max(1.0);
+    /// Decides whether an own packet leaves now: the rate permits it, or the packet is `urgent`. An urgent
+    /// packet also counts for the rate of later packets. The octets of urgent packets that exceed the rate
+    /// are limited like those of waiting packets.
+    pub fn offer(&mut self, now: Time, limit: u32, urgent: bool, packet: BufferedPacket) -> ShaperDecision {
+        let rate = yielding_share(limit).max(1.0);
         let ahead = self.empty.saturating_since(now).as_secs_f32();
-        if (urgent && ahead < LONGEST_WAIT) || (self.waiting.is_empty() && self.due() <= now) {
+        if (urgent && ahead < MAX_WAIT_S) || (self.waiting_packets.is_empty() && self.due() <= now) {
             self.count(now, rate, packet.frame.len());
-            return Shaped::Goes(packet);
+            return ShaperDecision::Goes(packet);
         }
-        if (self.octets + packet.frame.len()) as f32 > rate * LONGEST_WAIT {
-            return Shaped::Overflow(packet);
+        if (self.octets + packet.frame.len()) as f32 > rate * MAX_WAIT_S {
+            return ShaperDecision::Overflow(packet);
         }
-        let first = self.waiting.is_empty();
+        let first = self.waiting_packets.is_empty();
         self.octets += packet.frame.len();
-        self.waiting.push_back(packet);
-        Shaped::Waits(first.then(|| self.due()))
+        self.waiting_packets.push_back(packet);
+        ShaperDecision::Waits(first.then(|| self.due()))
     }
 
     /// Returns the next packet that may leave now; otherwise the time at which one may leave.
-    pub fn poll(&mut self, now: Time, limit: u32) -> Result<Waiting, Option<Time>> {
-        let rate = share(limit).max(1.0);
+    pub fn poll(&mut self, now: Time, limit: u32) -> Result<BufferedPacket, Option<Time>> {
+        let rate = yielding_share(limit).max(1.0);
         let due = self.due();
         if due > now {
-            return Err((!self.waiting.is_empty()).then_some(due));
+            return Err((!self.waiting_packets.is_empty()).then_some(due));
         }
-        let packet = self.waiting.pop_front().ok_or(None)?;
+        let packet = self.waiting_packets.pop_front().ok_or(None)?;
         self.octets -= packet.frame.len();
         self.count(now, rate, packet.frame.len());
         Ok(packet)
     }
 
     /// Removes and returns all waiting packets.
-    pub fn clear(&mut self) -> VecDeque<Waiting> {
+    pub fn clear(&mut self) -> VecDeque<BufferedPacket> {
         self.octets = 0;
-        std::mem::take(&mut self.waiting)
+        std::mem::take(&mut self.waiting_packets)
     }
 
     fn count(&mut self, now: Time, rate: f32, octets: usize) {
@@ -153,7 +155,7 @@ impl Shaper {
 
     /// Returns the time at which the bucket has room.
     fn due(&self) -> Time {
-        Time::from_nanos(self.empty.as_nanos().saturating_sub(BURST.as_nanos() as u64))
+        Time::from_nanos(self.empty.as_nanos().saturating_sub(YIELDING_BURST.as_nanos() as u64))
     }
 }
 
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_burst_is_no_flood_and_silence_forgets() {
+    fn short_burst_passes_rate_limit_and_average_falls_in_silence() {
         let mut rate = PacketRate::default();
         let start = Time::from_secs(1);
         for packet in 0..20 {

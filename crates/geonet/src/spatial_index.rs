@@ -9,19 +9,19 @@
 
 use crate::geodesy::{Metric, Position, TURN};
 
-/// Largest number of items in a leaf before the tree splits it.
-const BUCKET: u32 = 12;
+/// Largest number of items in a leaf; the tree splits a leaf with more items.
+const MAX_LEAF_ITEMS: u32 = 12;
 /// Largest depth: a cell has 1024 units, some 11 m.
 const MAX_DEPTH: u8 = 22;
 const NONE: u32 = u32::MAX;
-const ROOT: u32 = 0;
+const ROOT_NODE: u32 = 0;
 
 #[derive(Debug, Clone, Copy)]
 struct Node {
     /// Index of the first of four children; [`NONE`] in a leaf.
     children: u32,
     parent: u32,
-    /// Number of items in the whole subtree.
+    /// Number of items in the subtree below this node.
     count: u32,
     /// First item of a leaf.
     head: u32,
@@ -36,11 +36,11 @@ struct Item {
     x: u32,
     y: u32,
     leaf: u32,
-    next: u32,
+    next_in_leaf: u32,
     previous: u32,
 }
 
-const ABSENT: Item = Item { x: 0, y: 0, leaf: NONE, next: NONE, previous: NONE };
+const ABSENT_ITEM: Item = Item { x: 0, y: 0, leaf: NONE, next_in_leaf: NONE, previous: NONE };
 
 /// Items with positions; the owner numbers the items with small integers.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Default for SpatialIndex {
 impl SpatialIndex {
     /// Returns the number of items.
     pub fn len(&self) -> usize {
-        self.nodes[ROOT as usize].count as usize
+        self.nodes[ROOT_NODE as usize].count as usize
     }
 
     /// Returns whether the index is empty.
@@ -88,13 +88,13 @@ impl SpatialIndex {
     }
 
     /// Upper limit of the octets per item: its own record and its share of the nodes.
-    pub const ITEM_OCTETS: usize = size_of::<Item>() + 4 * size_of::<Node>() / (BUCKET as usize / 2);
+    pub const ITEM_OCTETS: usize = size_of::<Item>() + 4 * size_of::<Node>() / (MAX_LEAF_ITEMS as usize / 2);
 
     /// Sets the position of `item`, and adds the item if it is not in the index.
     pub fn set(&mut self, item: u32, position: Position) {
         let (x, y) = (unsigned(position.longitude), unsigned(position.latitude));
         if self.items.len() <= item as usize {
-            self.items.resize(item as usize + 1, ABSENT);
+            self.items.resize(item as usize + 1, ABSENT_ITEM);
         }
         let known = &mut self.items[item as usize];
         if known.leaf != NONE {
@@ -106,7 +106,7 @@ impl SpatialIndex {
         }
         let known = &mut self.items[item as usize];
         (known.x, known.y) = (x, y);
-        let mut at = ROOT;
+        let mut at = ROOT_NODE;
         loop {
             let node = &mut self.nodes[at as usize];
             node.count += 1;
@@ -121,23 +121,26 @@ impl SpatialIndex {
 
     /// Removes `item` if it is in the index.
     pub fn remove(&mut self, item: u32) {
-        let Some(Item { leaf, next, previous, .. }) = self.items.get(item as usize).copied() else { return };
+        let Some(Item { leaf, next_in_leaf: next, previous, .. }) = self.items.get(item as usize).copied()
+        else {
+            return;
+        };
         if leaf == NONE {
             return;
         }
         match previous {
             NONE => self.nodes[leaf as usize].head = next,
-            previous => self.items[previous as usize].next = next,
+            previous => self.items[previous as usize].next_in_leaf = next,
         }
         if next != NONE {
             self.items[next as usize].previous = previous;
         }
-        self.items[item as usize] = ABSENT;
+        self.items[item as usize] = ABSENT_ITEM;
         let (mut at, mut sparse) = (leaf, NONE);
         while at != NONE {
             let node = &mut self.nodes[at as usize];
             node.count -= 1;
-            if node.children != NONE && node.count <= BUCKET / 2 {
+            if node.children != NONE && node.count <= MAX_LEAF_ITEMS / 2 {
                 sparse = at;
             }
             at = node.parent;
@@ -164,8 +167,8 @@ impl SpatialIndex {
         self.search_around::<false>(metric, below, &accept)
     }
 
-    /// Returns whether an item that `accept` accepts is strictly nearer than `below` (square metres). The
-    /// search ends at the first such item.
+    /// Returns whether the index has an item that `accept` accepts and that is nearer than `below` (square
+    /// metres). The search stops at the first such item.
     pub fn any_within(&self, metric: &Metric, below: f64, accept: impl Fn(u32) -> bool) -> bool {
         self.search_around::<true>(metric, below, &accept).is_some()
     }
@@ -178,7 +181,7 @@ impl SpatialIndex {
     ) -> Option<(u32, f64)> {
         let longitude = i64::from(metric.destination.longitude);
         let mut best = self.search::<ANY>(metric, longitude, below, accept);
-        // The tree does not connect across the date line, so search again from the other side.
+        // The index does not wrap at the date line, so search a second time from the other side of it.
         let reach = |to: i64| ((TURN / 2 - to) as f64 * metric.east).powi(2);
         for (to_date_line, elsewhere) in [(longitude, longitude - TURN), (-longitude, longitude + TURN)] {
             let bound = best.map_or(below, |(_, squared)| squared);
@@ -201,7 +204,7 @@ impl SpatialIndex {
         let mut depth = 1;
         let to_x = (longitude + 0x8000_0000) as f64;
         let to_y = (i64::from(metric.destination.latitude) + 0x8000_0000) as f64;
-        stack[0] = (0.0, ROOT);
+        stack[0] = (0.0, ROOT_NODE);
         let mut best = None;
         while depth > 0 {
             depth -= 1;
@@ -226,7 +229,7 @@ impl SpatialIndex {
                             return best;
                         }
                     }
-                    item = entry.next;
+                    item = entry.next_in_leaf;
                 }
                 continue;
             }
@@ -242,7 +245,7 @@ impl SpatialIndex {
                 let dy = (south - to_y).max(to_y - (south + half)).max(0.0) * metric.north;
                 let bound = dx * dx + dy * dy;
                 if bound < below {
-                    // Put the nearest child last, so that the search visits it first.
+                    // Push the nearest child last: the stack then returns it first.
                     let mut position = depth;
                     while position > start && stack[position - 1].0 < bound {
                         stack[position] = stack[position - 1];
@@ -264,7 +267,7 @@ impl SpatialIndex {
     fn link(&mut self, item: u32, leaf: u32) {
         let head = std::mem::replace(&mut self.nodes[leaf as usize].head, item);
         let entry = &mut self.items[item as usize];
-        (entry.leaf, entry.next, entry.previous) = (leaf, head, NONE);
+        (entry.leaf, entry.next_in_leaf, entry.previous) = (leaf, head, NONE);
         if head != NONE {
             self.items[head as usize].previous = item;
         }
@@ -274,7 +277,7 @@ impl SpatialIndex {
     fn split(&mut self, mut leaf: u32) {
         loop {
             let node = self.nodes[leaf as usize];
-            if node.count <= BUCKET || node.depth >= MAX_DEPTH {
+            if node.count <= MAX_LEAF_ITEMS || node.depth >= MAX_DEPTH {
                 return;
             }
             let block = self.block(leaf);
@@ -282,7 +285,7 @@ impl SpatialIndex {
             let mut item = std::mem::replace(&mut self.nodes[leaf as usize].head, NONE);
             let mut fullest = block;
             while item != NONE {
-                let Item { x, y, next, .. } = self.items[item as usize];
+                let Item { x, y, next_in_leaf: next, .. } = self.items[item as usize];
                 let child = Self::child(&self.nodes[leaf as usize], x, y);
                 self.link(item, child);
                 self.nodes[child as usize].count += 1;
@@ -319,7 +322,7 @@ impl SpatialIndex {
         block
     }
 
-    /// Makes an inner node with few items a leaf again.
+    /// Replaces an inner node with few items by a leaf.
     fn collapse(&mut self, at: u32) {
         let block = std::mem::replace(&mut self.nodes[at as usize].children, NONE);
         let mut blocks = [NONE; 4 * MAX_DEPTH as usize];
@@ -337,7 +340,7 @@ impl SpatialIndex {
                 }
                 let mut item = head;
                 while item != NONE {
-                    let next = self.items[item as usize].next;
+                    let next = self.items[item as usize].next_in_leaf;
                     self.link(item, at);
                     item = next;
                 }

@@ -39,7 +39,8 @@ fn cams(stations: u32) -> Vec<Vec<u8>> {
                     cam.cam.generation_delta_time = GenerationDeltaTime(0);
                     let basic = &mut cam.cam.cam_parameters.basic_container;
                     basic.station_type = StationType::PASSENGER_CAR;
-                    basic.reference_position = ReferencePosition::at(position.latitude, position.longitude);
+                    basic.reference_position =
+                        ReferencePosition::at_coordinates(position.latitude, position.longitude);
                     encode(&cam).expect("a CAM")
                 })
                 .collect();

@@ -11,7 +11,7 @@ use carnet_its::cdd::{
     MessageId, PathDeltaTime, PathHistory, PathPoint, ReferencePosition, StationId, StationType, Traces,
 };
 use carnet_its::denm::{Denm, LocationContainer, SituationContainer};
-use carnet_its::ldm::Glance;
+use carnet_its::ldm::PartialCam;
 use carnet_its::uper::{decode, encode_into};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -34,7 +34,8 @@ fn cam(points: Option<usize>) -> Cam {
     cam.header.station_id = StationId(4711);
     let parameters = &mut cam.cam.cam_parameters;
     parameters.basic_container.station_type = StationType::PASSENGER_CAR;
-    parameters.basic_container.reference_position = ReferencePosition::at(488_375_000, 21_008_000);
+    parameters.basic_container.reference_position =
+        ReferencePosition::at_coordinates(488_375_000, 21_008_000);
     parameters.high_frequency_container = HighFrequencyContainer::default();
     parameters.low_frequency_container = points.map(|points| {
         LowFrequencyContainer::BasicVehicleContainerLowFrequency(BasicVehicleContainerLowFrequency {
@@ -48,7 +49,7 @@ fn cam(points: Option<usize>) -> Cam {
 fn denm() -> Denm {
     let mut denm = Denm::default();
     denm.header.message_id = MessageId::DENM;
-    denm.denm.management.event_position = ReferencePosition::at(488_375_000, 21_008_000);
+    denm.denm.management.event_position = ReferencePosition::at_coordinates(488_375_000, 21_008_000);
     denm.denm.situation = Some(SituationContainer {
         event_type: CauseCode { cause_code: CauseCodeType::STATIONARY_VEHICLE, ..CauseCode::default() },
         ..SituationContainer::default()
@@ -72,7 +73,7 @@ fn benchmark(criterion: &mut Criterion) {
             bencher.iter(|| decode::<Cam>(black_box(&octets)).expect("a CAM"));
         });
         group.bench_function(format!("glance at {name}"), |bencher| {
-            bencher.iter(|| Glance::of(black_box(&octets)).expect("a CAM"));
+            bencher.iter(|| PartialCam::of(black_box(&octets)).expect("a CAM"));
         });
     }
     let denm = denm();

@@ -14,9 +14,9 @@ use carnet_wire::geonet::Timestamp;
 pub use crate::asn1::release1::its_container::*;
 
 impl ReferencePosition {
-    /// Returns the position at `latitude` and `longitude` (0.1 microdegree), with unknown altitude and
-    /// confidence.
-    pub fn at(latitude: i32, longitude: i32) -> ReferencePosition {
+    /// Returns a reference position at `latitude` and `longitude` (0.1 microdegree), whose altitude and
+    /// confidence are "unavailable".
+    pub fn at_coordinates(latitude: i32, longitude: i32) -> ReferencePosition {
         ReferencePosition {
             latitude: Latitude(latitude),
             longitude: Longitude(longitude),

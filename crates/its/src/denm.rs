@@ -8,14 +8,15 @@ use crate::uper::{Error, decode, encode};
 use crate::version1;
 
 impl Denm {
-    /// Reads a message of protocol version 1 or 2 ([`version1`]). This function compiles the codec once: each
-    /// caller of [`crate::uper::decode`] would get its own copy of the codec.
+    /// Decodes a DENM of protocol version 1 or 2 ([`version1`]). Call this function instead of
+    /// [`crate::uper::decode`], which the compiler would copy for each caller.
     ///
     /// # Errors
+    ///
     /// An error that says why the octets are not a DENM.
     #[inline(never)]
     pub fn from_octets(octets: &[u8]) -> Result<Denm, Error> {
-        if version1::is_meant(octets) {
+        if version1::is_version_1(octets) {
             return version1::read_denm(octets);
         }
         decode(octets)

@@ -1,17 +1,17 @@
 //! Reasons for which a service drops a message.
 
 carnet_base::drop_reasons! {
-    /// Reason for which a message had no effect, or for which a service did not send it.
+    /// Reason why a service ignored a received message, or did not send a message.
     pub enum ItsDrop {
         /// The octets are not a message of the expected type.
         Malformed = "malformed",
-        /// An unknown protocol version.
+        /// The message has a protocol version that carnet does not know.
         WrongVersion = "wrong_version",
         /// A message of another type than the port requires.
         WrongMessage = "wrong_message",
         /// A message for a BTP port without a service.
         UnknownPort = "unknown_port",
-        /// This station itself sent the message, or the message is about an event of its own.
+        /// The message comes from this station itself, or describes one of its events.
         OwnMessage = "own_message",
         /// The position is unavailable, but the service needs one.
         NoPosition = "no_position",
@@ -19,7 +19,7 @@ carnet_base::drop_reasons! {
         Expired = "expired",
         /// The reference time of the event is later than possible now.
         FromTheFuture = "from_the_future",
-        /// The message is older than the known state of the event, or has the same reference time.
+        /// The message is not newer than the known state of its event.
         Outdated = "outdated",
         /// The message ends an event that the station does not know.
         UnknownEvent = "unknown_event",

@@ -19,8 +19,8 @@ use crate::ldm::{self, LocalDynamicMap};
 use crate::sa::{self, SaService};
 use crate::{ItsDrop, Now, Transmission};
 
-/// Largest number of waiting CAMs for an application; the facilities drop the oldest ones.
-const CAMS: usize = 64;
+/// Largest number of CAMs that wait for the application; the facilities drop the oldest ones.
+const MAX_WAITING_CAMS: usize = 64;
 
 /// Parameters of the services.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -33,7 +33,8 @@ pub struct Parameters {
     pub ldm: ldm::Parameters,
     /// Parameters of the service announcement service.
     pub sa: sa::Parameters,
-    /// Whether applications get every CAM in full; the map stores the important fields of a CAM in any case.
+    /// Whether applications get each received CAM in full. The Local Dynamic Map always stores its main
+    /// fields.
     pub deliver_cams: bool,
 }
 
@@ -65,8 +66,8 @@ pub struct Facilities {
 }
 
 impl Facilities {
-    /// Creates the facilities of a station that sends nothing yet. `seed` is secret and determines every
-    /// random choice.
+    /// Creates the facilities of a station that sends nothing yet. All random numbers follow from `seed`,
+    /// which must stay secret.
     pub fn new(
         parameters: Parameters,
         station_id: StationId,
@@ -98,11 +99,11 @@ impl Facilities {
     }
 
     /// Handles new data about the station.
-    pub fn handle_provided(&mut self, now: Now, provided: ca::Provided) {
+    pub fn handle_station_data(&mut self, now: Now, provided: ca::StationData) {
         if let Some(position) = provided.reference_position.position() {
             self.handle_position(position);
         }
-        self.ca.handle_provided(now, provided);
+        self.ca.handle_station_data(now, provided);
     }
 
     /// Handles the position of the station, for keep-alive forwarding.
@@ -110,11 +111,12 @@ impl Facilities {
         self.den.handle_position(position);
     }
 
-    /// Takes the payload of a BTP port, without the BTP header, from the station with the GN address
-    /// `source`. `area` is the destination area of its packet, if any.
+    /// Handles the payload of a BTP packet (without BTP header) from the station with GN address `source`.
+    /// `area` is the destination area of the packet, if it has one.
     ///
     /// # Errors
-    /// The reason for which the payload had no effect: [`ItsDrop`].
+    ///
+    /// The reason why the services ignored the payload: [`ItsDrop`].
     pub fn handle_message(
         &mut self,
         now: Now,
@@ -125,7 +127,7 @@ impl Facilities {
     ) -> Result<(), ItsDrop> {
         match port {
             port::CAM => {
-                // The message is an echo of an own CAM. The station ID stands behind protocol version and
+                // The message is an echo of an own CAM. The station ID follows after protocol version and
                 // message ID.
                 if octets.get(2..6) == Some(&self.station_id.0.to_be_bytes()[..]) {
                     return Err(ItsDrop::OwnMessage);
@@ -133,7 +135,7 @@ impl Facilities {
                 self.ldm.handle_cam(now.time, octets)?;
                 if self.deliver_cams {
                     let cam = Box::new(ca::receive(octets)?);
-                    if self.cams.len() >= CAMS {
+                    if self.cams.len() >= MAX_WAITING_CAMS {
                         self.cams.pop_front();
                     }
                     self.cams.push_back(cam);
@@ -151,14 +153,15 @@ impl Facilities {
         [self.ca.poll_timeout(), self.den.poll_timeout(), self.sa.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Serves the timers.
+    /// Handles the timers of all services.
     pub fn handle_timeout(&mut self, now: Now) {
         self.ca.handle_timeout(now);
         self.den.handle_timeout(now);
         self.sa.handle_timeout(now);
     }
 
-    /// Returns the next action. A received event enters the map before the application gets it.
+    /// Returns the next action for the caller. A received event is in the Local Dynamic Map before the
+    /// application gets it.
     pub fn poll_output(&mut self, now: Now) -> Option<Output> {
         if let Some(transmission) =
             self.ca.poll_transmit().or_else(|| self.den.poll_transmit()).or_else(|| self.sa.poll_transmit())
@@ -167,7 +170,7 @@ impl Facilities {
         }
         if let Some(event) = self.den.poll_event() {
             if let den::Event::Received { denm, expires } = &event {
-                // The DEN service accepted the message, so it has a position.
+                // The DEN service accepted the message, so the event has a position.
                 let _ = self.ldm.handle_denm(now.time, denm, *expires);
             }
             return Some(Output::Event(event));

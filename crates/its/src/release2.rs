@@ -5,7 +5,7 @@
 
 /// Checks the protocol version. A message of version 1 has another encoding ([`crate::version1`]).
 fn check_version(octets: &[u8]) -> Result<(), crate::uper::Error> {
-    if crate::version1::is_meant(octets) {
+    if crate::version1::is_version_1(octets) {
         let (what, found) = ("protocolVersion", crate::version1::VERSION.into());
         return Err(crate::uper::Error::OutOfRange { what, least: 2, most: 255, found });
     }
@@ -23,9 +23,10 @@ pub mod cam {
     use crate::uper::{Error, decode, encode};
 
     impl Cam {
-        /// Reads a message. The function compiles the codec once, as [`crate::cam::Cam::from_octets`] does.
+        /// Decodes a CAM of release 2.
         ///
         /// # Errors
+        ///
         /// An error that says why the octets are not a CAM.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
@@ -51,9 +52,10 @@ pub mod denm {
     use crate::uper::{Error, decode, encode};
 
     impl Denm {
-        /// Reads a message. The function compiles the codec once, as [`crate::cam::Cam::from_octets`] does.
+        /// Decodes a DENM of release 2.
         ///
         /// # Errors
+        ///
         /// An error that says why the octets are not a DENM.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
@@ -79,9 +81,10 @@ pub mod vam {
     use crate::uper::{Error, decode, encode};
 
     impl Vam {
-        /// Reads a message. The function compiles the codec once, as [`crate::cam::Cam::from_octets`] does.
+        /// Decodes a VAM.
         ///
         /// # Errors
+        ///
         /// An error that says why the octets are not a VAM.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {
@@ -111,9 +114,10 @@ pub mod cpm {
     use crate::uper::{Error, decode, encode};
 
     impl CollectivePerceptionMessage {
-        /// Reads a message. The function compiles the codec once, as [`crate::cam::Cam::from_octets`] does.
+        /// Decodes a CPM.
         ///
         /// # Errors
+        ///
         /// An error that says why the octets are not a CPM.
         #[inline(never)]
         pub fn from_octets(octets: &[u8]) -> Result<Self, Error> {

@@ -38,17 +38,18 @@ pub mod reference {
     pub const REPEAT_RATE: u8 = 17;
 }
 
-/// Version of the message: that of ISO/TS 16460 (2016).
+/// Protocol version 3, that of ISO/TS 16460 (2016).
 pub const VERSION: SamVersion = SamVersion(3);
 /// Longest [`reference::ADVERTISER_IDENTIFIER`], octets.
-pub const LONGEST_IDENTIFIER: usize = 32;
+pub const MAX_IDENTIFIER_LENGTH: usize = 32;
 /// Longest [`reference::PROVIDER_SERVICE_CONTEXT`], octets.
-pub const LONGEST_CONTEXT: usize = 31;
+pub const MAX_CONTEXT_LENGTH: usize = 31;
 
 impl Saem {
-    /// Reads a message. The function compiles the codec once, as [`crate::cam::Cam::from_octets`] does.
+    /// Decodes a SAEM.
     ///
     /// # Errors
+    ///
     /// An error that says why the octets are not a SAEM.
     #[inline(never)]
     pub fn from_octets(octets: &[u8]) -> Result<Saem, Error> {
@@ -69,7 +70,7 @@ integers! {
     /// Version of the message. In its place IEEE 1609.3 has a message number of one bit, 0, and three bits of
     /// version.
     SamVersion(u8) 0..=15, default 3;
-    /// Number of the advertisement among those of a station.
+    /// Number of an advertisement among the advertisements of its station.
     SaId(u8) 0..=15, default 0;
     /// Content count: changes with the content of the advertisement.
     ContentCount(u8) 0..=15, default 0;
@@ -102,8 +103,8 @@ sequences! {
     SamBody {
         change_count: ChangeCount,
         extensions: Option<Extensions>,
-        service_infos: Option<ListOf<ServiceInfo>>,
-        channel_infos: Option<ListOf<ChannelInfo>>,
+        service_infos: Option<UnboundedList<ServiceInfo>>,
+        channel_infos: Option<UnboundedList<ChannelInfo>>,
         routing_advertisement: Option<RoutingAdvertisement>,
     }
     /// Number of the advertisement, and its content count.
@@ -111,9 +112,9 @@ sequences! {
     ChangeCount { sa_id: SaId, content_count: ContentCount }
     /// A service.
     ServiceInfo { service_id: ItsAid, channel_index: ChannelIndex, options: ChannelOptions }
-    /// Options that say how to reach a service.
+    /// Optional parts that describe how to reach a service.
     ChannelOptions {
-        system_service: Option<ListOf<SystemServiceContext>>,
+        system_service: Option<UnboundedList<SystemServiceContext>>,
         service_provider_port: Option<ServiceProviderPort>,
         extensions: Option<Extensions>,
     }
@@ -126,8 +127,8 @@ sequences! {
         data_rate: ChannelDataRate,
         options: ChannelInfoOptions,
     }
-    /// Optional parts of the channel information. An octet of flags announces them; seven of its bits are
-    /// unused.
+    /// Optional parts of the channel information. One octet of flags says which parts are present; seven of
+    /// its bits are unused.
     ChannelInfoOptions {
         option1: Option<Null>,
         option2: Option<Null>,
@@ -148,9 +149,9 @@ sequences! {
         extensions: Extensions,
     }
     /// An extension element: its number and its encoded value.
-    Extension { reference: RefExt, value: Open }
+    Extension { reference: RefExt, value: OpenTypeOctets }
     /// A system service with its context.
-    SystemServiceContext { its_aid: ItsAid, reference: RefExt, value: Open }
+    SystemServiceContext { its_aid: ItsAid, reference: RefExt, value: OpenTypeOctets }
 }
 
 /// `VarLengthNumber` (ISO 17419): the ITS-AID of a service, in one to four octets.
@@ -159,11 +160,12 @@ pub struct ItsAid(pub u32);
 
 impl ItsAid {
     /// Largest ITS-AID.
-    pub const MOST: u32 = 270_549_119;
+    pub const MAX_ITS_AID: u32 = 270_549_119;
 }
 
-/// Least number of each length, and the number of bits behind its prefix of ones.
-const LENGTHS: [(u32, u32); 4] = [(0, 7), (128, 14), (16_512, 21), (2_113_664, 28)];
+/// For each length of the encoding: the lowest ITS-AID, and the number of bits that follow the prefix of
+/// ones.
+const ITS_AID_LENGTHS: [(u32, u32); 4] = [(0, 7), (128, 14), (16_512, 21), (2_113_664, 28)];
 
 impl Uper for ItsAid {
     const NAME: &'static str = "VarLengthNumber";
@@ -174,34 +176,33 @@ impl Uper for ItsAid {
             longer += 1;
         }
         if longer == 3 && reader.bit(Self::NAME) {
-            // Ext3 has an extension marker; no assigned number uses it.
+            // The form Ext3 has an extension marker, but no ITS-AID of this length is assigned.
             reader.fail(Error::OutOfRange {
                 what: Self::NAME,
                 least: 0,
-                most: Self::MOST.into(),
-                found: i64::from(Self::MOST) + 1,
+                most: Self::MAX_ITS_AID.into(),
+                found: i64::from(Self::MAX_ITS_AID) + 1,
             });
             return ItsAid(0);
         }
-        let (least, width) = LENGTHS[longer];
+        let (least, width) = ITS_AID_LENGTHS[longer];
         // The cast is exact: the field has at most 28 bits.
         ItsAid(least + reader.bits(width, Self::NAME) as u32)
     }
 
     fn encode(&self, writer: &mut Writer) {
-        if self.0 > Self::MOST {
+        if self.0 > Self::MAX_ITS_AID {
             let found = self.0.into();
             return writer.fail(Error::OutOfRange {
                 what: Self::NAME,
                 least: 0,
-                most: Self::MOST.into(),
+                most: Self::MAX_ITS_AID.into(),
                 found,
             });
         }
-        let longer = LENGTHS.iter().rposition(|(least, _)| self.0 >= *least).unwrap_or_default();
-        let (least, width) = LENGTHS[longer];
-        // The prefix has a one for each longer form and ends with a zero; behind three ones this zero is the
-        // extension bit.
+        let longer = ITS_AID_LENGTHS.iter().rposition(|(least, _)| self.0 >= *least).unwrap_or_default();
+        let (least, width) = ITS_AID_LENGTHS[longer];
+        // The prefix has one 1 for each longer form, then a 0. After three ones, this 0 is the extension bit.
         let ones = u64::from((1_u32 << longer) - 1) << 1;
         writer.bits(ones, longer as u32 + 1);
         writer.bits(u64::from(self.0 - least), width);
@@ -210,14 +211,14 @@ impl Uper for ItsAid {
 
 /// An open type: octets preceded by their length.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Open(pub Vec<u8>);
+pub struct OpenTypeOctets(pub Vec<u8>);
 
-impl Uper for Open {
+impl Uper for OpenTypeOctets {
     const NAME: &'static str = "open type";
 
-    fn decode(reader: &mut Reader<'_>) -> Open {
+    fn decode(reader: &mut Reader<'_>) -> OpenTypeOctets {
         let length = reader.length(Self::NAME);
-        Open(reader.octets(length, Self::NAME))
+        OpenTypeOctets(reader.octets(length, Self::NAME))
     }
 
     fn encode(&self, writer: &mut Writer) {
@@ -251,18 +252,18 @@ impl Uper for Address {
 
 /// `SEQUENCE OF` without bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListOf<T>(pub Vec<T>);
+pub struct UnboundedList<T>(pub Vec<T>);
 
-impl<T> Default for ListOf<T> {
-    fn default() -> ListOf<T> {
-        ListOf(Vec::new())
+impl<T> Default for UnboundedList<T> {
+    fn default() -> UnboundedList<T> {
+        UnboundedList(Vec::new())
     }
 }
 
-impl<T: Uper> Uper for ListOf<T> {
+impl<T: Uper> Uper for UnboundedList<T> {
     const NAME: &'static str = T::NAME;
 
-    fn decode(reader: &mut Reader<'_>) -> ListOf<T> {
+    fn decode(reader: &mut Reader<'_>) -> UnboundedList<T> {
         let mut items = Vec::new();
         for _ in 0..reader.length(T::NAME) {
             items.push(T::decode(reader));
@@ -270,7 +271,7 @@ impl<T: Uper> Uper for ListOf<T> {
                 break;
             }
         }
-        ListOf(items)
+        UnboundedList(items)
     }
 
     fn encode(&self, writer: &mut Writer) {
@@ -280,14 +281,14 @@ impl<T: Uper> Uper for ListOf<T> {
 }
 
 /// List of extension elements.
-pub type Extensions = ListOf<Extension>;
+pub type Extensions = UnboundedList<Extension>;
 
-impl ListOf<Extension> {
+impl UnboundedList<Extension> {
     fn value(&self, reference: u8) -> Option<&[u8]> {
         self.0.iter().find(|extension| extension.reference.0 == reference).map(|it| it.value.0.as_slice())
     }
 
-    /// Returns a number of one octet, such as [`reference::REPEAT_RATE`].
+    /// Returns an extension of one octet, such as [`reference::REPEAT_RATE`], as a number.
     pub fn octet(&self, reference: u8) -> Option<u8> {
         match self.value(reference)? {
             [octet] => Some(*octet),
@@ -295,12 +296,12 @@ impl ListOf<Extension> {
         }
     }
 
-    /// Returns a number of two octets, such as [`reference::SERVICE_PORT`].
+    /// Returns an extension of two octets, such as [`reference::SERVICE_PORT`], as a number.
     pub fn number(&self, reference: u8) -> Option<u16> {
         self.value(reference)?.try_into().ok().map(u16::from_be_bytes)
     }
 
-    /// Returns an IPv6 address, such as [`reference::IPV6_ADDRESS`].
+    /// Returns an extension that holds an IPv6 address, such as [`reference::IPV6_ADDRESS`].
     pub fn address(&self, reference: u8) -> Option<Ipv6Addr> {
         <[u8; 16]>::try_from(self.value(reference)?).ok().map(Ipv6Addr::from)
     }
@@ -317,26 +318,26 @@ impl ListOf<Extension> {
         (reader.error().is_none() && position.is_on_earth()).then_some(position)
     }
 
-    /// Returns octets behind their length. The length of [`reference::PROVIDER_SERVICE_CONTEXT`] has five
-    /// bits behind three zero bits, that of [`reference::ADVERTISER_IDENTIFIER`] has eight bits; both lengths
-    /// are small.
-    pub fn counted(&self, reference: u8) -> Option<&[u8]> {
+    /// Returns the content of an extension that begins with its own length. In
+    /// [`reference::PROVIDER_SERVICE_CONTEXT`] the length has five bits after three zero bits, in
+    /// [`reference::ADVERTISER_IDENTIFIER`] eight bits.
+    pub fn octets_with_length(&self, reference: u8) -> Option<&[u8]> {
         let (length, octets) = self.value(reference)?.split_first()?;
         (usize::from(*length) == octets.len()).then_some(octets)
     }
 
     /// Returns octets behind their length as text.
     pub fn text(&self, reference: u8) -> Option<&str> {
-        std::str::from_utf8(self.counted(reference)?).ok()
+        std::str::from_utf8(self.octets_with_length(reference)?).ok()
     }
 
     /// Adds an extension element.
     pub fn add(&mut self, reference: u8, value: &[u8]) {
-        self.0.push(Extension { reference: RefExt(reference), value: Open(value.to_vec()) });
+        self.0.push(Extension { reference: RefExt(reference), value: OpenTypeOctets(value.to_vec()) });
     }
 
     /// Adds an element of octets with their length in front; at most 127 octets.
-    pub fn add_counted(&mut self, reference: u8, octets: &[u8]) {
+    pub fn add_with_length(&mut self, reference: u8, octets: &[u8]) {
         let length = u8::try_from(octets.len()).unwrap_or(u8::MAX);
         self.add(reference, &[&[length], octets].concat());
     }

@@ -30,8 +30,8 @@ use crate::uper::{Error, Uper, decode, encode};
 /// Protocol version 1.
 pub const VERSION: u8 = 1;
 
-/// Returns whether a message says that it has protocol version 1.
-pub fn is_meant(octets: &[u8]) -> bool {
+/// Returns whether the header of a message says protocol version 1.
+pub fn is_version_1(octets: &[u8]) -> bool {
     octets.first() == Some(&VERSION)
 }
 
@@ -52,13 +52,15 @@ fn cause(value: &cdd::CauseCode) -> CauseCode {
 }
 
 fn curvature(value: &cdd::Curvature) -> Result<Curvature, Error> {
-    const BEYOND: i32 = 1022;
+    const CURVATURE_OUT_OF_RANGE: i32 = 1022;
     let curvature_value = match value.curvature_value {
         cdd::CurvatureValue::UNAVAILABLE => CurvatureValue::UNAVAILABLE,
         cdd::CurvatureValue(value) => {
             // Round to the nearest value.
             let value = i32::from(value);
-            CurvatureValue(((value + value.signum()) / 3).clamp(-BEYOND, BEYOND) as i16)
+            CurvatureValue(
+                ((value + value.signum()) / 3).clamp(-CURVATURE_OUT_OF_RANGE, CURVATURE_OUT_OF_RANGE) as i16,
+            )
         }
     };
     let curvature_confidence: CurvatureConfidence = same(&value.curvature_confidence)?;
@@ -117,9 +119,10 @@ fn goods(value: &cdd::DangerousGoodsExtended) -> Result<DangerousGoodsExtended, 
     })
 }
 
-/// Reads a CAM of version 1 and returns it as a CAM of version 2.
+/// Decodes a CAM of version 1 and converts it to version 2.
 ///
 /// # Errors
+///
 /// An error that says why the octets are not a CAM.
 #[inline(never)]
 pub fn read_cam(octets: &[u8]) -> Result<cam_version2::Cam, Error> {
@@ -204,9 +207,10 @@ fn header(header: &cdd::ItsPduHeader) -> Result<crate::cdd::ItsPduHeader, Error>
     Ok(crate::cdd::ItsPduHeader { protocol_version: ProtocolVersion(2), ..same(header)? })
 }
 
-/// Reads a DENM of version 1 and returns it as a DENM of version 2.
+/// Decodes a DENM of version 1 and converts it to version 2.
 ///
 /// # Errors
+///
 /// An error that says why the octets are not a DENM.
 #[inline(never)]
 pub fn read_denm(octets: &[u8]) -> Result<denm_version2::Denm, Error> {

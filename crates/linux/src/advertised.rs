@@ -3,7 +3,7 @@
 //! Every host on a link can send Router Advertisements. A Router Advertisement gives the machine a default
 //! route. A Prefix Information option with the L flag (RFC 4861 4.6.2) gives the machine an on-link route, to
 //! 2000::/3 for example. The attacker then receives all packets that the home agent sends. The station
-//! therefore wants [`DEFAULT_ROUTER`] and [`PREFIXES`] of its home link to be 0.
+//! therefore wants [`ACCEPT_RA_DEFAULT_ROUTER`] and [`ACCEPT_RA_PREFIXES`] of its home link to be 0.
 //!
 //! The home link of a rented server is often its only uplink, with a default route from an advertisement. So
 //! carnet sets one of these two sysctls to 0 only if the machine keeps its connection without it. The machine
@@ -17,54 +17,59 @@
 use carnet_nemo::forwarding::desired::Setting;
 
 /// Name of the sysctl: whether the kernel makes default routes from advertisements.
-pub(crate) const DEFAULT_ROUTER: &str = "accept_ra_defrtr";
+pub(crate) const ACCEPT_RA_DEFAULT_ROUTER: &str = "accept_ra_defrtr";
 /// Name of the sysctl: whether the kernel makes addresses and on-link routes from advertisements.
-pub(crate) const PREFIXES: &str = "accept_ra_pinfo";
+pub(crate) const ACCEPT_RA_PREFIXES: &str = "accept_ra_pinfo";
 
 /// Origin of the machine's default routes, and of the addresses of one interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Origins {
+pub(crate) struct RouteAndAddressOrigins {
     /// Whether an advertisement on the interface gave a default route.
-    pub(crate) advertised_route: bool,
+    pub(crate) has_advertised_route: bool,
     /// Whether the machine has another IPv6 default route.
-    pub(crate) other_route: bool,
+    pub(crate) has_other_route: bool,
     /// Whether the interface has an address with a lifetime, from an advertisement or DHCPv6.
-    pub(crate) leased_address: bool,
+    pub(crate) has_leased_address: bool,
     /// Whether the interface has an address with a prefix and without a lifetime.
-    pub(crate) lasting_address: bool,
+    pub(crate) has_permanent_address: bool,
 }
 
 /// A sysctl of a home link. carnet writes it only under the condition at the head of this module.
 #[derive(Debug)]
-pub(crate) struct Conditional {
+pub(crate) struct ConditionalSetting {
     pub(crate) setting: Setting,
     /// Index of the interface on which carnet may write the sysctl; `None` while it may not.
     pub(crate) allowed: Option<u32>,
 }
 
-/// Returns whether a setting is one of the two sysctls of a home link.
+/// Returns whether this is `accept_ra_defrtr` or `accept_ra_pinfo`, which carnet writes only under a
+/// condition.
 pub(crate) fn is_conditional(setting: &Setting) -> bool {
-    matches!(&*setting.name, DEFAULT_ROUTER | PREFIXES) && setting.value.trim() == "0"
+    matches!(&*setting.name, ACCEPT_RA_DEFAULT_ROUTER | ACCEPT_RA_PREFIXES) && setting.value.trim() == "0"
 }
 
 /// Returns why carnet may not write the sysctl of a home link, as a text for the operator; `None` if carnet
 /// may.
-pub(crate) fn objection(setting: &Setting, origins: Origins) -> Option<String> {
+pub(crate) fn reason_not_to_write(setting: &Setting, origins: RouteAndAddressOrigins) -> Option<String> {
     let Setting { interface, name, .. } = setting;
     let why = match &**name {
-        DEFAULT_ROUTER if origins.advertised_route => "one of them gave this machine a default route",
-        DEFAULT_ROUTER if !origins.other_route => "this machine has no other default route",
-        PREFIXES if origins.leased_address => "one of its addresses comes from there",
-        PREFIXES if !origins.lasting_address => "it has no address of its own",
+        ACCEPT_RA_DEFAULT_ROUTER if origins.has_advertised_route => {
+            "a Router Advertisement has already given this machine a default route"
+        }
+        ACCEPT_RA_DEFAULT_ROUTER if !origins.has_other_route => "this machine has no other default route",
+        ACCEPT_RA_PREFIXES if origins.has_leased_address => {
+            "one of its addresses comes from Router Advertisements on that link"
+        }
+        ACCEPT_RA_PREFIXES if !origins.has_permanent_address => "it has no permanent address on that link",
         _ => return None,
     };
     let danger = match &**name {
-        PREFIXES => "routes into that link",
+        ACCEPT_RA_PREFIXES => "routes to that link",
         _ => "its default route",
     };
     Some(format!(
         "any host on the home link {interface} can give this machine {danger} by Router Advertisements: \
-         net.ipv6.conf.{interface}.{name} is 1 and stays so, because {why}"
+         carnet does not change net.ipv6.conf.{interface}.{name} from 1 to 0, because {why}"
     ))
 }
 
@@ -77,21 +82,24 @@ mod tests {
         let objects = |name: &str, origins| {
             let setting = Setting { interface: "h0".into(), name: name.into(), value: "0".into() };
             assert!(is_conditional(&setting));
-            objection(&setting, origins).is_some()
+            reason_not_to_write(&setting, origins).is_some()
         };
         let (none, all) = (
-            Origins::default(),
-            Origins {
-                advertised_route: true,
-                other_route: true,
-                leased_address: true,
-                lasting_address: true,
+            RouteAndAddressOrigins::default(),
+            RouteAndAddressOrigins {
+                has_advertised_route: true,
+                has_other_route: true,
+                has_leased_address: true,
+                has_permanent_address: true,
             },
         );
-        for name in [DEFAULT_ROUTER, PREFIXES] {
+        for name in [ACCEPT_RA_DEFAULT_ROUTER, ACCEPT_RA_PREFIXES] {
             assert!(objects(name, none) && objects(name, all), "{name}");
         }
-        assert!(!objects(DEFAULT_ROUTER, Origins { advertised_route: false, ..all }));
-        assert!(!objects(PREFIXES, Origins { leased_address: false, ..all }));
+        assert!(!objects(
+            ACCEPT_RA_DEFAULT_ROUTER,
+            RouteAndAddressOrigins { has_advertised_route: false, ..all }
+        ));
+        assert!(!objects(ACCEPT_RA_PREFIXES, RouteAndAddressOrigins { has_leased_address: false, ..all }));
     }
 }

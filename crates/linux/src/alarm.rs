@@ -40,9 +40,10 @@ impl AsRawFd for Timer {
 impl Owner for Timer {}
 
 impl Alarm {
-    /// Creates an alarm that is not set. The calling thread must be one of a tokio runtime.
+    /// Creates an alarm without a deadline. The calling thread must belong to a tokio runtime.
     ///
     /// # Errors
+    ///
     /// Fails if the kernel creates no timer.
     pub fn new() -> Result<Alarm> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
@@ -53,10 +54,11 @@ impl Alarm {
         Ok(Alarm { timer, set: None })
     }
 
-    /// Waits until `deadline`; `None` waits for ever. Safe to cancel; the next call may have another
-    /// deadline.
+    /// Waits until `deadline`; with `None`, never returns. The future may be dropped; the next call may have
+    /// another deadline.
     ///
     /// # Errors
+    ///
     /// Fails if the kernel refuses to set the timer.
     pub async fn wait(&mut self, deadline: Option<Time>) -> Result<()> {
         let Some(deadline) = deadline else { return std::future::pending().await };
@@ -66,7 +68,7 @@ impl Alarm {
                 self.set_to(deadline).map_err(|e| failed(e.into()))?;
             }
             let mut guard = self.timer.readable().await.map_err(failed)?;
-            // Reading the expiration makes the descriptor unreadable again.
+            // After this read, the timer's descriptor is readable only when the timer expires again.
             match guard.get_inner().0.wait() {
                 Ok(()) => self.set = None,
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_off_at_its_time_and_not_before() {
+    fn alarm_fires_at_its_deadline() {
         run(async {
             let mut alarm = Alarm::new().expect("an alarm");
             for _ in 0..50 {
@@ -131,7 +133,7 @@ mod tests {
                 .expect("in time")
                 .expect("a timer");
             assert!(clock::now() >= near);
-            // The first wait has an early deadline, the second wait a later one.
+            // The deadline of the second wait is later than that of the first.
             let (early, late) =
                 (clock::now() + Duration::from_millis(20), clock::now() + Duration::from_millis(60));
             let cut = timeout(Duration::from_millis(1), alarm.wait(Some(early))).await;

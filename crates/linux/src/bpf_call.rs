@@ -17,33 +17,35 @@ const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_LOAD: libc::c_long = 5;
 
 /// Map type `BPF_MAP_TYPE_HASH`. The kernel allocates each entry when carnet inserts it.
-pub(crate) const HASH: u32 = 1;
+pub(crate) const MAP_TYPE_HASH: u32 = 1;
 /// Map type `BPF_MAP_TYPE_ARRAY`.
-pub(crate) const ARRAY: u32 = 2;
+pub(crate) const MAP_TYPE_ARRAY: u32 = 2;
 const BPF_F_NO_PREALLOC: u32 = 1;
 const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
 /// Update flag `BPF_ANY`: creates or replaces the entry of a key.
-pub(crate) const ANY: u64 = 0;
+pub(crate) const UPDATE_ANY: u64 = 0;
 /// Update flag `BPF_NOEXIST`: fails if the key has an entry.
-pub(crate) const NEW: u64 = 1;
+pub(crate) const UPDATE_NO_EXIST: u64 = 1;
 
 /// Attempts to load a program. The kernel returns EAGAIN if a signal interrupts the verification.
-const ATTEMPTS: u32 = 10;
+const MAX_LOAD_ATTEMPTS: u32 = 10;
 
-/// A key or value type of a map. The kernel reads all its octets, so none may be uninitialised.
+/// A type of keys or values of a BPF map. The kernel reads all octets of the type, so all must be
+/// initialised.
 ///
 /// # Safety
+///
 /// Every bit pattern must be a valid value, and the type must have no padding.
-pub(crate) unsafe trait Plain: Copy {}
+pub(crate) unsafe trait PlainMapValue: Copy {}
 
 // SAFETY: every bit pattern is a `u32`, and it has no padding.
-unsafe impl Plain for u32 {}
+unsafe impl PlainMapValue for u32 {}
 // SAFETY: every bit pattern is a `u64`, and it has no padding.
-unsafe impl Plain for u64 {}
+unsafe impl PlainMapValue for u64 {}
 // SAFETY: every bit pattern is a `[u8; 16]`, and it has no padding.
-unsafe impl Plain for [u8; 16] {}
+unsafe impl PlainMapValue for [u8; 16] {}
 
-/// A map in the kernel. The map exists as long as its descriptor or a program that uses it.
+/// A BPF map. It exists as long as a descriptor or a program refers to it.
 #[derive(Debug)]
 pub(crate) struct Map<K, V> {
     fd: OwnedFd,
@@ -103,7 +105,7 @@ fn owned(fd: libc::c_int) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-impl<K: Plain, V: Plain> Map<K, V> {
+impl<K: PlainMapValue, V: PlainMapValue> Map<K, V> {
     /// Creates a map of the type `kind`, with room for `max_entries` entries.
     pub(crate) fn create(kind: u32, max_entries: u32) -> io::Result<Map<K, V>> {
         let mut attributes = MapCreate {
@@ -111,7 +113,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
             key_size: size_of::<K>() as u32,
             value_size: size_of::<V>() as u32,
             max_entries,
-            flags: if kind == HASH { BPF_F_NO_PREALLOC } else { 0 },
+            flags: if kind == MAP_TYPE_HASH { BPF_F_NO_PREALLOC } else { 0 },
         };
         // SAFETY: the attributes contain no address.
         let fd = unsafe { bpf(MAP_CREATE, &mut attributes) }?;
@@ -137,7 +139,8 @@ impl<K: Plain, V: Plain> Map<K, V> {
         Some(unsafe { value.assume_init() })
     }
 
-    /// Writes the value of a key. `flags` says whether the key may have an entry already ([`ANY`], [`NEW`]).
+    /// Writes the value of a key. `flags` says whether the key may already be in the map ([`UPDATE_ANY`],
+    /// [`UPDATE_NO_EXIST`]).
     pub(crate) fn put(&self, key: &K, value: &V, flags: u64) -> io::Result<()> {
         let mut attributes = self.element(key, address(value), flags);
         // SAFETY: the map's keys and values have the sizes of `K` and `V`. The kernel reads both.
@@ -183,7 +186,7 @@ pub(crate) fn load_filter(instructions: &[u8], maps: &[&OwnedFd], license: &CStr
         log: 0,
     };
     let mut answer = Err(invalid());
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_LOAD_ATTEMPTS {
         // SAFETY: the attributes contain the right number of instructions, and the licence ends with a zero
         // octet. The kernel reads both.
         answer = unsafe { bpf(PROG_LOAD, &mut attributes) };
@@ -226,12 +229,12 @@ pub(crate) mod tests {
         };
         // SAFETY: the attributes contain the frame's right length. The kernel reads the frame and writes only
         // the attributes.
-        unsafe { bpf(PROG_TEST_RUN, &mut attributes) }.expect("the program runs");
+        unsafe { bpf(PROG_TEST_RUN, &mut attributes) }.expect("the kernel runs the program");
         attributes.answer
     }
 
     #[test]
-    fn nonsense_is_no_program() {
+    fn invalid_bpf_program_is_refused() {
         for instructions in [&[0x95, 0, 0][..], &[0x18, 0xff, 0, 0, 9, 0, 0, 0], &[0xff; 16]] {
             assert!(load_filter(instructions, &[], c"GPL").is_err(), "{instructions:?}");
         }

@@ -22,7 +22,8 @@ impl Carriers {
     /// # Errors
     /// Fails if the kernel's events are unavailable.
     pub fn open(names: Vec<String>) -> Result<Carriers> {
-        // Subscribe to the events first, so that no change is missed.
+        // Subscribe to the kernel's events before reading the interfaces, so that no change in between is
+        // missed.
         let events = Events::open(&[LINKS])?;
         Ok(Carriers { names, requests: Requests::open()?, events })
     }
@@ -31,7 +32,7 @@ impl Carriers {
     ///
     /// # Errors
     /// Fails if the kernel does not list its interfaces.
-    pub fn missing(&mut self) -> Result<Option<&str>> {
+    pub fn first_interface_without_carrier(&mut self) -> Result<Option<&str>> {
         for name in &self.names {
             if !self.requests.link(name)?.is_some_and(|link| link.running) {
                 return Ok(Some(name));

@@ -8,8 +8,8 @@ use std::io;
 use carnet_base::{Time, WallTime};
 use nix::time::{ClockId, clock_getres, clock_gettime};
 
-/// Returns the time of a clock in nanoseconds; 0 if the kernel does not have this clock. Every kernel since
-/// 2.6.39 has it.
+/// Returns the time of a clock in nanoseconds; 0 if the kernel lacks the clock, which is true only before
+/// 2.6.39.
 fn nanos(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |t| {
         let seconds = u64::try_from(t.tv_sec()).unwrap_or(0);
@@ -28,14 +28,14 @@ pub(crate) fn monotonic() -> Time {
 }
 
 /// Returns the ticks per second of the kernel's timer (`CONFIG_HZ`), from the resolution of a coarse clock.
-/// If the kernel does not report it, returns the lowest value with which kernels are built.
+/// If the kernel does not report the resolution, returns the lowest rate that kernels use.
 pub(crate) fn ticks_of_a_second() -> u32 {
-    const LEAST: u32 = 100;
+    const LOWEST_TICK_RATE: u32 = 100;
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).map_or(0, |tick| tick.tv_nsec());
     match u32::try_from(tick) {
         // Rounds the quotient, because the kernel truncates a tick of 1/300 s to 3,333,333 ns.
         Ok(tick @ 1..=10_000_000) => (1_000_000_000 + tick / 2) / tick,
-        _ => LEAST,
+        _ => LOWEST_TICK_RATE,
     }
 }
 
@@ -44,18 +44,17 @@ pub fn wall() -> WallTime {
     WallTime::from_unix_nanos(nanos(ClockId::CLOCK_REALTIME))
 }
 
-/// Returns TAI minus UTC in seconds from the kernel: 0 if no NTP or PTP daemon has set it.
+/// Returns the kernel's value of TAI minus UTC in seconds; 0 if no NTP or PTP daemon has set it.
 pub fn tai_offset() -> i64 {
     let utc = nanos(ClockId::CLOCK_REALTIME);
     let tai = nanos(ClockId::CLOCK_TAI);
-    // Rounds to whole seconds, because some time passes between the readings of the two clocks.
+    // Round to whole seconds, because the two clocks are not read at the same moment.
     (tai.saturating_sub(utc).saturating_add(500_000_000) / 1_000_000_000) as i64
 }
 
-/// Returns octets from the kernel's random number generator.
+/// Returns random octets of the kernel.
 ///
-/// The call waits until the kernel has initialised the generator, which can only happen in the first seconds
-/// after boot.
+/// The call waits until the kernel has initialised its generator, which can take seconds after boot.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut octets = [0; N];
     let mut filled = 0;

@@ -3,14 +3,14 @@
 /// Counters since [`crate::Platform::open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// System calls that changed, or tried to change, kernel state: netlink requests and writes of settings.
-    /// A refresh without changes counts nothing.
+    /// Number of system calls that try to change kernel state: netlink requests and writes of settings. The
+    /// renewal of an unchanged binding adds 0.
     pub writes: u64,
     /// Netlink requests that only read kernel state.
     pub reads: u64,
-    /// Entries that the kernel or another program had removed and that carnet installed again.
+    /// Number of entries that carnet installed again, because the kernel or another program had removed them.
     pub restored: u64,
-    /// Times that the kernel dropped netlink events (`ENOBUFS`), after which carnet read the whole state
+    /// Number of times that the kernel dropped netlink events (`ENOBUFS`). carnet then reads the whole state
     /// again.
     pub overruns: u64,
     /// Netlink messages that could not be parsed and were skipped.

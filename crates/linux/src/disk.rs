@@ -42,9 +42,10 @@ pub trait Disk: Debug + Send {
     /// # Errors
     /// Returns the kernel's error.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Writes the names of the files in a directory to the disk, so that they survive a crash.
+    /// Writes the file names of a directory to the disk (fsync), so that they survive a crash.
     ///
     /// # Errors
+    ///
     /// Returns the kernel's error.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
 }
@@ -56,9 +57,10 @@ pub trait DiskFile: Debug + Send {
     /// # Errors
     /// Returns the kernel's error.
     fn identity(&self) -> io::Result<(u64, u64)>;
-    /// Reads the whole file.
+    /// Returns the whole content of the file.
     ///
     /// # Errors
+    ///
     /// Returns the kernel's error.
     fn read_all(&self) -> io::Result<Vec<u8>>;
     /// Fills the buffer with the file's octets from the position `at` on.
@@ -66,9 +68,10 @@ pub trait DiskFile: Debug + Send {
     /// # Errors
     /// Returns the kernel's error.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
-    /// Writes all octets from the position `at` on. After an error the file may contain a part of them.
+    /// Writes all `octets` at the offset `at`. After an error, the file may contain a part of them.
     ///
     /// # Errors
+    ///
     /// Returns the kernel's error.
     fn write_at(&self, octets: &[u8], at: u64) -> io::Result<()>;
     /// Shortens the file, or extends it with zeros.
@@ -76,9 +79,10 @@ pub trait DiskFile: Debug + Send {
     /// # Errors
     /// Returns the kernel's error.
     fn set_len(&self, length: u64) -> io::Result<()>;
-    /// Writes the file's content and length to the disk, so that they survive a crash.
+    /// Writes the content and the length of the file to the disk (fdatasync), so that they survive a crash.
     ///
     /// # Errors
+    ///
     /// Returns the kernel's error.
     fn sync_data(&self) -> io::Result<()>;
     /// Writes the file's data and all its metadata to the disk.
@@ -197,7 +201,7 @@ pub(crate) fn replace(disk: &dyn Disk, path: &Path, octets: &[u8]) -> io::Result
     file.write_at(octets, 0)?;
     file.sync_all()?;
     disk.rename(&temporary, path)?;
-    // Some file systems cannot sync a directory. The rename itself has succeeded.
+    // Some file systems cannot sync a directory. The file has its new name anyway.
     let _ = disk.sync_directory(directory(path));
     Ok(())
 }

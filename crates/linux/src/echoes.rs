@@ -1,8 +1,9 @@
 //! Tests whether neighbours answer ICMPv6 Echo Requests (RFC 4443 4.1, 4.2), which every node answers.
 //!
 //! A reply must come from one of the neighbours. It must have the random data of this socket and the sequence
-//! number of one of the [`LATEST`] requests. So an attacker who does not see the requests cannot answer for a
-//! neighbour. The socket needs `CAP_NET_RAW`. The kernel computes and checks the ICMPv6 checksums.
+//! number of one of the [`ACCEPTED_LATEST_REQUESTS`] requests. So an attacker who does not see the requests
+//! cannot answer for a neighbour. The socket needs `CAP_NET_RAW`. The kernel computes and checks the ICMPv6
+//! checksums.
 //!
 //! Neighbor Discovery alone would not suffice: the kernel checks a neighbour only while it sends packets to
 //! this neighbour. The requests are such packets.
@@ -23,13 +24,13 @@ use crate::error::{Error, Result};
 use crate::readable::watch;
 
 /// Octets of data in a request.
-const DATA: usize = 16;
+const REQUEST_DATA_LENGTH: usize = 16;
 /// Octets of type, code, checksum, identifier and sequence number.
-const HEADER: usize = 8;
+const ECHO_HEADER_LENGTH: usize = 8;
 /// Number of the latest requests whose replies count; later replies are ignored.
-const LATEST: u16 = 8;
+const ACCEPTED_LATEST_REQUESTS: u16 = 8;
 
-/// A neighbour that gets Echo Requests.
+/// A neighbour to which carnet sends Echo Requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
     /// Address of the neighbour.
@@ -40,28 +41,29 @@ pub struct Neighbour {
 
 /// A socket that sends Echo Requests to all neighbours and receives their replies.
 #[derive(Debug)]
-pub struct Echoes {
+pub struct EchoRequests {
     neighbours: Vec<Neighbour>,
     socket: AsyncFd<socket2::Socket>,
     identifier: [u8; 2],
-    data: [u8; DATA],
+    data: [u8; REQUEST_DATA_LENGTH],
     /// Sequence number of the latest request to each neighbour.
     sequence: u16,
 }
 
-impl Echoes {
-    /// Creates a socket for requests to these neighbours, in the network namespace of the calling thread,
-    /// which must be one of a tokio runtime.
+impl EchoRequests {
+    /// Opens a socket for Echo Requests to these neighbours, in the network namespace of the calling thread.
+    /// This thread must belong to a tokio runtime.
     ///
     /// # Errors
+    ///
     /// Fails if the kernel creates no such socket.
-    pub fn open(neighbours: Vec<Neighbour>) -> Result<Echoes> {
+    pub fn open(neighbours: Vec<Neighbour>) -> Result<EchoRequests> {
         let failed = |error: io::Error| Error::kernel("open a socket for ICMPv6 Echo (CAP_NET_RAW)", error);
         let identifier = random::<2>().map_err(failed)?;
         let socket = socket2::Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
         socket.attach_filter(&replies_to(identifier)).map_err(failed)?;
-        Ok(Echoes {
+        Ok(EchoRequests {
             neighbours,
             socket: watch(socket).map_err(failed)?,
             identifier,
@@ -70,17 +72,16 @@ impl Echoes {
         })
     }
 
-    /// Sends an Echo Request to each neighbour. If the kernel refuses to send it, that is like a missing
-    /// reply.
-    pub fn ask(&mut self) {
+    /// Sends an Echo Request to each neighbour. If the kernel refuses one, its reply is missing.
+    pub fn send_requests(&mut self) {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut request = [0; HEADER + DATA];
+        let mut request = [0; ECHO_HEADER_LENGTH + REQUEST_DATA_LENGTH];
         request[0] = types::ECHO_REQUEST;
         request[4..6].copy_from_slice(&self.identifier);
         request[6..8].copy_from_slice(&self.sequence.to_be_bytes());
-        request[HEADER..].copy_from_slice(&self.data);
+        request[ECHO_HEADER_LENGTH..].copy_from_slice(&self.data);
         for neighbour in &self.neighbours {
-            // An interface that was deleted and created again has another index.
+            // Look up the index each time: an interface that was deleted and created again has another index.
             let index = match &neighbour.interface {
                 None => Some(0),
                 Some(name) => if_nametoindex(name.as_str()).ok(),
@@ -96,12 +97,12 @@ impl Echoes {
     ///
     /// # Errors
     /// Fails if the socket fails.
-    pub async fn answered(&self) -> io::Result<()> {
-        let mut message = [0; HEADER + DATA + 1];
+    pub async fn wait_for_reply(&self) -> io::Result<()> {
+        let mut message = [0; ECHO_HEADER_LENGTH + REQUEST_DATA_LENGTH + 1];
         loop {
             let read = self.socket.async_io(Interest::READABLE, |socket| {
-                // The buffer is one octet longer than a reply, so that a longer message is recognised by its
-                // length.
+                // The buffer is one octet longer than a valid reply, so that a longer message does not look
+                // like one.
                 let (length, from) = recvfrom::<SockaddrIn6>(socket.as_raw_fd(), &mut message)?;
                 Ok((length, from.map(|from| from.ip())))
             });
@@ -120,12 +121,13 @@ impl Echoes {
     }
 
     fn is_answer(&self, from: Ipv6Addr, message: &[u8]) -> bool {
-        let Some((&[kind, code, _, _, a, b, c, d], data)) = message.split_first_chunk::<HEADER>() else {
+        let Some((&[kind, code, _, _, a, b, c, d], data)) = message.split_first_chunk::<ECHO_HEADER_LENGTH>()
+        else {
             return false;
         };
         (kind, code) == (types::ECHO_REPLY, 0)
             && [a, b] == self.identifier
-            && self.sequence.wrapping_sub(u16::from_be_bytes([c, d])) < LATEST
+            && self.sequence.wrapping_sub(u16::from_be_bytes([c, d])) < ACCEPTED_LATEST_REQUESTS
             && data == self.data
             && self.neighbours.iter().any(|neighbour| neighbour.address == from)
     }

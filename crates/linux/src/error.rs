@@ -42,16 +42,16 @@ pub enum Error {
     },
     /// The tunnel device exists already.
     #[error(
-        "{device} exists already: another carnet station runs in this network namespace, or somebody made \
-         that device by hand (`ip link del {device}`)"
+        "{device} exists already: another carnet station runs in this network namespace, or another \
+         program made the device (remove it with `ip link del {device}`)"
     )]
     Busy {
         /// Name of the device.
         device: String,
     },
-    /// Another program has deleted the tunnel device, or moved it to another network namespace. Only a
-    /// restart brings it back.
-    #[error("somebody has deleted the tunnel device {device}: carnet must be started anew")]
+    /// Another program has deleted the tunnel device or moved it to another network namespace. carnet must be
+    /// restarted.
+    #[error("another program has deleted the tunnel device {device}: restart carnet")]
     TunnelGone {
         /// Name of the device.
         device: String,
@@ -78,13 +78,13 @@ pub enum Error {
     },
     /// Another program's route has the destination and metric of a route that carnet needs.
     #[error(
-        "cannot {operation}: a route of origin {protocol} with the same destination and metric is there; \
-         expected none (`ip -6 route show table {table}`)"
+        "cannot {operation}: another program (routing protocol number {protocol}) has installed a route \
+         with the same destination and metric (`ip -6 route show table {table}`)"
     )]
     RouteTaken {
         /// The operation and its object, in words.
         operation: String,
-        /// Origin of the other program's route (`proto` in `ip route`).
+        /// Routing protocol number of the other program's route (`proto` in `ip route`).
         protocol: u8,
         /// Table of the route.
         table: u32,
@@ -94,7 +94,7 @@ pub enum Error {
     Protocol {
         /// The operation and its object, in words.
         operation: String,
-        /// The invalid part of the answer.
+        /// Invalid part of the kernel's answer.
         detail: String,
     },
 }
@@ -105,7 +105,7 @@ impl Error {
         Error::Kernel { operation: operation.into(), detail: String::new(), answer: answer.into() }
     }
 
-    /// Returns the kernel's error number (errno), if this error comes from the kernel.
+    /// Returns the kernel's error number (errno); `None` if the error does not come from the kernel.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             Error::TunMissing { answer, .. }
@@ -119,7 +119,7 @@ impl Error {
         }
     }
 
-    /// Returns whether another attempt fails for the same reason, so that the station has to end.
+    /// Returns whether a further attempt would fail as well, so that carnet must end.
     pub fn is_fatal(&self) -> bool {
         matches!(self, Error::TunnelGone { .. })
     }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_says_everything_once() {
+    fn error_chain_names_each_cause_once() {
         let busy = || io::Error::from_raw_os_error(libc::EBUSY);
         let errors = [
             Error::kernel("add carnet0", busy()),

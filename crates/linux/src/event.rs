@@ -18,8 +18,8 @@ pub enum PlatformEvent {
         /// Name of the interface.
         name: String,
     },
-    /// The fast path has sent packets into this tunnel since the last event about the tunnel. carnet checks
-    /// the tunnels in turn. A round takes ten seconds if there are few, and minutes if there are many.
+    /// The fast path has sent packets into this tunnel since the last such event. The platform checks one
+    /// tunnel after the other, which takes ten seconds with few tunnels and minutes with many.
     TunnelUsed {
         /// Local end of the tunnel.
         local: Endpoint,

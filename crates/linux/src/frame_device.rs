@@ -17,7 +17,7 @@ use socket2::{SockFilter, Socket};
 use crate::error::{Error, Result};
 use crate::packet_socket::{self, AT_LEAST, EQUAL, LOAD_HALF, LOAD_WORD, PACKET_TYPE, RETURN};
 use crate::readable::watch;
-use crate::tunnel::device::{self, Abilities, Kind};
+use crate::tunnel::device::{self, DeviceFeatures, Kind};
 use crate::tunnel::segmentation::Segments;
 use crate::tunnel::virtio;
 
@@ -31,7 +31,7 @@ const BUFFER: usize = virtio::LENGTH + ETHERNET + 40 + 65_535;
 /// A 48-bit link-layer address.
 type MacAddress = [u8; 6];
 
-/// Maximum number of frames that the caller takes from one device before the next device has its turn.
+/// Largest number of frames that the caller receives from one device before it receives from the next.
 const BATCH: usize = 64;
 
 /// Counters of frames, over one or more devices.
@@ -68,7 +68,7 @@ impl FrameCounters {
 pub(crate) struct FrameDevice {
     file: AsyncFd<OwnedFd>,
     has_header: bool,
-    /// Content of the last read.
+    /// Buffer for the frame that was read last.
     buffer: Box<[u8]>,
     /// Length of the burst in [`Self::buffer`], and its remaining segments.
     burst: Option<(usize, Segments)>,
@@ -87,14 +87,14 @@ pub(crate) struct Frame<'a> {
 impl FrameDevice {
     /// Creates a TAP device, which is still down. Reading it returns the frames that the host sends.
     pub(crate) fn tap(name: &str) -> Result<FrameDevice> {
-        let (file, Abilities { has_header, .. }) = device::create(name, Kind::Tap)?;
+        let (file, DeviceFeatures { has_header, .. }) = device::create(name, Kind::Tap)?;
         FrameDevice::new(file, has_header, name)
     }
 
     /// Opens a socket that receives the IPv6 frames to multicast groups at an interface. The interface
     /// accepts frames to any group while the socket exists.
-    pub(crate) fn groups_on(index: u32, name: &str) -> Result<FrameDevice> {
-        let failed = |e| Error::kernel(format!("listen to the multicast of {name}"), e);
+    pub(crate) fn set_multicast_groups(index: u32, name: &str) -> Result<FrameDevice> {
+        let failed = |e| Error::kernel(format!("set the multicast groups of {name}"), e);
         let socket = packet_socket::open(index, u16::from_be_bytes(IPV6), &filter()).map_err(failed)?;
         let has_header = set_option(&socket, libc::PACKET_VNET_HDR, &1).is_ok();
         let membership = libc::packet_mreq {
@@ -121,7 +121,7 @@ impl FrameDevice {
         self.file.poll_read_ready(cx).map(|guard| drop(guard.map(|mut guard| guard.retain_ready())))
     }
 
-    /// Takes some frames without waiting, and passes each to `take`.
+    /// Receives the frames that are ready, at most a batch, and passes each to `check_frame`.
     pub(crate) fn receive(&mut self, counters: &mut FrameCounters, mut take: impl FnMut(Frame<'_>)) {
         let mut count = 0;
         while count < BATCH || self.burst.is_some() {
@@ -151,12 +151,12 @@ impl FrameDevice {
             if !self.has_header {
                 return Ok(frame(self.buffer.get(..length).unwrap_or_default()));
             }
-            match take(self.buffer.get_mut(..length).unwrap_or_default()) {
-                Taken::Frame => {
+            match check_frame(self.buffer.get_mut(..length).unwrap_or_default()) {
+                ReadOutcome::Frame => {
                     return Ok(frame(self.buffer.get(virtio::LENGTH..length).unwrap_or_default()));
                 }
-                Taken::Burst(segments) => self.burst = Some((length, segments)),
-                Taken::Nonsense => return Ok(None),
+                ReadOutcome::Burst(segments) => self.burst = Some((length, segments)),
+                ReadOutcome::Nonsense => return Ok(None),
             }
         }
         let FrameDevice { buffer, burst, segment, .. } = self;
@@ -233,7 +233,7 @@ fn frame(octets: &[u8]) -> Option<Frame<'_>> {
 
 /// Kind of the data that a read returned.
 #[derive(Debug)]
-enum Taken {
+enum ReadOutcome {
     Frame,
     Burst(Segments),
     Nonsense,
@@ -242,20 +242,20 @@ enum Taken {
 /// Checks a frame with its virtio header, and finishes its checksum. The offsets in the virtio header count
 /// from the begin of the Ethernet header. The functions for cutting and checksums need offsets from the begin
 /// of the packet.
-fn take(frame: &mut [u8]) -> Taken {
-    let Some((header, frame)) = frame.split_first_chunk_mut() else { return Taken::Nonsense };
-    let Ok(mut header) = virtio::Header::parse(header) else { return Taken::Nonsense };
-    let Some((_, packet)) = frame.split_at_mut_checked(ETHERNET) else { return Taken::Nonsense };
+fn check_frame(frame: &mut [u8]) -> ReadOutcome {
+    let Some((header, frame)) = frame.split_first_chunk_mut() else { return ReadOutcome::Nonsense };
+    let Ok(mut header) = virtio::Header::parse(header) else { return ReadOutcome::Nonsense };
+    let Some((_, packet)) = frame.split_at_mut_checked(ETHERNET) else { return ReadOutcome::Nonsense };
     if let Some(unfinished) = &mut header.unfinished {
-        let Some(start) = unfinished.start.checked_sub(ETHERNET as u16) else { return Taken::Nonsense };
+        let Some(start) = unfinished.start.checked_sub(ETHERNET as u16) else { return ReadOutcome::Nonsense };
         unfinished.start = start;
     }
     if header.burst.is_some() {
-        return Segments::new(&header, packet).map_or(Taken::Nonsense, Taken::Burst);
+        return Segments::new(&header, packet).map_or(ReadOutcome::Nonsense, ReadOutcome::Burst);
     }
     match header.unfinished {
-        Some(unfinished) if !unfinished.finish(packet) => Taken::Nonsense,
-        _ => Taken::Frame,
+        Some(unfinished) if !unfinished.finish(packet) => ReadOutcome::Nonsense,
+        _ => ReadOutcome::Frame,
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn checksums_are_finished_where_the_ethernet_header_is_counted() {
         let mut octets = read(14 + 40, 6, 60);
-        assert!(matches!(take(&mut octets), Taken::Frame));
+        assert!(matches!(check_frame(&mut octets), ReadOutcome::Frame));
         let changed: Vec<usize> = octets
             .iter()
             .skip(virtio::LENGTH + ETHERNET)
@@ -288,9 +288,12 @@ mod tests {
     #[test]
     fn a_header_that_leads_out_of_the_frame_is_nonsense() {
         for (start, offset, payload) in [(13, 0, 60), (14 + 60, 0, 60), (14, 60, 60), (0xffff, 0xffff, 60)] {
-            assert!(matches!(take(&mut read(start, offset, payload)), Taken::Nonsense), "{start} {offset}");
+            assert!(
+                matches!(check_frame(&mut read(start, offset, payload)), ReadOutcome::Nonsense),
+                "{start} {offset}"
+            );
         }
-        assert!(matches!(take(&mut [0; virtio::LENGTH + ETHERNET - 1]), Taken::Nonsense));
-        assert!(matches!(take(&mut []), Taken::Nonsense));
+        assert!(matches!(check_frame(&mut [0; virtio::LENGTH + ETHERNET - 1]), ReadOutcome::Nonsense));
+        assert!(matches!(check_frame(&mut []), ReadOutcome::Nonsense));
     }
 }

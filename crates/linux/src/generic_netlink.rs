@@ -12,20 +12,21 @@ use tokio::io::unix::AsyncFd;
 
 use crate::readable::watch;
 
-/// Lengths in octets of the header of a netlink message, of the generic netlink header after it, and of the
-/// header of an attribute.
+/// Header length of a netlink message, in octets. The next constants are the lengths of the generic netlink
+/// header and of an attribute's header.
 const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
 const ATTRIBUTE_HEADER: usize = 4;
-/// Flag of every request; the next constant is the flag that asks for all objects.
+/// Flag that each request has. The next constants are the flags for an acknowledgement and for a list of all
+/// objects.
 const REQUEST: u16 = 0x1;
 const ACKNOWLEDGE: u16 = 0x4;
 const DUMP: u16 = 0x300;
 /// Types of control messages of netlink.
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
-/// Number of the control family, which tells the numbers of other families. Its command and the attributes of
-/// its answer follow.
+/// Number of the control family, which tells the numbers of other families. The next constants are its
+/// command and the attributes of its answer.
 const CONTROL: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -78,7 +79,7 @@ pub(crate) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// Returns the value of the first attribute of this kind.
-pub(crate) fn find(octets: &[u8], kind: u16) -> Option<&[u8]> {
+pub(crate) fn find_attribute(octets: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(octets).find(|(k, _)| *k == kind).map(|(_, value)| value)
 }
 
@@ -119,8 +120,8 @@ fn request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
     octets.extend(length.to_ne_bytes());
     octets.extend(family.to_ne_bytes());
     octets.extend((REQUEST | flags).to_ne_bytes());
-    // Sequence number and port are 0. Only one request is under way at a time, and the kernel knows the
-    // socket's port.
+    // Sequence number and port may be 0: only one request is sent at a time, and the kernel knows the port of
+    // the socket.
     octets.extend([0; 8]);
     // `struct genlmsghdr`: command, version, and two reserved octets.
     octets.extend([command, 1, 0, 0]);
@@ -129,35 +130,35 @@ fn request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
 }
 
 /// A socket for requests. The kernel answers within the call that sends the request.
-pub(crate) struct Questions {
+pub(crate) struct RequestSocket {
     socket: Socket,
 }
 
-impl std::fmt::Debug for Questions {
+impl std::fmt::Debug for RequestSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Questions").finish_non_exhaustive()
     }
 }
 
-impl Questions {
-    pub(crate) fn open() -> io::Result<Questions> {
+impl RequestSocket {
+    pub(crate) fn open() -> io::Result<RequestSocket> {
         let mut socket = Socket::new(NETLINK_GENERIC)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Questions { socket })
+        Ok(RequestSocket { socket })
     }
 
     /// Sends a command about all objects and returns the answers.
     pub(crate) fn dump(&mut self, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
-        self.ask(&request(family, DUMP, command, attributes))
+        self.send_request(&request(family, DUMP, command, attributes))
     }
 
-    /// Sends a command about one object and returns the answers until the kernel acknowledges it.
+    /// Sends a command about one object, and returns the answers that precede the kernel's acknowledgement.
     pub(crate) fn put(&mut self, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
-        self.ask(&request(family, ACKNOWLEDGE, command, attributes))
+        self.send_request(&request(family, ACKNOWLEDGE, command, attributes))
     }
 
-    /// Returns a family by its name; an error of kind `NotFound` if the kernel has no such family.
+    /// Returns a generic netlink family by its name. Fails with `NotFound` if the kernel has no such family.
     pub(crate) fn family(&mut self, name: &str) -> io::Result<Family> {
         let name = attribute(FAMILY_NAME, &[name.as_bytes(), &[0]].concat());
         let answers = self.put(CONTROL, GET_FAMILY, &name)?;
@@ -165,7 +166,7 @@ impl Questions {
         family.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Message>> {
+    fn send_request(&mut self, request: &[u8]) -> io::Result<Vec<Message>> {
         self.socket.send(request, 0)?;
         let mut answers = Vec::new();
         let mut buffer = Vec::with_capacity(BUFFER);
@@ -200,8 +201,8 @@ impl Events {
         Events(tokio::runtime::Handle::try_current().ok().and_then(|_| listen().ok()))
     }
 
-    /// Returns whether a message for which `matters` holds has arrived since the last call, or may have been
-    /// lost.
+    /// Returns whether a message for which `matters` returns true has arrived since the last call, or may
+    /// have been lost.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, matters: impl Fn(&[Message]) -> bool) -> bool {
         let Some(events) = &self.0 else { return false };
         let mut happened = false;
@@ -225,11 +226,11 @@ impl Events {
 
 /// Decodes a family from the attributes of the control family's answer.
 fn family(octets: &[u8]) -> Option<Family> {
-    let id = u16_at(find(octets, FAMILY_ID)?, 0)?;
-    let groups = attributes(find(octets, MULTICAST_GROUPS).unwrap_or_default());
+    let id = u16_at(find_attribute(octets, FAMILY_ID)?, 0)?;
+    let groups = attributes(find_attribute(octets, MULTICAST_GROUPS).unwrap_or_default());
     let group = |(_, octets): (u16, &[u8])| {
-        let name = find(octets, GROUP_NAME)?.strip_suffix(&[0])?;
-        Some((String::from_utf8_lossy(name).into_owned(), u32_at(find(octets, GROUP_ID)?, 0)?))
+        let name = find_attribute(octets, GROUP_NAME)?.strip_suffix(&[0])?;
+        Some((String::from_utf8_lossy(name).into_owned(), u32_at(find_attribute(octets, GROUP_ID)?, 0)?))
     };
     Some(Family { id, groups: groups.filter_map(group).collect() })
 }
@@ -250,10 +251,10 @@ mod tests {
         let inner = [attribute(7, &[0xc3]), attribute(13, &[1, 2, 3, 4, 5])].concat();
         let octets = [attribute(3, &5_u32.to_ne_bytes()), attribute(21 | 0x8000, &inner)].concat();
         assert_eq!(octets.len() % 4, 0);
-        let found = find(&octets, 21).expect("is there");
+        let found = find_attribute(&octets, 21).expect("is there");
         assert_eq!(attributes(found).collect::<Vec<_>>(), [(7, &[0xc3][..]), (13, &[1, 2, 3, 4, 5])]);
-        assert_eq!(find(&octets, 3).and_then(|v| u32_at(v, 0)), Some(5));
-        assert_eq!(find(&octets, 4), None);
+        assert_eq!(find_attribute(&octets, 3).and_then(|v| u32_at(v, 0)), Some(5));
+        assert_eq!(find_attribute(&octets, 4), None);
     }
 
     #[test]
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_the_outcome() {
+    fn netlink_error_is_returned() {
         let mut octets = message(ERROR, 0, &[]);
         octets[16..20].copy_from_slice(&(-19_i32).to_ne_bytes());
         assert_eq!(split(&octets).expect_err("is one").raw_os_error(), Some(libc::ENODEV));
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_kernel_knows_the_family_of_families() {
-        let mut questions = Questions::open().expect("generic netlink is there");
+        let mut questions = RequestSocket::open().expect("the kernel has generic netlink");
         assert_eq!(questions.family("nlctrl").expect("is there").id, CONTROL);
         let error = questions.family("no such family").expect_err("is not there");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);

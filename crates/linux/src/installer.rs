@@ -46,65 +46,66 @@ use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 use crate::ROUTE_PROTOCOL;
-use crate::advertised::{Conditional, is_conditional, objection};
-use crate::contest::{Contest, Second};
+use crate::advertised::{ConditionalSetting, is_conditional, reason_not_to_write};
+use crate::contest::{ContestAction, SettingContest};
 use crate::datagrams::Datagrams;
 use crate::error::{Error, Result};
 use crate::fast_path::{self, FastPath, FastPathConfig, Loaded, Path};
 use crate::netlink::{
-    AddressInfo, Dirty, Heard, Ipv4RouteInfo, LinkInfo, Requests, RouteInfo, effective_metric,
+    AddressInfo, ChangedParts, Ipv4RouteInfo, LinkInfo, Requests, RouteInfo, RoutingFields, effective_metric,
 };
-use crate::observer::Observer;
+use crate::observer::InterfaceObserver;
 use crate::offloads;
-use crate::settings::{self, Set, Switches};
-use crate::tunnel::Known;
+use crate::settings::{self, KernelSettings, WrittenSetting};
+use crate::tunnel::KnownSenders;
 use crate::undo::{AddedAddress, ChangedSetting, UndoFile};
 
-/// Interval at which carnet asks the fast path for its used neighbours, and reports these neighbours to the
-/// kernel. It is shorter than the kernel's own interval (`base_reachable_time`).
-pub(crate) const KEEPING: Duration = Duration::from_secs(10);
+/// Interval at which carnet reads the fast path's neighbours in use and reports them to the kernel. It is
+/// shorter than the kernel's own interval (`base_reachable_time`).
+pub(crate) const NEIGHBOUR_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Number of the kernel's table of local addresses.
 const TABLE_LOCAL: u32 = 255;
-/// Origin of the kernel's own rules (`RTPROT_KERNEL`), which the restored local rule gets.
+/// Routing protocol number of the kernel's own rules (`RTPROT_KERNEL`), which carnet gives to the local rule
+/// that it restores.
 const KERNEL_PROTOCOL: u8 = 2;
 
-/// Returns the rule that makes the kernel look up the local table for every packet.
+/// Returns the rule of this priority that looks up the `local` table for all packets.
 fn local_rule(priority: u32) -> Rule {
     Rule { priority, input_interface: None, from: None, to: None, protocol: None, table: TABLE_LOCAL }
 }
 
 /// Installation state of a desired entry.
 #[derive(Debug, Default)]
-struct Wanted {
-    /// Installed entry with this key. It differs from the desired entry while a change waits.
+struct EntryState {
+    /// Entry that the kernel has now under this key. While a change waits, it differs from the desired entry.
     installed: Option<Arc<Entry>>,
-    /// Index of the interface on which the entry was installed.
+    /// Index of the interface to which the installed entry belongs.
     index: u32,
-    /// Whether the entry's state in the kernel is unknown: the entry may be missing, or equal
+    /// Whether carnet does not know the kernel's state of this entry: the entry may be missing, or equal
     /// [`Self::installed`] or the desired entry.
-    doubtful: bool,
-    /// Whether an address of another program serves as this entry.
-    foreign: bool,
+    is_state_unknown: bool,
+    /// Whether another program's address takes the place of this entry.
+    has_foreign_address: bool,
     /// Whether the kernel or another program has removed the installed entry.
-    lost: bool,
+    is_lost: bool,
 }
 
-impl Wanted {
+impl EntryState {
     fn settles(&self, entry: &Keyed) -> bool {
-        self.foreign || !self.doubtful && self.installed.as_ref() == Some(&entry.0)
+        self.has_foreign_address || !self.is_state_unknown && self.installed.as_ref() == Some(&entry.0)
     }
 }
 
 /// Outcome of an installation.
-enum Put {
+enum InstallOutcome {
     /// The entry is installed, on the interface of this index (0 without one).
     Done(u32),
-    /// Another program had installed the entry already.
+    /// Another program has already installed this address, with the value as its prefix length.
     Foreign(u32),
     /// The entry is a setting that carnet must not write now.
     LeftAlone(u32),
-    /// The interface of the entry is missing or down.
+    /// The entry must wait, because its interface is missing or down.
     Later,
     /// The request on the interface of this index failed, or only the kernel's answer was lost.
     Perhaps(u32, Error),
@@ -122,84 +123,84 @@ enum LocalRule {
 }
 
 /// Number of attempts to remove all entries when the station ends.
-const FAREWELLS: usize = 4;
+const MAX_REMOVAL_ATTEMPTS: usize = 4;
 /// Maximum number of obstacles that the station reports.
-const OBSTACLES: usize = 16;
+const MAX_OBSTACLES: usize = 16;
 /// Message to the operator if another program has moved the local rule back.
-const EARLY_LOCAL_RULE: &str = "the rule for the `local` table is back at priority 0, so that packets for \
-                                carnet's tunnels do not reach it";
+const EARLY_LOCAL_RULE: &str = "another program has moved the rule for the `local` table back to priority \
+    0, so packets for carnet's tunnels do not reach carnet";
 
-/// Number of failed attempts at intervals before the log has a message about a refusal that usually ends by
-/// itself. They take about five seconds.
+/// Number of failed attempts after which carnet logs a refusal that usually ends without help. The attempts
+/// take about five seconds.
 const PATIENCE: u32 = 3;
 
-/// Last message about an entry that cannot be installed.
+/// Last message about an entry that carnet cannot install.
 #[derive(Debug, Default)]
-struct Complaint {
+struct EntryError {
     text: String,
     /// Number of attempts at intervals that have failed with this message.
     attempts: u32,
     /// Whether the message is in the log already.
-    told: bool,
+    is_logged: bool,
 }
 
 /// A part of the kernel's state that another program can change against the station's needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Contested {
+enum ContestedState {
     /// A setting, by its key.
     Setting(Keyed),
     /// The priority of the rule for the local table.
     LocalRule,
 }
 
-/// Desired and installed entries, and the sockets that install them.
+/// Keeps desired and installed entries, and makes the kernel's state equal the desired entries.
 #[derive(Debug)]
 pub(crate) struct Installer {
     pub(crate) requests: Requests,
-    pub(crate) switches: Switches,
+    pub(crate) switches: KernelSettings,
     undo: UndoFile,
-    wanted: HashMap<Keyed, Wanted>,
-    waiting: BTreeSet<Keyed>,
-    /// Last message about each entry that cannot be installed, so that it is logged once. The message is not
-    /// a field of [`Wanted`], to save memory, because there are very many entries.
-    complaints: BTreeMap<Keyed, Complaint>,
+    wanted: HashMap<Keyed, EntryState>,
+    waiting_entries: BTreeSet<Keyed>,
+    /// Last message about each entry that carnet cannot install, so that the log has it once. It is not a
+    /// field of [`EntryState`], because of the many entries few have a message.
+    entry_errors: BTreeMap<Keyed, EntryError>,
     /// Entries that are no longer desired but that the installer could not remove yet, with the index of
     /// their interface.
     stale: BTreeMap<Keyed, u32>,
-    /// Whether the kernel has refused a request since the installer last tried all waiting entries.
-    troubled: bool,
-    /// Whether an interface may have stopped accepting Router Advertisements, so that `accept_ra` has to be
-    /// checked.
-    unheard: bool,
+    /// Whether the kernel has refused a request since carnet last tried all waiting entries.
+    has_refused_requests: bool,
+    /// Whether to check `accept_ra`, because an interface may have stopped accepting Router Advertisements.
+    accept_ra_check_due: bool,
     local_rule: LocalRule,
     pub(crate) tunnel_index: u32,
     pub(crate) fast_path: FastPath,
     pub(crate) datagrams: Datagrams,
-    /// Outer senders that the steering program of the TUN device knows; `None` if the device has only one
-    /// queue.
-    pub(crate) known: Option<Known>,
+    /// Remote tunnel ends that the steering program of the TUN device knows. `None` if the device has only
+    /// one queue.
+    pub(crate) known_senders: Option<KnownSenders>,
     /// Whether routes, rules or addresses have changed since the last commit.
     routing: bool,
-    /// Changes of routes and rules since the last commit, for the fast path.
-    heard: Heard,
+    /// Packet fields in the routes and rules that carnet has changed since the last commit, for the fast
+    /// path.
+    changed_routing_fields: RoutingFields,
     /// Whether more has changed than carnet's routes into the TUN device.
     broad: bool,
-    /// Number of lost entries that the installer has installed again.
+    /// Number of entries that carnet installed again after the kernel or another program had removed them.
     pub(crate) restored: u64,
     /// Settings that another program has changed lately, with the state of each contest.
-    contests: BTreeMap<Contested, Contest>,
+    contests: BTreeMap<ContestedState, SettingContest>,
     /// Messages for the operator about contested settings, which the caller has not fetched yet.
     notices: Vec<String>,
     /// Desired sysctls of home links that carnet writes only under a condition ([`crate::advertised`]).
-    conditional: Vec<Conditional>,
+    conditional: Vec<ConditionalSetting>,
 }
 
 impl Installer {
-    /// Creates an installer without desired entries. First removes entries that a crash has left. The caller
-    /// must hold the tunnel device, which proves that no other station runs here.
+    /// Creates an installer without desired entries, after it has removed the entries that a crash left. The
+    /// caller must hold the TUN device: this proves that no other station runs in this namespace.
     pub(crate) fn open(
         mut requests: Requests,
-        switches: Switches,
+        switches: KernelSettings,
         undo: UndoFile,
         tunnel_index: u32,
     ) -> Result<Installer> {
@@ -211,18 +212,18 @@ impl Installer {
             switches,
             undo,
             wanted: HashMap::new(),
-            waiting: BTreeSet::new(),
-            complaints: BTreeMap::new(),
+            waiting_entries: BTreeSet::new(),
+            entry_errors: BTreeMap::new(),
             stale: BTreeMap::new(),
-            troubled: false,
-            unheard: false,
+            has_refused_requests: false,
+            accept_ra_check_due: false,
             local_rule: LocalRule::InPlace,
             tunnel_index,
             fast_path: FastPath::default(),
             datagrams: Datagrams::default(),
-            known: None,
+            known_senders: None,
             routing: false,
-            heard: Heard::default(),
+            changed_routing_fields: RoutingFields::default(),
             broad: false,
             restored: 0,
             contests: BTreeMap::new(),
@@ -276,14 +277,14 @@ impl Installer {
         match change {
             Change::Set(entry) => {
                 let entry = Keyed(entry.clone());
-                let mut wanted = Wanted::default();
+                let mut wanted = EntryState::default();
                 if let Some((before, known)) = self.wanted.remove_entry(&entry) {
                     wanted = known;
                     if before.0 != entry.0 {
-                        self.complaints.remove(&entry);
-                        // If another program has added the address, it serves as carnet's, with any prefix
-                        // length.
-                        wanted.foreign &= matches!(*entry.0, Entry::Address(_));
+                        self.entry_errors.remove(&entry);
+                        // If another program has added the address, carnet uses it instead of an address of
+                        // its own, whatever its prefix length.
+                        wanted.has_foreign_address &= matches!(*entry.0, Entry::Address(_));
                     }
                 }
                 let settled = wanted.settles(&entry);
@@ -293,7 +294,7 @@ impl Installer {
                 }
                 match self.install(&entry) {
                     Err(error) if is_passing(&error) => {
-                        tracing::debug!("{error}; it is tried again");
+                        tracing::debug!("{error}; carnet tries again");
                         Ok(())
                     }
                     result => result,
@@ -303,11 +304,11 @@ impl Installer {
         }
     }
 
-    /// Reports to the kernel which neighbours the fast path uses, because the kernel does not see the fast
-    /// path's packets.
+    /// Reports the fast path's neighbours in use to the kernel, which does not see the fast path's packets.
     pub(crate) fn keep_neighbours(&mut self) {
-        for (index, address) in self.fast_path.neighbours(2 * KEEPING) {
-            // If the neighbour entry is gone, the kernel resolves the neighbour again for the next packet.
+        for (index, address) in self.fast_path.neighbours(2 * NEIGHBOUR_REPORT_INTERVAL) {
+            // If the kernel has forgotten the neighbour, it resolves it again for the next packet: ignore the
+            // error.
             if let Err(error) = self.requests.use_neighbour(index, address) {
                 tracing::debug!("{error}");
             }
@@ -315,8 +316,8 @@ impl Installer {
     }
 
     fn remove(&mut self, key: &Keyed) -> Result<()> {
-        self.waiting.remove(key);
-        self.complaints.remove(key);
+        self.waiting_entries.remove(key);
+        self.entry_errors.remove(key);
         let Some((Keyed(entry), wanted)) = self.wanted.remove_entry(key) else { return Ok(()) };
         match wanted.installed {
             Some(installed) => self.dispose(installed, wanted.index),
@@ -324,11 +325,11 @@ impl Installer {
         }
     }
 
-    /// Removes an entry that is no longer desired; if that fails, tries again later.
+    /// Removes an entry that is no longer desired. If the kernel refuses, carnet tries again later.
     fn dispose(&mut self, entry: Arc<Entry>, index: u32) -> Result<()> {
         let result = self.take_out(&entry, index);
         if result.is_err() {
-            self.troubled = true;
+            self.has_refused_requests = true;
             self.stale.insert(Keyed(entry), index);
         }
         result
@@ -357,8 +358,8 @@ impl Installer {
     /// Writes the undo file, which lists the changes that carnet has made. A failed write is repeated later.
     fn save(&mut self) {
         if let Err(error) = self.undo.save() {
-            self.troubled = true;
-            tracing::warn!("{error}; it is tried again");
+            self.has_refused_requests = true;
+            tracing::warn!("{error}; carnet tries again");
         }
     }
 
@@ -369,64 +370,64 @@ impl Installer {
         if let Some((Keyed(stale), index)) = stale
             && wanted.installed.is_none()
         {
-            (wanted.installed, wanted.index, wanted.doubtful) = (Some(stale), index, true);
+            (wanted.installed, wanted.index, wanted.is_state_unknown) = (Some(stale), index, true);
         }
         let Some((Keyed(entry), wanted)) = self.wanted.get_key_value(key) else { return Ok(()) };
-        let (entry, index, doubtful) = (entry.clone(), wanted.index, wanted.doubtful);
+        let (entry, index, doubtful) = (entry.clone(), wanted.index, wanted.is_state_unknown);
         let previous = wanted.installed.clone().filter(|_| !doubtful);
         let result = self.put(&entry, previous.as_deref());
         let mut stale = None;
         if let Some(wanted) = self.wanted.get_mut(key) {
             match &result {
-                Ok(Put::Done(index) | Put::LeftAlone(index)) => {
+                Ok(InstallOutcome::Done(index) | InstallOutcome::LeftAlone(index)) => {
                     wanted.installed = Some(entry.clone());
-                    (wanted.index, wanted.doubtful) = (*index, false);
-                    wanted.foreign = false;
+                    (wanted.index, wanted.is_state_unknown) = (*index, false);
+                    wanted.has_foreign_address = false;
                 }
-                Ok(Put::Foreign(index)) => {
+                Ok(InstallOutcome::Foreign(index)) => {
                     wanted.installed = None;
-                    (wanted.index, wanted.doubtful) = (*index, false);
-                    wanted.foreign = true;
+                    (wanted.index, wanted.is_state_unknown) = (*index, false);
+                    wanted.has_foreign_address = true;
                 }
-                // The former entry is no longer desired. Its successor has to wait, so remove the former
+                // The new entry has to wait, and the former one is no longer desired, so remove the former
                 // entry now.
-                Ok(Put::Later) => {
+                Ok(InstallOutcome::Later) => {
                     stale = wanted.installed.take();
-                    wanted.doubtful = false;
+                    wanted.is_state_unknown = false;
                 }
-                Ok(Put::Perhaps(index, _)) => {
+                Ok(InstallOutcome::Perhaps(index, _)) => {
                     wanted.installed = Some(entry.clone());
-                    (wanted.index, wanted.doubtful) = (*index, true);
+                    (wanted.index, wanted.is_state_unknown) = (*index, true);
                 }
                 Err(_) => {}
             }
-            if let Ok(Put::LeftAlone(_)) = result {
-                self.waiting.remove(key);
-                wanted.lost = false;
-                let text = "accept_ra is 0 and stays so: something else handles Router Advertisements there, \
-                            or nothing shall";
+            if let Ok(InstallOutcome::LeftAlone(_)) = result {
+                self.waiting_entries.remove(key);
+                wanted.is_lost = false;
+                let text = "carnet leaves accept_ra at 0 on this interface: another program handles its \
+                     Router Advertisements, or an operator has turned them off";
                 if let Entry::Setting(setting) = &*entry
-                    && self.complaints.entry(key.clone()).or_default().says(text, true)
+                    && self.entry_errors.entry(key.clone()).or_default().says(text, true)
                 {
                     tracing::info!("{}: {text}", setting.interface);
                 }
-            } else if matches!(result, Ok(Put::Done(_) | Put::Foreign(_))) {
-                self.waiting.remove(key);
-                let was_lost = std::mem::take(&mut wanted.lost);
-                self.restored += u64::from(was_lost && !wanted.foreign);
-                self.complaints.remove(key);
+            } else if matches!(result, Ok(InstallOutcome::Done(_) | InstallOutcome::Foreign(_))) {
+                self.waiting_entries.remove(key);
+                let was_lost = std::mem::take(&mut wanted.is_lost);
+                self.restored += u64::from(was_lost && !wanted.has_foreign_address);
+                self.entry_errors.remove(key);
             } else {
-                self.waiting.insert(key.clone());
+                self.waiting_entries.insert(key.clone());
             }
         }
         if let Some(stale) = stale {
             self.dispose(stale, index)?;
         }
         let result = match result {
-            Ok(Put::Perhaps(_, error)) => Err(error),
+            Ok(InstallOutcome::Perhaps(_, error)) => Err(error),
             other => other.map(drop),
         };
-        self.troubled |= result.is_err();
+        self.has_refused_requests |= result.is_err();
         result
     }
 
@@ -440,8 +441,8 @@ impl Installer {
         Ok(link.filter(|link| link.up || !must_be_up).map(|link| link.index))
     }
 
-    fn put(&mut self, entry: &Entry, previous: Option<&Entry>) -> Result<Put> {
-        self.hear(entry);
+    fn put(&mut self, entry: &Entry, previous: Option<&Entry>) -> Result<InstallOutcome> {
+        self.note_own_change(entry);
         self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
         match entry {
             Entry::Setting(setting) => {
@@ -454,15 +455,15 @@ impl Installer {
                     true => Some(0),
                     false => self.index_of(&setting.interface, false)?,
                 };
-                let Some(index) = index else { return Ok(Put::Later) };
+                let Some(index) = index else { return Ok(InstallOutcome::Later) };
                 if is_conditional(setting) && !self.is_permitted(setting, index) {
-                    return Ok(Put::Later);
+                    return Ok(InstallOutcome::Later);
                 }
                 Ok(match self.switches.set(setting, index, &mut self.undo) {
-                    Ok(Set::Done) => Put::Done(index),
-                    Ok(Set::LeftAlone) => Put::LeftAlone(index),
-                    Ok(Set::Missing) => Put::Later,
-                    Err(error) => Put::Perhaps(index, error),
+                    Ok(WrittenSetting::Done) => InstallOutcome::Done(index),
+                    Ok(WrittenSetting::LeftAlone) => InstallOutcome::LeftAlone(index),
+                    Ok(WrittenSetting::Missing) => InstallOutcome::Later,
+                    Err(error) => InstallOutcome::Perhaps(index, error),
                 })
             }
             Entry::Address(address) => self.put_address(address, previous),
@@ -470,27 +471,27 @@ impl Installer {
             // Needs no request, because the TUN device carries the packets of every tunnel.
             Entry::Tunnel(tunnel) => {
                 self.fast_path.set(tunnel);
-                // A tunnel that replaces a former tunnel has the same ends, so its sender is already counted.
-                self.known.iter_mut().for_each(|known| known.add(tunnel, previous.is_none()));
-                Ok(Put::Done(0))
+                // The tunnel replaces one with the same ends, so its remote end is already counted.
+                self.known_senders.iter_mut().for_each(|known| known.add(tunnel, previous.is_none()));
+                Ok(InstallOutcome::Done(0))
             }
             Entry::Socket(socket) => self.put_socket(socket),
             Entry::Ipv4Route(route) => self.put_ipv4_route(route, previous.is_some()),
             Entry::Ipv4Rule(rule) => Ok(match self.requests.add_ipv4_rule(rule) {
-                Ok(()) => Put::Done(0),
-                Err(error) => Put::Perhaps(0, error),
+                Ok(()) => InstallOutcome::Done(0),
+                Err(error) => InstallOutcome::Perhaps(0, error),
             }),
             Entry::Distribution(distribution) => {
                 self.fast_path.distribute(distribution, true);
-                Ok(Put::Done(0))
+                Ok(InstallOutcome::Done(0))
             }
             Entry::Rule(rule) => {
                 if rule.priority < priority::LOCAL {
                     self.move_local_rule()?;
                 }
                 Ok(match self.requests.add_rule(rule, ROUTE_PROTOCOL) {
-                    Ok(()) => Put::Done(0),
-                    Err(error) => Put::Perhaps(0, error),
+                    Ok(()) => InstallOutcome::Done(0),
+                    Err(error) => InstallOutcome::Perhaps(0, error),
                 })
             }
         }
@@ -498,25 +499,31 @@ impl Installer {
 
     /// Notes carnet's own change for the fast path, because the kernel sends no events about carnet's own
     /// changes.
-    fn hear(&mut self, entry: &Entry) {
+    fn note_own_change(&mut self, entry: &Entry) {
         self.broad |= match entry {
             Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_) => false,
             Entry::Route(route) => !route.is_into_tunnel_device(),
             _ => true,
         };
         match entry {
-            Entry::Route(route) => self.heard.crowd(route.destination),
+            Entry::Route(route) => self.changed_routing_fields.note_long_prefix(route.destination),
             // The kernel also adds a route of 128 bits to the address.
-            Entry::Address(InterfaceAddress { address, .. }) => self.heard.crowd((*address).into()),
-            Entry::Rule(_) => self.heard.rules = true,
+            Entry::Address(InterfaceAddress { address, .. }) => {
+                self.changed_routing_fields.note_long_prefix((*address).into())
+            }
+            Entry::Rule(_) => self.changed_routing_fields.rules = true,
             _ => {}
         }
     }
 
-    fn put_address(&mut self, address: &InterfaceAddress, previous: Option<&Entry>) -> Result<Put> {
+    fn put_address(
+        &mut self,
+        address: &InterfaceAddress,
+        previous: Option<&Entry>,
+    ) -> Result<InstallOutcome> {
         let InterfaceAddress { interface, address, prefix_length, deprecated } = address;
-        let Some(index) = self.index_of(interface, false)? else { return Ok(Put::Later) };
-        // The kernel cannot change the prefix length of an address, so delete the address first.
+        let Some(index) = self.index_of(interface, false)? else { return Ok(InstallOutcome::Later) };
+        // The kernel cannot change the prefix length of an address, so delete the address and add it again.
         if let Some(Entry::Address(old)) = previous
             && old.prefix_length != *prefix_length
             && self.own_length(index, interface, *address)? == Some(old.prefix_length)
@@ -535,18 +542,18 @@ impl Installer {
                         // The undo file lists an earlier address, in whose place another program has put its
                         // own.
                         self.forget_address(interface, *address);
-                        return Ok(Put::Foreign(index));
+                        return Ok(InstallOutcome::Foreign(index));
                     }
                     // An earlier attempt has added the address, and only the kernel's answer was lost.
                     Some(length) if length == *prefix_length => {}
                     Some(length) => {
                         self.requests.delete_address(index, interface, *address, length)?;
-                        return Ok(Put::Perhaps(index, e));
+                        return Ok(InstallOutcome::Perhaps(index, e));
                     }
                 }
             }
-            Err(e) if is_gone(&e) => return Ok(Put::Later),
-            Err(e) => return Ok(Put::Perhaps(index, e)),
+            Err(e) if is_gone(&e) => return Ok(InstallOutcome::Later),
+            Err(e) => return Ok(InstallOutcome::Perhaps(index, e)),
         }
         self.undo.record.addresses.retain(|a| (&a.interface, a.address) != (interface, *address));
         self.undo.record.addresses.push(AddedAddress {
@@ -556,64 +563,65 @@ impl Installer {
             prefix_length: *prefix_length,
         });
         self.save();
-        Ok(Put::Done(index))
+        Ok(InstallOutcome::Done(index))
     }
 
-    fn put_route(&mut self, route: &Route, replace: bool) -> Result<Put> {
+    fn put_route(&mut self, route: &Route, replace: bool) -> Result<InstallOutcome> {
         let index = match &*route.action {
             RouteAction::Unreachable => None,
             RouteAction::Local => Some(self.tunnel_index),
             RouteAction::Forward { interface, .. } => match self.index_of(interface, true)? {
                 Some(index) => Some(index),
-                None => return Ok(Put::Later),
+                None => return Ok(InstallOutcome::Later),
             },
         };
         match self.requests.set_route(route, index, replace) {
-            Ok(()) => Ok(Put::Done(index.unwrap_or(0))),
-            Err(e) if is_gone(&e) => Ok(Put::Later),
+            Ok(()) => Ok(InstallOutcome::Done(index.unwrap_or(0))),
+            Err(e) if is_gone(&e) => Ok(InstallOutcome::Later),
             Err(e @ Error::RouteTaken { .. }) => Err(e),
-            Err(e) => Ok(Put::Perhaps(index.unwrap_or(0), e)),
+            Err(e) => Ok(InstallOutcome::Perhaps(index.unwrap_or(0), e)),
         }
     }
 
-    fn put_ipv4_route(&mut self, route: &Ipv4Route, replace: bool) -> Result<Put> {
-        let Some(index) = self.index_of(&route.interface, true)? else { return Ok(Put::Later) };
+    fn put_ipv4_route(&mut self, route: &Ipv4Route, replace: bool) -> Result<InstallOutcome> {
+        let Some(index) = self.index_of(&route.interface, true)? else { return Ok(InstallOutcome::Later) };
         match self.requests.set_ipv4_route(route, index, replace) {
-            Ok(()) => Ok(Put::Done(index)),
-            Err(e) if is_gone(&e) => Ok(Put::Later),
+            Ok(()) => Ok(InstallOutcome::Done(index)),
+            Err(e) if is_gone(&e) => Ok(InstallOutcome::Later),
             Err(e @ Error::RouteTaken { .. }) => Err(e),
-            Err(e) => Ok(Put::Perhaps(index, e)),
+            Err(e) => Ok(InstallOutcome::Perhaps(index, e)),
         }
     }
 
-    fn put_socket(&mut self, socket: &Socket) -> Result<Put> {
+    fn put_socket(&mut self, socket: &Socket) -> Result<InstallOutcome> {
         let index = match &socket.interface {
             Some(interface) => self.index_of(interface, true)?,
             None => Some(0),
         };
-        let Some(index) = index else { return Ok(Put::Later) };
-        // The fast path leaves merged bursts to the socket, so the kernel must not merge packets.
+        let Some(index) = index else { return Ok(InstallOutcome::Later) };
+        // The fast path does not handle merged packets, so forbid the kernel to merge packets for this
+        // socket.
         match self.datagrams.open(socket, !self.fast_path.takes_datagrams()) {
             Ok(()) => {
                 self.fast_path.set_socket(socket, index);
-                Ok(Put::Done(index))
+                Ok(InstallOutcome::Done(index))
             }
             Err(e) => {
                 let on = socket.interface.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
                 let error = Error::kernel(format!("open a socket for {}{on}", socket.local), e);
-                if is_gone(&error) { Ok(Put::Later) } else { Err(error) }
+                if is_gone(&error) { Ok(InstallOutcome::Later) } else { Err(error) }
             }
         }
     }
 
     /// Removes an entry that carnet has installed, but no entry of another program.
     fn take_out(&mut self, entry: &Entry, index: u32) -> Result<()> {
-        self.hear(entry);
+        self.note_own_change(entry);
         self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
             Entry::Address(InterfaceAddress { interface, address, .. }) => {
-                // Check the mark again, because an operator may just have replaced the address.
+                // Check the owner's mark again, because an operator may have replaced the address since.
                 if let Some(length) = self.own_length(index, interface, *address)? {
                     self.requests.delete_address(index, interface, *address, length)?;
                 }
@@ -623,7 +631,7 @@ impl Installer {
             Entry::Route(route) => self.requests.delete_route(route.table, route.destination, route.metric),
             Entry::Tunnel(tunnel) => {
                 self.fast_path.remove(tunnel);
-                self.known.iter_mut().for_each(|known| known.remove(tunnel));
+                self.known_senders.iter_mut().for_each(|known| known.remove(tunnel));
                 Ok(())
             }
             Entry::Socket(socket) => {
@@ -670,7 +678,7 @@ impl Installer {
         self.fast_path.grow(config, self.tunnel_index, &mut self.requests)
     }
 
-    /// Takes a fast path into use whose programs a thread has loaded, and passes all entries to it.
+    /// Starts to use a fast path whose programs have been loaded, and passes all entries to it.
     pub(crate) fn poll_fast_path(&mut self, cx: &mut Context<'_>) -> Option<Loaded> {
         let Installer { fast_path, requests, tunnel_index, wanted, datagrams, .. } = self;
         let loaded = fast_path.poll_loading(cx, *tunnel_index, requests)?;
@@ -687,7 +695,7 @@ impl Installer {
         Some(loaded)
     }
 
-    /// Applies the changes since the last commit to the fast path. After an error the fast path is closed.
+    /// Applies the changes since the last commit to the fast path. After an error, the fast path is closed.
     pub(crate) fn commit(&mut self) -> std::result::Result<(), String> {
         if self.fast_path.has_early_rules()
             && let Err(error) = self.move_local_rule()
@@ -697,7 +705,7 @@ impl Installer {
         }
         let mut slow = None;
         if std::mem::take(&mut self.routing) {
-            let heard = std::mem::take(&mut self.heard);
+            let heard = std::mem::take(&mut self.changed_routing_fields);
             let narrow = !std::mem::take(&mut self.broad);
             self.fast_path.forget(&mut self.requests, heard, narrow)?;
             let has_devices = self.fast_path.path() == Path::Kernel;
@@ -716,7 +724,7 @@ impl Installer {
         match self.conditional.iter().find(|it| it.setting == *setting) {
             Some(known) => known.allowed == Some(index),
             None => {
-                self.conditional.push(Conditional { setting: setting.clone(), allowed: None });
+                self.conditional.push(ConditionalSetting { setting: setting.clone(), allowed: None });
                 false
             }
         }
@@ -724,8 +732,8 @@ impl Installer {
 
     /// Checks whether carnet may write the sysctls of home links, and warns about those that it may not
     /// write.
-    pub(crate) fn permit(&mut self, observer: &Observer) {
-        for Conditional { setting, allowed } in &mut self.conditional {
+    pub(crate) fn check_conditional_settings(&mut self, observer: &InterfaceObserver) {
+        for ConditionalSetting { setting, allowed } in &mut self.conditional {
             let Some(link) = observer.links.get(&setting.interface) else { continue };
             if *allowed == Some(link.index) {
                 continue;
@@ -734,15 +742,15 @@ impl Installer {
             let Setting { interface, name, .. } = &*setting;
             let is_open = self.switches.takes_advertisements(interface)
                 && !self.switches.is(interface, name, "0").unwrap_or_default();
-            match objection(setting, observer.origins(link.index)) {
+            match reason_not_to_write(setting, observer.origins(link.index)) {
                 None => *allowed = Some(link.index),
                 Some(text) if is_open => {
-                    if self.complaints.entry(key).or_default().says(&text, true) {
+                    if self.entry_errors.entry(key).or_default().says(&text, true) {
                         tracing::warn!("{text}");
                     }
                 }
                 Some(_) => {
-                    self.complaints.remove(&key);
+                    self.entry_errors.remove(&key);
                 }
             }
         }
@@ -753,7 +761,7 @@ impl Installer {
         self.conditional.retain(|it| it.setting != *setting);
         self.restore_setting(interface, name)?;
         if name == settings::ACCEPT_RA && settings::forwards(&self.undo.record) {
-            // No entry wants a certain `accept_ra` on this interface any more, so set it as on every other
+            // No desired entry sets `accept_ra` on this interface any more, so treat it like every other
             // interface.
             let links = self.requests.links()?;
             return self.keep_advertisements(links.iter().filter(|link| link.name == *interface));
@@ -769,8 +777,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Lets interfaces continue to accept Router Advertisements although the machine forwards. Skips an
-    /// interface for which an entry wants a certain `accept_ra`, even if carnet has not written it yet.
+    /// Makes interfaces accept Router Advertisements although the machine forwards. Leaves out an interface
+    /// for which a desired entry sets `accept_ra`, even if that entry is not installed yet.
     fn keep_advertisements<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo>) -> Result<()> {
         for link in links.filter(|link| link.name != TUNNEL_DEVICE && link.name != "lo") {
             let setting = settings::accept_ra(&link.name);
@@ -790,9 +798,9 @@ impl Installer {
         }
     }
 
-    /// Lets the kernel merge packets of one flow that arrive at these interfaces, and at no others (see
-    /// [`offloads`]). If the kernel refuses, packets are only handled more slowly.
-    pub(crate) fn gather<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo> + Clone) {
+    /// Turns on receive offload (merging of a flow's packets) on these interfaces, and off on all others; see
+    /// [`offloads`]. If the kernel refuses, forwarding is only slower.
+    pub(crate) fn enable_receive_offload<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo> + Clone) {
         let is = |changed: &ChangedSetting, link: &LinkInfo| {
             (changed.index, &changed.interface) == (link.index, &link.name)
         };
@@ -810,7 +818,7 @@ impl Installer {
                 }
                 let setting = Setting { interface: link.name.clone(), name: name.into(), value: "1".into() };
                 if let Err(error) = self.switches.set(&setting, link.index, &mut self.undo) {
-                    tracing::debug!("{error}: costs nothing but time");
+                    tracing::debug!("{error}: carnet works without it, but more slowly");
                 }
             }
         }
@@ -830,7 +838,7 @@ impl Installer {
         }
         self.local_rule = LocalRule::Moving;
         self.requests.add_rule(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)?;
-        // A rule of this priority is missing if another program has already moved it.
+        // If another program has already moved the rule, no rule of this priority exists.
         for info in self.requests.rules()? {
             if info.plain && info.rule == local_rule(0) {
                 self.requests.delete_rule(&info.rule, info.protocol)?;
@@ -841,17 +849,17 @@ impl Installer {
     }
 
     fn restore_local_rule(&mut self) -> Result<()> {
-        // Until the kernel confirms the move, the rule may be at both priorities.
+        // Until the kernel confirms the move, both priorities may have the rule.
         self.local_rule = LocalRule::Moving;
         restore_local_rule(&mut self.requests)?;
         self.local_rule = LocalRule::InPlace;
         Ok(())
     }
 
-    /// Reads the changed state of the kernel, and installs lost entries again.
+    /// Reads the changed parts of the kernel's state, and installs lost entries again.
     pub(crate) fn reconcile(
         &mut self,
-        dirty: Dirty,
+        dirty: ChangedParts,
         links: &BTreeMap<String, LinkInfo>,
         addresses: &[AddressInfo],
     ) -> Result<()> {
@@ -862,7 +870,7 @@ impl Installer {
             let keeps_marks = self.requests.keeps_marks();
             let addresses: BTreeMap<(u32, Ipv6Addr), bool> =
                 addresses.iter().map(|a| ((a.index, a.address.address), a.is_ours())).collect();
-            self.note_lost(|entry, wanted| {
+            self.mark_removed_entries(|entry, wanted| {
                 let index = wanted.index;
                 let same = |name: &str| links.get(name).is_some_and(|link| link.index == index);
                 match entry {
@@ -873,7 +881,8 @@ impl Installer {
                     Entry::Address(a) => {
                         let known = addresses.get(&(index, a.address));
                         same(&a.interface)
-                            && known.is_some_and(|is_ours| *is_ours || wanted.foreign || !keeps_marks)
+                            && known
+                                .is_some_and(|is_ours| *is_ours || wanted.has_foreign_address || !keeps_marks)
                     }
                     Entry::Route(route) => route.interface().is_none_or(|interface| {
                         interface == TUNNEL_DEVICE
@@ -883,12 +892,12 @@ impl Installer {
                 }
             });
         }
-        self.unheard |= dirty.links;
+        self.accept_ra_check_due |= dirty.links;
         if dirty.own_routes && self.wanted.keys().any(|key| matches!(*key.0, Entry::Route(_))) {
             let routes = self.requests.routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, RouteInfo> =
                 routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)).collect();
-            self.note_lost(|entry, wanted| match entry {
+            self.mark_removed_entries(|entry, wanted| match entry {
                 Entry::Route(route) => routes
                     .get(&(route.table, route.destination, effective_metric(route.metric)))
                     .is_some_and(|found| agrees(route, wanted.index, found)),
@@ -900,7 +909,7 @@ impl Installer {
         }
         self.check_ipv4(dirty)?;
         self.retry(links, false);
-        self.restored += self.fast_path.note_lost(&mut self.requests, dirty, links, addresses)?;
+        self.restored += self.fast_path.mark_removed_entries(&mut self.requests, dirty, links, addresses)?;
         Ok(())
     }
 
@@ -912,40 +921,40 @@ impl Installer {
             let same = || links.get(&setting.interface).is_some_and(|link| link.index == wanted.index);
             if wanted.settles(key)
                 && (settings::is_common(&setting.interface) || same())
-                && let Some(found) = self.switches.found_instead(setting)
+                && let Some(found) = self.switches.foreign_value(setting)
             {
                 wanted.installed = None;
-                wanted.lost = true;
+                wanted.is_lost = true;
                 changed.push((key.clone(), found));
             }
         }
         for (key, found) in changed {
-            self.waiting.insert(key.clone());
-            self.contest(Contested::Setting(key), &found);
+            self.waiting_entries.insert(key.clone());
+            self.contest(ContestedState::Setting(key), &found);
         }
     }
 
     /// Notes that another program has changed a setting to `found`.
-    fn contest(&mut self, what: Contested, found: &str) {
+    fn contest(&mut self, what: ContestedState, found: &str) {
         let notice = self.contests.entry(what).or_default().change(found);
         self.notices.push(notice);
     }
 
-    /// Returns whether the pause before a correction still lasts.
-    fn is_put_off(&self, what: &Contested) -> bool {
-        self.contests.get(what).is_some_and(Contest::waits)
+    /// Returns whether carnet has to wait before it restores this part.
+    fn is_put_off(&self, what: &ContestedState) -> bool {
+        self.contests.get(what).is_some_and(SettingContest::waits)
     }
 
     /// Advances all contests by one second. Returns whether a correction is due now.
-    pub(crate) fn pass_second(&mut self) -> bool {
+    pub(crate) fn handle_second(&mut self) -> bool {
         let mut is_due = false;
         self.contests.retain(|_, contest| match contest.tick() {
-            Second::Nothing => true,
-            Second::Due => {
+            ContestAction::Nothing => true,
+            ContestAction::Due => {
                 is_due = true;
                 true
             }
-            Second::Over => false,
+            ContestAction::Over => false,
         });
         is_due
     }
@@ -961,37 +970,36 @@ impl Installer {
         std::mem::take(&mut self.notices)
     }
 
-    /// Returns texts that say what on this machine differs from the station's needs.
+    /// Returns a message for each difference between this machine's state and the station's needs.
     pub(crate) fn obstacles(&self) -> Vec<String> {
-        let contests = self.contests.values().filter_map(Contest::obstacle);
-        let is_obstacle = |key: &Keyed, it: &Complaint| it.told && self.waiting.contains(key);
-        let refused = self.complaints.iter().filter(|(key, it)| is_obstacle(key, it));
-        contests.chain(refused.map(|(_, it)| it.text.clone())).take(OBSTACLES).collect()
+        let contests = self.contests.values().filter_map(SettingContest::obstacle);
+        let is_obstacle = |key: &Keyed, it: &EntryError| it.is_logged && self.waiting_entries.contains(key);
+        let refused = self.entry_errors.iter().filter(|(key, it)| is_obstacle(key, it));
+        contests.chain(refused.map(|(_, it)| it.text.clone())).take(MAX_OBSTACLES).collect()
     }
 
     /// Marks every installed entry that is no longer present as waiting.
-    fn note_lost(&mut self, is_there: impl Fn(&Entry, &Wanted) -> bool) {
+    fn mark_removed_entries(&mut self, is_there: impl Fn(&Entry, &EntryState) -> bool) {
         for (key, wanted) in &mut self.wanted {
             if wanted.settles(key) && !is_there(&key.0, wanted) {
                 tracing::debug!(key = ?key.0.key(), "lost");
                 wanted.installed = None;
-                wanted.foreign = false;
-                wanted.lost = true;
-                self.waiting.insert(key.clone());
+                wanted.has_foreign_address = false;
+                wanted.is_lost = true;
+                self.waiting_entries.insert(key.clone());
             }
         }
     }
 
     /// Checks whether IPv4 routes or rules were lost, and marks them as waiting.
-    fn check_ipv4(&mut self, dirty: Dirty) -> Result<()> {
-        // When an interface loses its last IPv4 address, the kernel drops the interface's routes without an
-        // event.
+    fn check_ipv4(&mut self, dirty: ChangedParts) -> Result<()> {
+        // The kernel drops an interface's routes without an event when its last IPv4 address goes.
         let has_route = || self.wanted.keys().any(|key| matches!(*key.0, Entry::Ipv4Route(_)));
         if (dirty.own_routes || dirty.links || dirty.addresses) && has_route() {
             let routes = self.requests.ipv4_routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, Ipv4RouteInfo> =
                 routes.into_iter().map(|route| ((route.table, route.destination), route)).collect();
-            self.note_lost(|entry, wanted| match entry {
+            self.mark_removed_entries(|entry, wanted| match entry {
                 Entry::Ipv4Route(route) => routes
                     .get(&(route.table, route.destination))
                     .is_some_and(|it| it.index == Some(wanted.index) && it.gateway == route.gateway),
@@ -1000,7 +1008,7 @@ impl Installer {
         }
         if dirty.own_rules && self.wanted.keys().any(|key| matches!(*key.0, Entry::Ipv4Rule(_))) {
             let rules = self.requests.own_ipv4_rules()?;
-            self.note_lost(|entry, _| match entry {
+            self.mark_removed_entries(|entry, _| match entry {
                 Entry::Ipv4Rule(rule) => rules.contains(rule),
                 _ => true,
             });
@@ -1010,7 +1018,7 @@ impl Installer {
 
     fn check_rules(&mut self) -> Result<()> {
         let rules = self.requests.rules()?;
-        self.note_lost(|entry, _| match entry {
+        self.mark_removed_entries(|entry, _| match entry {
             Entry::Rule(rule) => rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == **rule),
             _ => true,
         });
@@ -1021,19 +1029,19 @@ impl Installer {
                 self.restored += 1;
             }
             if rules.iter().any(|r| r.plain && r.rule == local_rule(0))
-                && !self.is_put_off(&Contested::LocalRule)
+                && !self.is_put_off(&ContestedState::LocalRule)
             {
-                self.contest(Contested::LocalRule, EARLY_LOCAL_RULE);
+                self.contest(ContestedState::LocalRule, EARLY_LOCAL_RULE);
                 self.delete_early_local_rules()?;
             }
         }
         Ok(())
     }
 
-    /// Deletes the local rule at priority 0 if another program has restored it, unless the pause before the
-    /// correction still lasts.
+    /// Deletes the local rule at priority 0 that another program has restored, except during the pause
+    /// between two corrections.
     fn delete_early_local_rules(&mut self) -> Result<()> {
-        if self.local_rule != LocalRule::Moved || self.is_put_off(&Contested::LocalRule) {
+        if self.local_rule != LocalRule::Moved || self.is_put_off(&ContestedState::LocalRule) {
             return Ok(());
         }
         for info in self.requests.rules()? {
@@ -1046,30 +1054,30 @@ impl Installer {
     }
 
     /// Tries again to install waiting entries whose interface exists, and to remove entries whose removal
-    /// failed. `by_clock` says that time has passed; otherwise an event is the cause.
+    /// failed. `by_clock` says that a second has passed; otherwise an event is the cause.
     pub(crate) fn retry(&mut self, links: &BTreeMap<String, LinkInfo>, by_clock: bool) {
-        self.troubled = false;
+        self.has_refused_requests = false;
         if let Err(error) = self.take_out_stale() {
-            tracing::warn!("{error}; it is tried again");
+            tracing::warn!("{error}; carnet tries again");
         }
         if self.undo.is_unsaved() {
             self.save();
         }
-        if std::mem::take(&mut self.unheard)
+        if std::mem::take(&mut self.accept_ra_check_due)
             && settings::forwards(&self.undo.record)
             && let Err(error) = self.keep_advertisements(links.values())
         {
-            (self.unheard, self.troubled) = (true, true);
-            tracing::warn!("{error}; it is tried again");
+            (self.accept_ra_check_due, self.has_refused_requests) = (true, true);
+            tracing::warn!("{error}; carnet tries again");
         }
-        if self.contests.contains_key(&Contested::LocalRule)
+        if self.contests.contains_key(&ContestedState::LocalRule)
             && let Err(error) = self.delete_early_local_rules()
         {
-            self.troubled = true;
-            tracing::warn!("{error}; it is tried again");
+            self.has_refused_requests = true;
+            tracing::warn!("{error}; carnet tries again");
         }
         let ready = |key: &Keyed| {
-            if self.is_put_off(&Contested::Setting(key.clone())) {
+            if self.is_put_off(&ContestedState::Setting(key.clone())) {
                 return false;
             }
             let Some((Keyed(entry), _)) = self.wanted.get_key_value(key) else { return false };
@@ -1083,14 +1091,14 @@ impl Installer {
                 _ => true,
             }
         };
-        let keys: Vec<Keyed> = self.waiting.iter().filter(|key| ready(key)).cloned().collect();
+        let keys: Vec<Keyed> = self.waiting_entries.iter().filter(|key| ready(key)).cloned().collect();
         for key in keys {
             if let Err(error) = self.install(&key) {
-                let complaint = self.complaints.entry(key).or_default();
+                let complaint = self.entry_errors.entry(key).or_default();
                 complaint.attempts += u32::from(by_clock);
                 let lasts = !is_passing(&error) || complaint.attempts >= PATIENCE;
                 if complaint.says(&error.to_string(), lasts) {
-                    tracing::warn!("{error}; it is tried again");
+                    tracing::warn!("{error}; carnet tries again");
                 }
             }
         }
@@ -1098,17 +1106,17 @@ impl Installer {
 
     /// Returns all entries of the desired forwarding state.
     #[cfg(any(test, feature = "simulated"))]
-    pub(crate) fn wanted(&self) -> impl Iterator<Item = &Entry> + Clone {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> + Clone {
         self.wanted.keys().map(|entry| &*entry.0)
     }
 
     /// Returns the number of entries that the installer stores, of all kinds.
     #[cfg(any(test, feature = "simulated"))]
-    pub(crate) fn size(&self) -> usize {
+    pub(crate) fn entry_count(&self) -> usize {
         let record = &self.undo.record;
         self.wanted.len()
-            + self.waiting.len()
-            + self.complaints.len()
+            + self.waiting_entries.len()
+            + self.entry_errors.len()
             + self.stale.len()
             + self.contests.len()
             + self.notices.len()
@@ -1116,12 +1124,12 @@ impl Installer {
             + record.addresses.len()
     }
 
-    /// Returns whether a refused request has to be tried again.
+    /// Returns whether the kernel has refused a request that carnet must send again.
     pub(crate) fn is_troubled(&self) -> bool {
-        self.troubled
+        self.has_refused_requests
     }
 
-    /// Removes entries whose removal failed before. Returns the first error.
+    /// Tries again to remove the entries whose removal has failed. Returns the first error.
     fn take_out_stale(&mut self) -> Result<()> {
         let mut result = Ok(());
         for (Keyed(entry), index) in std::mem::take(&mut self.stale).into_iter().rev() {
@@ -1130,26 +1138,28 @@ impl Installer {
         result
     }
 
-    /// Removes all entries in reverse order, and continues after an error. Returns the first error.
+    /// Removes all entries in reverse order of their installation, and goes on after an error. Returns the
+    /// first error.
     pub(crate) fn close(&mut self) -> Result<()> {
         self.fast_path.close(&mut self.requests);
-        self.gather(std::iter::empty());
+        self.enable_receive_offload(std::iter::empty());
         let mut result = Ok(());
-        for attempt in 1..=FAREWELLS {
-            self.switches.parting = attempt == FAREWELLS;
-            result = self.take_out_all(attempt == FAREWELLS);
+        for attempt in 1..=MAX_REMOVAL_ATTEMPTS {
+            self.switches.is_process_ending = attempt == MAX_REMOVAL_ATTEMPTS;
+            result = self.take_out_all(attempt == MAX_REMOVAL_ATTEMPTS);
             match &result {
                 Ok(()) => break,
-                Err(error) if attempt < FAREWELLS => tracing::warn!("{error}; it is tried again"),
+                Err(error) if attempt < MAX_REMOVAL_ATTEMPTS => tracing::warn!("{error}; carnet tries again"),
                 Err(_) => {}
             }
         }
         result
     }
 
-    /// Removes all remaining entries, the last first, and continues after an error; returns the first error.
-    /// A setting is restored only after all later entries are removed, unless this is the last attempt. If
-    /// `accept_ra` became 1 while the machine still forwards, the interface would forget its default routers.
+    /// Removes all remaining entries, the last one first, and goes on after errors. Returns the first error.
+    /// A setting is restored only after all entries that were installed later are gone; the last attempt
+    /// ignores this. Otherwise `accept_ra` could become 1 while the machine still forwards, and the interface
+    /// would lose its default routers.
     fn take_out_all(&mut self, is_last: bool) -> Result<()> {
         let mut result = Ok(());
         let mut keep_first = |new: Result<()>| {
@@ -1186,19 +1196,19 @@ impl Installer {
     }
 }
 
-impl Complaint {
-    /// Notes a message. Returns true the first time for each text: the caller then logs it.
+impl EntryError {
+    /// Stores a message about an entry. Returns true if it is new, so that the caller logs it once.
     fn says(&mut self, text: &str, lasts: bool) -> bool {
         if self.text != text {
-            (self.text, self.told) = (text.to_owned(), false);
+            (self.text, self.is_logged) = (text.to_owned(), false);
         }
-        lasts && !std::mem::replace(&mut self.told, true)
+        lasts && !std::mem::replace(&mut self.is_logged, true)
     }
 }
 
-/// Returns whether the cause of an error usually ends by itself. A network manager may turn IPv6 off on an
-/// interface while it configures the interface (EACCES). An interface may not have the gateway's subnet yet,
-/// or the kernel may be short of memory.
+/// Returns whether the cause of an error usually goes away. A network manager may have turned IPv6 off while
+/// it configures the interface (EACCES). The interface may have no address in the gateway's subnet yet, or
+/// the kernel may be short of memory.
 fn is_passing(error: &Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -1230,7 +1240,7 @@ fn agrees(route: &Route, index: u32, found: &RouteInfo) -> bool {
     }
 }
 
-/// Makes sure that a rule without carnet's mark looks up the local table, and then deletes carnet's rule for
+/// Restores the kernel's own rule for the local table (without carnet's mark), then deletes carnet's rule for
 /// it.
 fn restore_local_rule(requests: &mut Requests) -> Result<()> {
     let is_local = |r: &crate::netlink::RuleInfo| {

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 
 /// Path of the file with the counters of all interfaces in the network namespace of the calling thread.
 const COUNTERS: &str = "/proc/thread-self/net/dev";
-/// Number of attempts to read the counters of an interface that another program replaces meanwhile.
+/// Number of attempts to read an interface's counters while another program replaces the interface.
 const ATTEMPTS: usize = 3;
 
 /// Returns index, octets received and octets sent of the interface of this name; `None` if no interface has
@@ -29,8 +29,7 @@ pub(crate) fn octets(name: &str) -> Result<Option<(u32, u64, u64)>> {
     for _ in 0..ATTEMPTS {
         let Some(before) = index()? else { return Ok(None) };
         let text = std::fs::read_to_string(COUNTERS).map_err(failed)?;
-        // If the index has changed, another interface got the name during the reading, and its counters began
-        // at 0.
+        // If the index has changed, another interface has taken the name, and its counters have begun at 0.
         if index()? == Some(before)
             && let Some((received, sent)) = counters_of(&text, name)
         {

@@ -10,73 +10,73 @@ use std::net::Ipv6Addr;
 use crate::error::{Error, Result};
 use crate::event::PlatformEvent;
 use crate::installer::Installer;
-use crate::netlink::{Dirty, News};
-use crate::observer::Observer;
+use crate::netlink::{ChangedParts, NetlinkChanges};
+use crate::observer::InterfaceObserver;
 
 /// Longest interval between two attempts at refused entries, in seconds.
 const LONGEST_PAUSE: u32 = 32;
 
 /// The desired and installed entries, and the source of the kernel's events.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct StateKeeper {
     pub(crate) installer: Installer,
-    pub(crate) observer: Observer,
-    pub(crate) news: News,
-    /// Whether to read the routes at the next second: a router with an expired default route has sent an
-    /// advertisement. The kernel may handle it later than this process.
-    heard: bool,
-    /// Seconds between the last two attempts at refused entries; `left` is the number of seconds until the
-    /// next attempt.
-    pause: u32,
-    left: u32,
+    pub(crate) observer: InterfaceObserver,
+    pub(crate) netlink_changes: NetlinkChanges,
+    /// Whether to read the routes again at the next second. A router whose default route had expired has sent
+    /// an advertisement, which the kernel may not have handled yet.
+    routes_reading_due: bool,
+    /// Seconds between two attempts to install refused entries. `seconds_to_retry` is the number of seconds
+    /// until the next attempt.
+    retry_pause_s: u32,
+    seconds_to_retry: u32,
 }
 
-impl Keeper {
-    pub(crate) fn new(installer: Installer) -> Keeper {
-        Keeper {
+impl StateKeeper {
+    pub(crate) fn new(installer: Installer) -> StateKeeper {
+        StateKeeper {
             installer,
-            observer: Observer::default(),
-            news: News::default(),
-            heard: false,
-            pause: 1,
-            left: 1,
+            observer: InterfaceObserver::default(),
+            netlink_changes: NetlinkChanges::default(),
+            routes_reading_due: false,
+            retry_pause_s: 1,
+            seconds_to_retry: 1,
         }
     }
 
-    /// Reads the kernel's changed state, restores lost entries, and collects the changes for the station.
-    /// Calls `follow` with the links before it restores entries. After an error the next call reads the whole
-    /// state.
+    /// Reads the changed parts of the kernel's state, restores lost entries, and collects events for the
+    /// station. Calls `follow` with the interfaces before it restores entries. After an error, the next call
+    /// reads the whole state.
     pub(crate) fn refresh(
         &mut self,
         events: &mut VecDeque<PlatformEvent>,
-        follow: impl FnOnce(&mut Installer, &Observer),
+        follow: impl FnOnce(&mut Installer, &InterfaceObserver),
     ) -> Result<()> {
-        let dirty = std::mem::take(&mut self.news.dirty);
+        let dirty = std::mem::take(&mut self.netlink_changes.dirty);
         if !dirty.any() {
             return Ok(());
         }
-        let result = self.look(dirty, events, follow);
+        let result = self.read_changed_state(dirty, events, follow);
         if result.is_err() {
-            self.news.dirty = Dirty::ALL;
+            self.netlink_changes.dirty = ChangedParts::ALL;
         }
         result
     }
 
-    fn look(
+    fn read_changed_state(
         &mut self,
-        dirty: Dirty,
+        dirty: ChangedParts,
         events: &mut VecDeque<PlatformEvent>,
-        follow: impl FnOnce(&mut Installer, &Observer),
+        follow: impl FnOnce(&mut Installer, &InterfaceObserver),
     ) -> Result<()> {
-        let Keeper { installer, observer, news, .. } = self;
+        let StateKeeper { installer, observer, netlink_changes: news, .. } = self;
         observer.refresh(dirty, &mut installer.requests)?;
         news.gateways = observer.gateways();
         if !observer.links.values().any(|link| link.index == installer.tunnel_index) {
             return Err(Error::tunnel_gone());
         }
         follow(installer, observer);
-        events.extend(observer.news());
-        installer.permit(observer);
+        events.extend(observer.interface_changes());
+        installer.check_conditional_settings(observer);
         let result = installer.reconcile(dirty, &observer.links, &observer.addresses);
         events.extend(installer.notices().into_iter().map(PlatformEvent::Notice));
         result?;
@@ -84,50 +84,51 @@ impl Keeper {
         Ok(())
     }
 
-    /// Reads all settings again, and corrects those that another program has changed.
-    pub(crate) fn doubt_settings(&mut self) {
-        self.news.dirty.settings = true;
+    /// Reads all settings again, and restores those that another program has changed.
+    pub(crate) fn recheck_settings(&mut self) {
+        self.netlink_changes.dirty.settings = true;
     }
 
-    /// Handles a Router Advertisement. If the router's default route had expired, the kernel renews it
-    /// without an event. The keeper then reads the routes at once, and once more at the next second.
-    pub(crate) fn hear_router(&mut self, interface: &str, router: Ipv6Addr) {
-        if !self.heard && self.observer.has_expired(interface, router) {
-            self.heard = true;
-            self.news.dirty.routers = true;
+    /// Handles a Router Advertisement. If the router's default route had expired, the kernel renews the route
+    /// without an event. So the keeper reads the routes now, and again at the next second.
+    pub(crate) fn handle_router_advertisement(&mut self, interface: &str, router: Ipv6Addr) {
+        if !self.routes_reading_due && self.observer.has_expired(interface, router) {
+            self.routes_reading_due = true;
+            self.netlink_changes.dirty.routers = true;
         }
     }
 
-    /// The caller calls this each second. It tries refused entries again, and corrects entries that another
-    /// program has changed.
+    /// Tries refused entries again, and restores entries that another program has changed. The caller calls
+    /// it each second.
     pub(crate) fn tick(&mut self) {
-        if self.installer.pass_second() {
+        if self.installer.handle_second() {
             self.installer.retry(&self.observer.links, false);
             self.commit();
         }
-        self.news.dirty.routers |= std::mem::take(&mut self.heard) | self.observer.has_expired_route();
+        self.netlink_changes.dirty.routers |=
+            std::mem::take(&mut self.routes_reading_due) | self.observer.has_expired_route();
         if !self.installer.is_troubled() {
-            (self.pause, self.left) = (1, 1);
+            (self.retry_pause_s, self.seconds_to_retry) = (1, 1);
             return;
         }
-        self.left = self.left.saturating_sub(1);
-        if self.left == 0 {
+        self.seconds_to_retry = self.seconds_to_retry.saturating_sub(1);
+        if self.seconds_to_retry == 0 {
             self.installer.retry(&self.observer.links, true);
             self.commit();
-            self.pause = (2 * self.pause).min(LONGEST_PAUSE);
-            self.left = self.pause;
+            self.retry_pause_s = (2 * self.retry_pause_s).min(LONGEST_PAUSE);
+            self.seconds_to_retry = self.retry_pause_s;
         }
     }
 
     /// Applies the changes since the last commit to the fast path.
     pub(crate) fn commit(&mut self) {
-        give_up(self.installer.commit());
+        log_closed_fast_path(self.installer.commit());
     }
 }
 
 /// Logs that the fast path is closed, if `result` is an error.
-pub(crate) fn give_up(result: std::result::Result<(), String>) {
+pub(crate) fn log_closed_fast_path(result: std::result::Result<(), String>) {
     if let Err(why) = result {
-        tracing::error!("the fast path is given up, packets take the slow path: {why}");
+        tracing::error!("carnet has closed the fast path, and all packets take the slow path: {why}");
     }
 }

@@ -53,7 +53,9 @@ pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     }
     let mode = metadata.mode() & 0o7777;
     if mode & 0o077 != 0 {
-        let message = format!("expected rights 0600, found {mode:04o}: others may read or write it");
+        let message = format!(
+            "expected file mode 0600, found {mode:04o}: other users may read or write the file (chmod 600)"
+        );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
     let (owner, user) = (metadata.uid(), nix::unistd::geteuid().as_raw());
@@ -61,11 +63,10 @@ pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         let message = format!("expected a file of user {user}, found one of user {owner}");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
-    // The buffer has room for the whole file. If it had to grow, a part of the key would remain in freed
-    // memory.
+    // The buffer has the size of the file. A buffer that grows would leave a part of the key in freed memory.
     let mut octets = Vec::with_capacity(metadata.len().min(most) as usize + 1);
     if file.take(most + 1).read_to_end(&mut octets)? as u64 > most {
-        let message = format!("expected at most {most} octets");
+        let message = format!("expected a file of at most {most} octets");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     Ok(octets)
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_for_their_owner() {
+    fn key_file_readable_by_others_is_refused() {
         let folder = std::env::temp_dir().join(format!("carnet-key-file-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let path = folder.join("key");

@@ -5,8 +5,8 @@
 //! packet socket per watched link receives these messages. A filter in the kernel drops all other packets.
 //! One further socket sends on any link.
 //!
-//! The place of the packet sockets in the kernel ([`Place`]) determines the cost for each packet. The sockets
-//! receive the same messages at either place.
+//! The place of the packet sockets in the kernel ([`CapturePoint`]) determines the cost for each packet. The
+//! sockets receive the same messages at either place.
 //!
 //! Left out: ICMPv6 in fragments or behind extension headers, which Neighbor Discovery forbids (RFC 6980) and
 //! ICMPv6 errors do not have. After a type 2 routing header the sockets do receive answers to mobile prefix
@@ -33,25 +33,25 @@ use crate::readable::watch;
 
 /// Size of the buffer in octets: the longest IPv6 packet without a jumbo payload.
 const BUFFER: usize = HEADER_LEN + 0xffff;
-/// Maximum number of messages read from one link before the next link has its turn.
+/// Largest number of messages that carnet reads from one link before it reads from the next link.
 const BATCH: usize = 64;
 
-/// Place in the kernel at which the sockets see all packets of a link; their filter drops nearly all of them.
+/// Point in the kernel at which the sockets get copies of a link's packets. Their filter drops all but a few.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CapturePoint {
     /// Before the kernel's own IPv6, where a packet has no second user.
     First,
-    /// Beside the kernel's own IPv6. The socket and the kernel share a packet, so the kernel copies the
-    /// packet's headers before it changes them. That costs about 200 ns per forwarded packet. A packet that a
-    /// BPF program at the ingress forwards never reaches this place.
+    /// Where the kernel's own IPv6 gets the packets. The kernel must copy a packet's headers before it
+    /// changes them, which costs about 200 ns for each forwarded packet. Packets that a BPF program at the
+    /// ingress forwards do not reach this point.
     BesideIpv6,
 }
 
-impl Place {
+impl CapturePoint {
     fn protocol(self) -> libc::c_int {
         match self {
-            Place::First => libc::ETH_P_ALL,
-            Place::BesideIpv6 => libc::ETH_P_IPV6,
+            CapturePoint::First => libc::ETH_P_ALL,
+            CapturePoint::BesideIpv6 => libc::ETH_P_IPV6,
         }
     }
 }
@@ -60,7 +60,7 @@ impl Place {
 #[derive(Debug)]
 pub(crate) struct LinkSockets {
     listeners: Vec<Listener>,
-    place: Place,
+    capture_point: CapturePoint,
     sender: Socket,
     buffer: Vec<u8>,
     pub(crate) received: u64,
@@ -83,21 +83,23 @@ struct Listener {
     watched: WatchedInterface,
     /// The socket, and the index of the interface to which it is bound.
     socket: Option<(u32, AsyncFd<Socket>)>,
-    complaint: Option<String>,
+    last_logged_error: Option<String>,
 }
 
 impl LinkSockets {
-    /// Prepares to watch these links. The sockets exist after [`LinkSockets::follow`].
+    /// Prepares to watch these links. The sockets exist after [`LinkSockets::update_interfaces`].
     pub(crate) fn open(watched: Vec<WatchedInterface>) -> Result<LinkSockets> {
         // With protocol 0 the kernel passes no received packets to this socket, which only sends.
         let sender = Socket::new(Domain::PACKET, Type::DGRAM, None)
             .and_then(|s| s.set_nonblocking(true).map(|()| s))
             .map_err(|e| Error::kernel("open a packet socket", e))?;
-        let listeners =
-            watched.into_iter().map(|watched| Listener { watched, socket: None, complaint: None }).collect();
+        let listeners = watched
+            .into_iter()
+            .map(|watched| Listener { watched, socket: None, last_logged_error: None })
+            .collect();
         Ok(LinkSockets {
             listeners,
-            place: Place::First,
+            capture_point: CapturePoint::First,
             sender,
             buffer: vec![0; BUFFER],
             received: 0,
@@ -106,10 +108,11 @@ impl LinkSockets {
         })
     }
 
-    /// Sets the place of the sockets, from the next [`LinkSockets::follow`] on.
-    pub(crate) fn hear(&mut self, place: Place) {
-        if self.place != place {
-            self.place = place;
+    /// Sets the point at which sockets get packets, for sockets that [`LinkSockets::update_interfaces`] opens
+    /// from now on.
+    pub(crate) fn set_capture_point(&mut self, place: CapturePoint) {
+        if self.capture_point != place {
+            self.capture_point = place;
             for listener in &mut self.listeners {
                 listener.socket = None;
             }
@@ -123,13 +126,13 @@ impl LinkSockets {
             .into_iter()
             .map(|watched| match old.iter().position(|listener| listener.watched == watched) {
                 Some(at) => old.swap_remove(at),
-                None => Listener { watched, socket: None, complaint: None },
+                None => Listener { watched, socket: None, last_logged_error: None },
             })
             .collect();
     }
 
     /// Opens sockets on watched interfaces that have appeared, and closes the sockets of vanished interfaces.
-    pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) {
+    pub(crate) fn update_interfaces(&mut self, links: &BTreeMap<String, LinkInfo>) {
         for listener in &mut self.listeners {
             let index = links.get(&listener.watched.name).map(|link| link.index);
             if index == listener.socket.as_ref().map(|(index, _)| *index) {
@@ -137,16 +140,16 @@ impl LinkSockets {
             }
             listener.socket = None;
             let Some(index) = index else { continue };
-            match listen(index, self.place, listener.watched.all_multicast) {
+            match listen(index, self.capture_point, listener.watched.all_multicast) {
                 Ok(socket) => {
                     listener.socket = Some((index, socket));
-                    listener.complaint = None;
+                    listener.last_logged_error = None;
                 }
                 Err(error) => {
-                    let text = format!("cannot hear ICMPv6 on {}: {error}", listener.watched.name);
-                    if listener.complaint.as_ref() != Some(&text) {
+                    let text = format!("cannot receive ICMPv6 on {}: {error}", listener.watched.name);
+                    if listener.last_logged_error.as_ref() != Some(&text) {
                         tracing::warn!("{text}");
-                        listener.complaint = Some(text);
+                        listener.last_logged_error = Some(text);
                     }
                 }
             }
@@ -184,7 +187,7 @@ impl LinkSockets {
                             break;
                         }
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                        // The interface went down. The socket receives again once it is up.
+                        // The interface is down. The socket receives again when it is up.
                         Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {}
                         Err(error) => return Err(error),
                     }
@@ -312,10 +315,10 @@ fn filter() -> [SockFilter; 26] {
 }
 
 /// Opens a socket that receives ICMPv6 on the interface with this index.
-fn listen(index: u32, place: Place, all_multicast: bool) -> io::Result<AsyncFd<Socket>> {
+fn listen(index: u32, place: CapturePoint, all_multicast: bool) -> io::Result<AsyncFd<Socket>> {
     let socket = Socket::new(Domain::PACKET, Type::DGRAM, None)?;
     socket.set_nonblocking(true)?;
-    // Attach the filter before binding, so that no other packet arrives.
+    // Attach the filter before binding, so that the socket gets no unfiltered packet.
     socket.attach_filter(&filter())?;
     // On a kernel before 4.20, which lacks this option, the filter drops outgoing packets.
     let _ = set_packet_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
@@ -459,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_messages_are_not_sent() {
+    fn invalid_icmpv6_messages_are_not_sent() {
         let mut message = LinkMessage {
             interface: "h0".into(),
             source: Ipv6Addr::UNSPECIFIED,

@@ -8,18 +8,19 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Maximum number of connections that wait until carnet accepts them.
 const BACKLOG: i32 = 1024;
 
-/// Listens at an address, which an interface may get later (`IP_FREEBIND`, `IPV6_FREEBIND`): the port answers
-/// as soon as an interface has the address.
+/// Opens a listening TCP socket. The address may belong to no interface yet (`IP_FREEBIND`, `IPV6_FREEBIND`);
+/// connections work as soon as an interface has it.
 ///
 /// # Errors
-/// Fails if another program has the port, or this process has no permission to use it.
+///
+/// Fails if another program uses the port, or this process may not use it.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     match address {
         SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
         SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
     }
-    // `TcpListener::bind` sets this option too. Without it, closed connections of an earlier run would block
+    // `TcpListener::bind` sets this option as well: without it, closed connections of an earlier run block
     // the port.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
@@ -28,10 +29,11 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Opens a UDP socket at an address, which an interface may get later.
+/// Opens a UDP socket. The address may belong to no interface yet.
 ///
 /// # Errors
-/// Fails if another program has the port, or this process has no permission to use it.
+///
+/// Fails if another program uses the port, or this process may not use it.
 pub fn bind_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     match address {

@@ -9,10 +9,9 @@ pub fn give_back_memory() {
     }
 }
 
-/// Returns unmodified pages of mapped files to the kernel: code, constants, names. The start touches many
-/// pages that are not needed later, because it reads a config and loads programs once. The kernel maps
-/// neighbouring pages together with each touched page. A page that is needed again comes from the page cache,
-/// or from the file.
+/// Returns the pages of program code and constants to the kernel. The start of carnet touches many pages that
+/// it does not need later, and the kernel loads the pages next to them as well. A page that is needed again
+/// comes from the page cache or the file.
 pub fn give_back_code() {
     // A kernel without `smaps` does not report which pages the process has written.
     let maps = ["/proc/self/smaps", "/proc/self/maps"].map(std::fs::read_to_string);
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn given_back_is_what_is_from_a_file_and_has_not_been_written_to() {
+    fn only_unmodified_file_pages_are_returned_to_kernel() {
         let line =
             |mode: &str, path: &str| format!("55d0a000-55d1b000 {mode} 00001000 fe:00 1234       {path}\n");
         let place = vec![(0x55d0_a000, 0x55d1_b000)];
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_there() {
+    fn returned_pages_are_readable_again() {
         static WRITTEN: &[&str] = &["relocated", "constants"];
         give_back_code();
         assert_eq!(std::hint::black_box(WRITTEN).concat(), "relocatedconstants");

@@ -64,11 +64,11 @@ pub enum MulticastEvent {
 }
 
 #[derive(Debug)]
-struct Lan {
+struct LanInterface {
     name: String,
     /// Index, link-layer address and socket of the interface, while it exists.
     port: Option<(u32, MacAddress, FrameDevice)>,
-    /// Addresses that were reported last.
+    /// Addresses in the last event about this interface; `None` before the first event.
     addresses: Option<Vec<(Ipv6Addr, u8)>>,
 }
 
@@ -82,15 +82,15 @@ struct Subscription {
 /// The interfaces of the mobile network, and the groups that the proxy has joined on the upstream interface.
 #[derive(Debug)]
 pub struct MulticastLinks {
-    lans: Vec<Lan>,
-    /// Name of the virtual interface; `upstream_index` is its index when the proxy last joined groups there.
+    lans: Vec<LanInterface>,
+    /// Name of the virtual interface. The next field is its index when carnet last joined groups on it.
     upstream: String,
     upstream_index: Option<u32>,
     /// Source filter and socket of each joined group.
     joined: BTreeMap<Ipv6Addr, (Subscription, Option<Socket>)>,
     requests: Requests,
     events: Events,
-    /// Whether interfaces or addresses have changed since they were last read.
+    /// Whether to read interfaces and addresses again, because of an event.
     dirty: bool,
     counters: FrameCounters,
 }
@@ -103,7 +103,7 @@ impl MulticastLinks {
     /// # Errors
     /// Fails if the kernel's events are unavailable. A missing interface is no error.
     pub fn open(interfaces: &[String], upstream: &str) -> Result<MulticastLinks> {
-        let lan = |name: &String| Lan { name: name.clone(), port: None, addresses: None };
+        let lan = |name: &String| LanInterface { name: name.clone(), port: None, addresses: None };
         Ok(MulticastLinks {
             lans: interfaces.iter().map(lan).collect(),
             upstream: upstream.to_owned(),
@@ -125,9 +125,9 @@ impl MulticastLinks {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// Takes some frames from each interface without waiting, and passes each to `take`.
+    /// Receives the packets that are ready on each interface, at most a batch, and passes each to `take`.
     pub fn try_receive(&mut self, mut take: impl FnMut(LanPacket<'_>)) {
-        for Lan { name, port, .. } in &mut self.lans {
+        for LanInterface { name, port, .. } in &mut self.lans {
             if let Some((_, _, device)) = port {
                 device.receive(&mut self.counters, |frame| {
                     take(LanPacket { interface: name, source: frame.source, packet: frame.payload });
@@ -136,15 +136,15 @@ impl MulticastLinks {
         }
     }
 
-    /// Sends an IPv6 packet in a frame. If the kernel refuses the frame, only a counter shows it.
+    /// Sends an IPv6 packet in an Ethernet frame. If the kernel refuses it, only a counter records that.
     pub fn write(&mut self, interface: &str, destination: MacAddress, packet: &[u8]) {
         let port = self.lans.iter().find(|lan| lan.name == interface).and_then(|lan| lan.port.as_ref());
         self.counters.written(port.map(|(_, source, device)| device.write(destination, *source, packet)));
     }
 
-    /// Listens to a group on the upstream interface: with `exclude` to all sources but these, otherwise to
-    /// these sources only. Including no source ends the subscription. If the kernel refuses, the function
-    /// logs that, and the proxy does not listen to the group.
+    /// Subscribes to a group on the upstream interface: with `exclude` to all sources except these, otherwise
+    /// to these sources. An empty list without `exclude` ends the subscription. If the kernel refuses, the
+    /// log says so, and the proxy does not get the group.
     pub fn subscribe(&mut self, group: Ipv6Addr, exclude: bool, sources: Vec<Ipv6Addr>) {
         if !exclude && sources.is_empty() {
             self.joined.remove(&group);
@@ -166,14 +166,14 @@ impl Watcher for MulticastLinks {
     type Event = MulticastEvent;
     const FRAMES: MulticastEvent = MulticastEvent::Frames;
 
-    fn news(&mut self) -> (&mut Events, &mut bool) {
+    fn event_socket(&mut self) -> (&mut Events, &mut bool) {
         (&mut self.events, &mut self.dirty)
     }
 
-    fn look(&mut self) -> Result<Option<MulticastEvent>> {
+    fn read_change(&mut self) -> Result<Option<MulticastEvent>> {
         let index = self.requests.link(&self.upstream)?.map(|link| link.index);
         if index != self.upstream_index {
-            // When the interface vanished, the kernel ended its memberships, so join all groups again.
+            // With the old interface, the kernel has ended its memberships, so join all groups again.
             self.upstream_index = index;
             for (group, (subscription, socket)) in self.joined.iter_mut() {
                 *socket = join(index, &self.upstream, *group, subscription, None);
@@ -187,7 +187,7 @@ impl Watcher for MulticastLinks {
             if there != had {
                 lan.port = match there {
                     Some((index, address)) => {
-                        Some((index, address, FrameDevice::groups_on(index, &lan.name)?))
+                        Some((index, address, FrameDevice::set_multicast_groups(index, &lan.name)?))
                     }
                     None => None,
                 };
@@ -206,7 +206,8 @@ impl Watcher for MulticastLinks {
     }
 }
 
-/// Returns a socket that listens to a group. `old` already listens to the same group on the same interface.
+/// Returns a socket that has joined a group. `old` is the socket that has already joined this group on this
+/// interface.
 fn join(
     index: Option<u32>,
     name: &str,
@@ -227,7 +228,9 @@ fn join(
         set_filter(&socket, index, group, subscription)?;
         Ok(socket)
     };
-    joined().map_err(|error| tracing::warn!("cannot listen to {group} on {name}: {error}")).ok()
+    joined()
+        .map_err(|error| tracing::warn!("cannot join the multicast group {group} on {name}: {error}"))
+        .ok()
 }
 
 /// Copy of `struct group_filter` of RFC 3678 5.2.2, with room for all sources.

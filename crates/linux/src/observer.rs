@@ -19,12 +19,12 @@ use carnet_station::io::{Interface, Ipv4Router, Ipv6Router, NeighbourState};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::ROUTE_PROTOCOL;
-use crate::advertised::Origins;
+use crate::advertised::RouteAndAddressOrigins;
 use crate::error::Result;
 use crate::event::PlatformEvent;
 use crate::fast_path::is_ours;
 use crate::netlink::{
-    AddressInfo, Dirty, Ipv4AddressInfo, Ipv4DefaultRoute, LinkInfo, Requests, RouteInfo, TableLookup,
+    AddressInfo, ChangedParts, Ipv4AddressInfo, Ipv4DefaultRoute, LinkInfo, Requests, RouteInfo, TableLookup,
     intersection,
 };
 
@@ -38,25 +38,26 @@ pub fn interface_exists(name: &str) -> bool {
     nix::net::if_::if_nametoindex(name).is_ok()
 }
 
-/// State of the interfaces, as last read and as last reported.
+/// State of all interfaces: the last one that carnet has read, and the last one that it has reported to the
+/// station.
 #[derive(Debug, Default)]
-pub(crate) struct Observer {
+pub(crate) struct InterfaceObserver {
     pub(crate) links: BTreeMap<String, LinkInfo>,
     pub(crate) addresses: Vec<AddressInfo>,
     routes: Vec<DefaultRoute>,
     ipv4_addresses: Vec<Ipv4AddressInfo>,
     neighbours: BTreeMap<(u32, IpAddr), NeighbourState>,
-    /// Time at which the first default route expires. The kernel sends no event at that time.
+    /// Time at which the next default route expires. The kernel sends no event at that time.
     routes_expire: Option<Instant>,
-    /// Interface and gateway of expired default routes. The next Router Advertisement of the gateway makes
-    /// the route valid again, and the kernel sends no event then either.
+    /// Interface and gateway of each expired default route. An advertisement of the gateway renews the route,
+    /// again without an event.
     expired: BTreeSet<(u32, Ipv6Addr)>,
-    told: BTreeMap<String, (u32, Interface)>,
+    reported_interfaces: BTreeMap<String, (u32, Interface)>,
 }
 
-impl Observer {
+impl InterfaceObserver {
     /// Reads the parts of the kernel's state that `dirty` names.
-    pub(crate) fn refresh(&mut self, dirty: Dirty, requests: &mut Requests) -> Result<()> {
+    pub(crate) fn refresh(&mut self, dirty: ChangedParts, requests: &mut Requests) -> Result<()> {
         if dirty.links {
             self.links = requests.links()?.into_iter().map(|link| (link.name.clone(), link)).collect();
         }
@@ -80,7 +81,7 @@ impl Observer {
         Ok(())
     }
 
-    /// Reads the default routes of each table that the kernel looks up, in the kernel's order.
+    /// Reads the default routes of the tables that the kernel looks up, in the kernel's order.
     fn look_up_default_routes(&mut self, requests: &mut Requests) -> Result<()> {
         self.routes.clear();
         let mut tables: BTreeMap<u32, Vec<RouteInfo>> = BTreeMap::new();
@@ -116,37 +117,37 @@ impl Observer {
         named.map(|route| (route.index, route.gateway)).collect()
     }
 
-    /// Returns where the machine's default routes and the addresses of an interface come from.
-    pub(crate) fn origins(&self, index: u32) -> Origins {
+    /// Returns how the machine's default routes and an interface's addresses were configured.
+    pub(crate) fn origins(&self, index: u32) -> RouteAndAddressOrigins {
         let is_advertised = |route: &&DefaultRoute| route.index == index && route.is_advertised;
         let advertised = self.routes.iter().filter(is_advertised).count();
         let known = self.routes.iter().filter(|route| route.gateway.is_ipv6()).count();
         let here = self.addresses.iter().filter(|known| known.index == index && !known.is_ours());
         let global = here.map(|known| &known.address).filter(|it| !it.address.is_unicast_link_local());
-        Origins {
-            advertised_route: advertised > 0,
-            other_route: known > advertised,
-            leased_address: global.clone().any(|it| !it.permanent),
+        RouteAndAddressOrigins {
+            has_advertised_route: advertised > 0,
+            has_other_route: known > advertised,
+            has_leased_address: global.clone().any(|it| !it.permanent),
             // With an address whose prefix is shorter than 128, the kernel adds an on-link route for the
             // prefix.
-            lasting_address: global.clone().any(|it| it.permanent && it.prefix_length < 128),
+            has_permanent_address: global.clone().any(|it| it.permanent && it.prefix_length < 128),
         }
     }
 
-    /// Returns whether a default route has expired since the observer last read the routes.
+    /// Returns whether a default route has expired since the last reading of the routes.
     pub(crate) fn has_expired_route(&self) -> bool {
         self.routes_expire.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Returns whether the default route to this router had expired when the observer last read the routes.
+    /// Returns whether this router's default route had expired at the last reading of the routes.
     pub(crate) fn has_expired(&self, interface: &str, router: Ipv6Addr) -> bool {
         self.links.get(interface).is_some_and(|link| self.expired.contains(&(link.index, router)))
     }
 
-    /// Returns the changes of interfaces since the last call.
-    pub(crate) fn news(&mut self) -> Vec<PlatformEvent> {
+    /// Returns the changes of interfaces since the last call of this function.
+    pub(crate) fn interface_changes(&mut self) -> Vec<PlatformEvent> {
         let mut news = Vec::new();
-        let mut told = std::mem::take(&mut self.told);
+        let mut told = std::mem::take(&mut self.reported_interfaces);
         for link in self.links.values().filter(|link| link.name != TUNNEL_DEVICE && !is_ours(link)) {
             let interface = self.describe(link);
             match told.remove(&link.name) {
@@ -162,7 +163,7 @@ impl Observer {
                     news.push(PlatformEvent::Interface(interface.clone()));
                 }
             }
-            self.told.insert(link.name.clone(), (link.index, interface));
+            self.reported_interfaces.insert(link.name.clone(), (link.index, interface));
         }
         let gone = told.into_keys().map(|name| PlatformEvent::InterfaceGone { name });
         news.splice(0..0, gone);
@@ -271,10 +272,9 @@ fn is_unexpired(route: &RouteInfo) -> bool {
     route.expires.is_none_or(|left| left > 0)
 }
 
-/// Returns the default routes of a table, in the order in which the kernel prefers them for a source address
-/// that matches all of them. A longer source prefix comes first, then a lower metric, then a higher
-/// preference (RFC 4191 3.2). Leaves out expired routes, which the kernel still lists for a while but does
-/// not use.
+/// Returns the default routes of a table in the kernel's order of preference: longer source prefix, then
+/// lower metric, then higher preference (RFC 4191 3.2). Leaves out expired routes, which the kernel lists for
+/// a while but does not use.
 fn default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRoute> {
     let usable = |route: &&RouteInfo| is_default(route) && is_unexpired(route);
     let mut routes: Vec<&RouteInfo> = routes.iter().filter(usable).collect();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn routers_come_in_the_order_of_the_kernel() {
+    fn default_routers_are_in_order_of_kernel_preference() {
         let mut narrow = route(1, 0, 3, &[(2, "fe80::9")]);
         narrow.destination = "2001:db8::/32".parse().expect("prefix");
         let blackhole = RouteInfo { unicast: false, ..route(1, 0, 3, &[(2, "fe80::7")]) };
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn expired_route_counts_for_nothing() {
+    fn expired_default_route_is_ignored() {
         let lasting = |expires| RouteInfo { expires: Some(expires), ..route(1024, 0, 9, &[(2, "fe80::1")]) };
         assert_eq!(default_routes(&main(), &[lasting(1)]).len(), 1);
         assert_eq!(default_routes(&main(), &[lasting(-1)]), []);

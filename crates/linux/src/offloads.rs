@@ -10,9 +10,10 @@
 
 use std::io::{self, ErrorKind};
 
-use crate::generic_netlink::{Questions, attribute, attributes, find};
+use crate::generic_netlink::{RequestSocket, attribute, attributes, find_attribute};
 
-/// Names of the features: merging TCP, and merging forwarded UDP, which needs the first feature.
+/// Names of the offload features: merging TCP packets, and merging forwarded UDP packets, which needs the
+/// first one.
 pub(crate) const FEATURES: [&str; 2] = ["rx-gro", "rx-udp-gro-forwarding"];
 
 const FAMILY: &str = "ethtool";
@@ -26,12 +27,12 @@ const WANTED: u16 = 3;
 const ACTIVE: u16 = 4;
 /// Attribute inside the header: the name of the interface.
 const NAME: u16 = 2;
-/// Attributes of a set of features: its list of members, one member in the list, and the name of a member.
+/// Attributes of a feature set: the list of features, a feature in it, and the name of a feature.
 const MEMBERS: u16 = 3;
 const MEMBER: u16 = 1;
 const MEMBER_NAME: u16 = 2;
 const MEMBER_VALUE: u16 = 3;
-/// Flag `NLA_F_NESTED` of an attribute that contains attributes; the kernel requires it.
+/// Flag `NLA_F_NESTED`, which the kernel requires on attributes that contain attributes.
 const NESTED: u16 = 0x8000;
 
 /// Returns whether a setting with this name is one of the features, and no sysctl.
@@ -42,7 +43,7 @@ pub(crate) fn is_feature(name: &str) -> bool {
 /// Returns whether a feature is on, as `1` or `0`; `None` if the interface is gone or does not allow a change
 /// of the feature.
 pub(crate) fn read(interface: &str, feature: &str) -> io::Result<Option<String>> {
-    let answers = match ask(interface, FEATURES_GET, &[]) {
+    let answers = match send_request(interface, FEATURES_GET, &[]) {
         Err(error) if is_missing(&error) => return Ok(None),
         answers => answers?,
     };
@@ -59,11 +60,15 @@ pub(crate) fn write(interface: &str, feature: &str, value: &str) -> io::Result<(
         member.extend(attribute(MEMBER_VALUE, &[]));
     }
     let members = attribute(MEMBERS | NESTED, &attribute(MEMBER | NESTED, &member));
-    ask(interface, FEATURES_SET, &attribute(WANTED | NESTED, &members)).map(drop)
+    send_request(interface, FEATURES_SET, &attribute(WANTED | NESTED, &members)).map(drop)
 }
 
-fn ask(interface: &str, command: u8, more: &[u8]) -> io::Result<Vec<crate::generic_netlink::Message>> {
-    let mut questions = Questions::open()?;
+fn send_request(
+    interface: &str,
+    command: u8,
+    more: &[u8],
+) -> io::Result<Vec<crate::generic_netlink::Message>> {
+    let mut questions = RequestSocket::open()?;
     let family = questions.family(FAMILY)?;
     let header = attribute(HEADER | NESTED, &attribute(NAME, &text(interface)));
     questions.put(family.id, command, &[&header, more].concat())
@@ -73,7 +78,7 @@ fn text(name: &str) -> Vec<u8> {
     [name.as_bytes(), &[0]].concat()
 }
 
-/// Returns whether the kernel has no such interface, or no such family.
+/// Returns whether the error says that the interface, or the netlink family, does not exist.
 fn is_missing(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound
         || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EOPNOTSUPP))
@@ -81,8 +86,9 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// Returns the names of the features in one of the sets of an answer.
 fn members(answer: &[u8], set: u16) -> impl Iterator<Item = &[u8]> {
-    let members = find(answer, set).and_then(|set| find(set, MEMBERS)).unwrap_or_default();
-    attributes(members).filter_map(|(_, member)| find(member, MEMBER_NAME)?.strip_suffix(&[0]))
+    let members =
+        find_attribute(answer, set).and_then(|set| find_attribute(set, MEMBERS)).unwrap_or_default();
+    attributes(members).filter_map(|(_, member)| find_attribute(member, MEMBER_NAME)?.strip_suffix(&[0]))
 }
 
 #[cfg(test)]
@@ -108,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_not_there_has_none() {
+    fn missing_interface_has_no_features() {
         assert_eq!(read("no-such-one", FEATURES[0]).expect("an answer"), None);
         // The kernel does not allow a change of this feature.
         assert_eq!(read("lo", "no-such-feature").expect("an answer"), None);

@@ -12,14 +12,14 @@ pub(crate) const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) a
 pub(crate) const AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
 pub(crate) const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 pub(crate) const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-/// Offset of a filter's load that returns the type of a frame's destination (`PACKET_HOST` and so on).
+/// Offset from which a socket filter loads the frame's packet type (`PACKET_HOST` and so on).
 pub(crate) const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 
-/// Opens a socket for the frames of this EtherType on the interface with this index that pass the filter. The
-/// socket does not receive frames that this machine sends: the kernel passes these only to sockets of all
-/// EtherTypes.
+/// Opens a packet socket for frames with this EtherType on one interface that pass the filter. The socket
+/// does not get frames that this machine sends: the kernel passes them only to sockets for all EtherTypes.
 pub(crate) fn open(index: u32, ether_type: u16, filter: &[SockFilter]) -> io::Result<Socket> {
-    // With protocol 0 the socket receives nothing until it is bound, so the filter is attached in time.
+    // A socket with protocol 0 gets no packets until it is bound, so none arrives before the filter is
+    // attached.
     let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
     socket.set_nonblocking(true)?;
     socket.attach_filter(filter)?;

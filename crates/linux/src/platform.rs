@@ -25,31 +25,31 @@ use crate::event::PlatformEvent;
 use crate::fast_path::{
     FastPath, FastPathConfig, FastPathCounters, Loaded, Path, Ports, TunnelEnds, TunnelTraffic,
 };
-use crate::installer::{Installer, KEEPING};
-use crate::keeper::{Keeper, give_up};
-use crate::link_socket::{LinkSockets, Place, WatchedInterface};
+use crate::installer::{Installer, NEIGHBOUR_REPORT_INTERVAL};
+use crate::keeper::{StateKeeper, log_closed_fast_path};
+use crate::link_socket::{CapturePoint, LinkSockets, WatchedInterface};
 use crate::netlink::{IPV6_MINIMUM_MTU, Monitor, Requests};
-use crate::observer::Observer;
+use crate::observer::InterfaceObserver;
 use crate::protected::Protected;
-use crate::settings::Switches;
+use crate::settings::KernelSettings;
 use crate::tunnel::{QUEUE, TunnelIo};
 use crate::undo::UndoFile;
 use crate::{interface_counters, privileges, settings};
 
-/// Returns the first octets of the kernel's random boot identifier; zero if carnet cannot read it. Without
-/// the identifier, the station recognises a reboot only by counters with lower values.
+/// Returns the first octets of the kernel's boot identifier, or 0 if carnet cannot read it. Then a reboot
+/// shows only by smaller counters.
 fn boot() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).take(16).collect();
     u64::from_str_radix(&digits, 16).unwrap_or_default()
 }
 
-/// Interval at which carnet asks the fast path which tunnels and destinations had packets.
+/// Interval at which carnet asks the fast path which tunnels and destinations have had packets.
 const SEEKING: Duration = Duration::from_secs(1);
 
 /// Notice for the operator if carnet cannot load programs with more room.
-const NO_ROOM: &str =
-    "the fast path has no room for all bindings of the new config, some of which take the slow path";
+const NO_ROOM: &str = "the fast path has no room for all bindings of the new config: packets of some \
+    bindings take the slow path";
 
 /// Config of [`Platform::open`].
 #[derive(Debug, Clone)]
@@ -58,9 +58,9 @@ pub struct PlatformConfig {
     pub device_mtu: u32,
     /// Links on which the platform receives ICMPv6. An interface may appear later.
     pub watched: Vec<WatchedInterface>,
-    /// Number of remote tunnel ends whose control messages get a queue of the TUN device apart from messages
-    /// of unauthenticated sources. A number above 0 gives room for at least 1024 ends. With 0 the device has
-    /// one queue for all messages.
+    /// Largest number of known remote tunnel ends. Their control messages get a separate queue of the TUN
+    /// device, apart from messages of unauthenticated sources. Any number above 0 gives room for at least
+    /// 1024. With 0 the device has one queue for all.
     pub senders: usize,
     /// Whether IPsec protects the station's messages.
     pub ipsec: bool,
@@ -72,7 +72,7 @@ pub struct PlatformConfig {
 #[derive(Debug)]
 pub struct Platform {
     tunnel: TunnelIo,
-    keeper: Keeper,
+    keeper: StateKeeper,
     monitor: Monitor,
     link_sockets: LinkSockets,
     protected: Protected,
@@ -90,7 +90,7 @@ pub struct Platform {
 impl Platform {
     /// Checks the requirements, removes entries that a crash has left, and creates the TUN device.
     ///
-    /// Works in the network namespace of the calling thread, which must be one of a tokio runtime.
+    /// Works in the network namespace of the calling thread, which must be a thread of a tokio runtime.
     pub fn open(config: PlatformConfig) -> Result<Platform> {
         if config.device_mtu < IPV6_MINIMUM_MTU {
             return Err(Error::Invalid {
@@ -102,19 +102,19 @@ impl Platform {
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(Error::Invalid {
                 what: "thread".into(),
-                expected: "one of a tokio runtime".into(),
+                expected: "a thread of a tokio runtime".into(),
                 got: "another".into(),
             });
         }
         if !settings::ipv6_exists() {
             let source = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
             return Err(Error::kernel(
-                "use IPv6: this kernel has none, or it is switched off at boot",
+                "use IPv6: the kernel has no IPv6, or a boot parameter turns it off",
                 source,
             ));
         }
         privileges::check()?;
-        // Open the socket for IPsec before any change, so that a kernel without IPsec stays unchanged.
+        // Open the socket for IPsec first: if the kernel has no IPsec, nothing has been changed yet.
         let protected = if config.ipsec { Protected::open()? } else { Protected::default() };
         // The device exists once per network namespace. So no other station is running in this namespace, and
         // none can start.
@@ -125,25 +125,25 @@ impl Platform {
         })?;
         let port = requests.port();
         let undo = UndoFile::open(&config.undo_file);
-        let mut installer = Installer::open(requests, Switches::of_kernel(), undo, index)?;
-        installer.known = known;
+        let mut installer = Installer::open(requests, KernelSettings::for_kernel(), undo, index)?;
+        installer.known_senders = known;
         let monitor = Monitor::open(port)?;
         installer.requests.configure_tunnel(index, config.device_mtu, QUEUE)?;
         settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.switches.writes)?;
-        // Do this while the device is down. When it comes up, the kernel would give each of its queues a
-        // queueing discipline.
+        // Change the default queueing discipline while the device is down: when it comes up, each of its
+        // queues would get one.
         if let Err(error) = installer.requests.take_at_once(index) {
-            tracing::debug!("{error}: costs nothing but time");
+            tracing::debug!("{error}: carnet works without it, but more slowly");
         }
         installer.requests.bring_up_tunnel(index)?;
         let mut platform = Platform {
             tunnel,
-            keeper: Keeper::new(installer),
+            keeper: StateKeeper::new(installer),
             monitor,
             link_sockets: LinkSockets::open(config.watched)?,
             protected,
             events: VecDeque::new(),
-            keeping: interval(KEEPING),
+            keeping: interval(NEIGHBOUR_REPORT_INTERVAL),
             seeking: interval(SEEKING),
             ports: Ports::default(),
             boot: boot(),
@@ -154,14 +154,14 @@ impl Platform {
         Ok(platform)
     }
 
-    /// Opens the first fast path of the list that the kernel supports, and returns why earlier paths are
-    /// unavailable. If the kernel supports no path of the list, or [`Path::Tun`] is the first one, every
-    /// packet passes the TUN device.
+    /// Opens the first fast path of the list that the kernel supports, and returns the unusable ones before
+    /// it, with the reasons. If the kernel supports none, or [`Path::Tun`] is the first, every packet takes
+    /// the TUN device.
     ///
-    /// Returns `None` while a thread loads the programs of a path, which may take half a minute on a slow
-    /// processor. Until [`PlatformEvent::DataPath`] reports the result, every packet passes the TUN device.
+    /// Returns `None` while a thread loads BPF programs, up to half a minute on a slow processor. Until
+    /// [`PlatformEvent::DataPath`] reports the result, every packet takes the TUN device.
     ///
-    /// The caller must call this before the first [`Self::apply`].
+    /// The caller must call this function before the first [`Self::apply`].
     pub fn accelerate(&mut self, config: &FastPathConfig) -> Option<Vec<(Path, String)>> {
         let Installer { tunnel_index, requests, .. } = &mut self.keeper.installer;
         let (fast_path, obstacles) = FastPath::open(config, *tunnel_index, requests);
@@ -171,8 +171,8 @@ impl Platform {
         obstacles
     }
 
-    /// Waits until the thread has loaded the programs, and returns the unavailable paths. Use it if the
-    /// caller has no other work meanwhile.
+    /// Waits until the loading thread has finished, and returns the unusable fast paths with the reasons. For
+    /// callers that have no other work meanwhile.
     pub async fn accelerated(&mut self) -> Vec<(Path, String)> {
         loop {
             if let Loaded::Decided(obstacles) = poll_fn(|cx| self.poll_fast_path(cx)).await {
@@ -202,7 +202,7 @@ impl Platform {
         self.protected.clone()
     }
 
-    /// Opens or closes the socket for messages under IPsec, after the station has read its config again.
+    /// Opens or closes the socket for messages under IPsec, after a change of the config.
     pub fn set_ipsec(&mut self, wanted: bool) -> Result<()> {
         if wanted != self.protected.is_open() {
             self.protected = if wanted { Protected::open()? } else { Protected::default() };
@@ -228,18 +228,18 @@ impl Platform {
         self.commit();
     }
 
-    /// Returns whether the kernel needs a packet that came out of the TUN device. The caller then writes the
-    /// packet back unchanged.
+    /// Returns whether the kernel itself has to handle a packet that came out of the TUN device. The caller
+    /// writes it back unchanged.
     pub fn concerns_kernel(&mut self, packet: &[u8]) -> bool {
-        let concerns = self.keeper.installer.fast_path.concerns(packet);
+        let concerns = self.keeper.installer.fast_path.is_for_kernel(packet);
         if concerns {
             self.commit();
         }
         concerns
     }
 
-    /// Applies the changes of tunnels since the last call to the fast path. Until then the fast path keeps
-    /// its former state. The slow path applies each change at once.
+    /// Applies the tunnel changes since the last commit to the fast path, which keeps its former state until
+    /// then. The slow path applies each change at once.
     pub fn commit(&mut self) {
         self.keeper.commit();
     }
@@ -262,29 +262,29 @@ impl Platform {
     }
 
     fn follow_links(&mut self) {
-        let Keeper { installer, observer, .. } = &mut self.keeper;
+        let StateKeeper { installer, observer, .. } = &mut self.keeper;
         follow_links(installer, observer, &mut self.link_sockets, &self.ports);
     }
 
     /// Applies one change of the desired forwarding state.
     ///
-    /// If the interface of an entry is missing or down, that is no error. The platform installs the entry
-    /// when the interface appears or comes up. After an error the entry stays desired, too. The platform
-    /// tries it again when interfaces change, and at intervals.
+    /// A missing interface, or one that is down, is no error: the platform installs the entry when the
+    /// interface is up. After an error the entry stays desired as well; the platform tries again when
+    /// interfaces change, and at intervals.
     pub fn apply(&mut self, change: &Change) -> Result<()> {
         if let Change::Set(entry) = change
             && matches!(&**entry, Entry::Setting(setting) if is_conditional(setting))
         {
-            // The next reading of the default routes then takes the change into account.
-            self.keeper.news.dirty.routers = true;
+            // Read the default routes again, because they depend on this change.
+            self.keeper.netlink_changes.dirty.routers = true;
         }
         self.keeper.installer.apply(change)
     }
 
-    /// Returns the next event: first the state of every interface once, then changes.
+    /// Returns the next event: first the state of each interface, then changes.
     ///
-    /// Safe to cancel: no event is lost. After an error the next call reads the whole state again. After a
-    /// [fatal error](Error::is_fatal) another call is useless.
+    /// The future may be dropped without losing an event. After an error, the next call reads the whole state
+    /// again. After a [fatal error](Error::is_fatal), do not call it again.
     pub async fn next_event(&mut self) -> Result<PlatformEvent> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -299,33 +299,33 @@ impl Platform {
         }
     }
 
-    /// Makes the next [`Self::next_event`] check whether another program has changed settings that the
-    /// station needs. The kernel sends events about most changes of settings, but not about all.
+    /// Makes the next [`Self::next_event`] check for settings that another program has changed. The kernel
+    /// sends events about most of these changes, but not about all.
     pub fn doubt_settings(&mut self) {
-        self.keeper.doubt_settings();
+        self.keeper.recheck_settings();
     }
 
-    /// Returns texts that say what on this machine differs from the station's needs. Examples are a setting
-    /// that another program changes, and an entry that the kernel refuses.
+    /// Returns a message for each difference between this machine's state and the station's needs. Examples
+    /// are a setting that another program changes, and an entry that the kernel refuses.
     pub fn obstacles(&self) -> Vec<String> {
         self.keeper.installer.obstacles()
     }
 
-    /// Returns how often in a row [`Self::next_event`] has failed. The count restarts after each complete
-    /// reading of the state, because no event may come for days.
+    /// Returns how many times in a row [`Self::next_event`] has failed. A complete reading of the state sets
+    /// it to 0.
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let failed = |e: io::Error| Error::kernel("receive from the kernel", e);
-        let news = &mut self.keeper.news;
+        let news = &mut self.keeper.netlink_changes;
         self.monitor.poll(cx, news).map_err(failed)?;
         if std::mem::take(&mut news.routing) {
             let neighbours_only = !std::mem::take(&mut news.routes);
-            let heard = std::mem::take(&mut news.heard);
+            let heard = std::mem::take(&mut news.routing_fields);
             let Installer { fast_path, requests, .. } = &mut self.keeper.installer;
-            give_up(fast_path.forget(requests, heard, neighbours_only));
+            log_closed_fast_path(fast_path.forget(requests, heard, neighbours_only));
         }
         match self.poll_fast_path(cx) {
             Poll::Ready(Loaded::Decided(obstacles)) => {
@@ -341,12 +341,12 @@ impl Platform {
             tracing::warn!("{complaint}");
         }
         if self.keeping.poll_tick(cx).is_ready() {
-            // Poll again, so that the timer wakes this task the next time.
+            // Poll again, so that the timer wakes this task next time.
             let _ = self.keeping.poll_tick(cx);
             self.keeper.installer.keep_neighbours();
             self.keeper.installer.fast_path.expire();
             let Installer { fast_path, requests, .. } = &mut self.keeper.installer;
-            give_up(fast_path.look_again(requests));
+            log_closed_fast_path(fast_path.recheck_obstacles(requests));
             self.commit();
             let used = self.keeper.installer.fast_path.used().into_iter();
             self.events.extend(used.map(|(local, remote)| PlatformEvent::TunnelUsed { local, remote }));
@@ -354,7 +354,7 @@ impl Platform {
         if self.seeking.poll_tick(cx).is_ready() {
             let _ = self.seeking.poll_tick(cx);
             self.keeper.tick();
-            let sought = self.keeper.installer.fast_path.sought();
+            let sought = self.keeper.installer.fast_path.take_new_flow_destinations();
             if !sought.is_empty() {
                 self.events.push_back(PlatformEvent::Destinations(sought));
             }
@@ -364,9 +364,9 @@ impl Platform {
         self.link_sockets.poll(cx, &mut self.events).map_err(failed)?;
         for event in self.events.iter().skip(known) {
             if let PlatformEvent::Icmpv6(message) = event {
-                self.keeper.installer.fast_path.hear(message.destination, &message.message);
+                self.keeper.installer.fast_path.handle_icmpv6(message.destination, &message.message);
                 if message.message.first() == Some(&ROUTER_ADVERTISEMENT) {
-                    self.keeper.hear_router(&message.interface, message.source);
+                    self.keeper.handle_router_advertisement(&message.interface, message.source);
                 }
             }
         }
@@ -377,7 +377,8 @@ impl Platform {
         if self.events.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Reads the kernel's changed state, installs lost entries again, and collects events for the caller.
+    /// Reads the changed parts of the kernel's state, installs lost entries again, and collects events for
+    /// the caller.
     fn refresh(&mut self) -> Result<()> {
         let Platform { keeper, events, link_sockets, ports, .. } = self;
         keeper.refresh(events, |installer, observer| {
@@ -385,7 +386,7 @@ impl Platform {
         })
     }
 
-    /// Sends an ICMPv6 message on a link, with the source address in the message, and fills in the checksum.
+    /// Sends an ICMPv6 message on a link from the source address in it, and fills in its checksum.
     ///
     /// A unicast message needs `peer` if the link has link-layer addresses. A multicast message goes to the
     /// link-layer address of its group.
@@ -403,7 +404,7 @@ impl Platform {
     /// does not exist.
     pub fn octets(&self, interface: &str) -> Result<Option<Octets>> {
         let counted = interface_counters::octets(interface)?;
-        // The index identifies the interface until the next boot, because the kernel uses no index twice.
+        // The kernel gives each index only once per boot, so the index identifies the interface.
         Ok(counted.map(|(index, received, sent)| Octets {
             epoch: self.boot ^ u64::from(index),
             total: received.saturating_add(sent),
@@ -414,7 +415,7 @@ impl Platform {
     /// Receives ICMPv6 on these links from now on, in place of the links in [`PlatformConfig::watched`].
     pub fn watch(&mut self, watched: Vec<WatchedInterface>) {
         self.link_sockets.watch(watched);
-        self.link_sockets.follow(&self.keeper.observer.links);
+        self.link_sockets.update_interfaces(&self.keeper.observer.links);
     }
 
     /// Returns the reader and writer of the TUN device's packets.
@@ -429,7 +430,8 @@ impl Platform {
 
     /// Returns the counters since [`Platform::open`].
     pub fn counters(&self) -> Counters {
-        let Platform { keeper: Keeper { installer, news, .. }, link_sockets, .. } = self;
+        let Platform { keeper: StateKeeper { installer, netlink_changes: news, .. }, link_sockets, .. } =
+            self;
         Counters {
             writes: installer.requests.writes + installer.switches.writes,
             reads: installer.requests.reads,
@@ -445,7 +447,7 @@ impl Platform {
 
     /// Removes all objects that carnet has created, and restores all settings that it has changed.
     ///
-    /// Continues after an error and returns the first one. Dropping the platform does the same without
+    /// Goes on after an error and returns the first one. Dropping the platform does the same, without
     /// returning an error.
     pub fn close(mut self) -> Result<()> {
         self.open = false;
@@ -456,25 +458,25 @@ impl Platform {
 /// Updates sockets and fast path with the present links.
 fn follow_links(
     installer: &mut Installer,
-    observer: &Observer,
+    observer: &InterfaceObserver,
     link_sockets: &mut LinkSockets,
     ports: &Ports,
 ) {
-    // While a thread loads programs, use the place for their path already. To change the place, the sockets
-    // must be opened again, which loses the packets in them.
+    // While a thread loads programs, already use the capture point of their fast path. A later change would
+    // open new sockets and lose the packets in the old ones.
     let path = installer.fast_path.loading().unwrap_or(installer.fast_path.path());
-    link_sockets.hear(match path {
-        Path::Bpf | Path::Xdp => Place::BesideIpv6,
-        Path::Kernel | Path::Tun => Place::First,
+    link_sockets.set_capture_point(match path {
+        Path::Bpf | Path::Xdp => CapturePoint::BesideIpv6,
+        Path::Kernel | Path::Tun => CapturePoint::First,
     });
-    link_sockets.follow(&observer.links);
-    for complaint in installer.fast_path.follow(&observer.links) {
+    link_sockets.update_interfaces(&observer.links);
+    for complaint in installer.fast_path.update_interfaces(&observer.links) {
         tracing::warn!("{complaint}");
     }
-    // BPF programs handle packets before the kernel merges them. With the TUN device merging saves work,
-    // because the device delivers a burst in one piece.
+    // BPF programs run before the kernel merges packets, so merging helps only the TUN device, which delivers
+    // a merged burst at once.
     let by_tun = path == Path::Tun;
-    installer.gather(observer.links.values().filter(|link| by_tun && ports.send(link)));
+    installer.enable_receive_offload(observer.links.values().filter(|link| by_tun && ports.send(link)));
 }
 
 impl Drop for Platform {

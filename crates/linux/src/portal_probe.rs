@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
-/// Maximum duration of the whole exchange.
+/// Longest time for the whole probe.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of octets of the answer that the module reads.
 const MOST: usize = 4096;
@@ -43,14 +43,14 @@ impl ProbeTarget {
         match timeout(PATIENCE, self.exchange(interface, sources)).await {
             Ok(Ok(answer)) => self.judge(&answer),
             Ok(Err(error)) => {
-                tracing::debug!("{interface}: the probe for a captive portal has failed: {error}");
+                tracing::debug!("the probe for a captive portal on {interface} has failed: {error}");
                 PortalProbe::Unanswered
             }
             Err(_) => PortalProbe::Unanswered,
         }
     }
 
-    /// Sends the request and returns the first octets of the answer.
+    /// Sends the HTTP request, and returns the beginning of the answer.
     async fn exchange(&self, interface: &str, sources: &[IpAddr]) -> io::Result<Vec<u8>> {
         let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
@@ -75,7 +75,7 @@ impl ProbeTarget {
         Ok(answer)
     }
 
-    /// Decides from an answer whether a captive portal has sent it.
+    /// Decides by the answer whether a captive portal has intercepted the probe.
     fn judge(&self, answer: &[u8]) -> PortalProbe {
         let mut lines = answer.split(|octet| *octet == b'\n').map(|line| line.trim_ascii_end());
         match lines.next().and_then(status) {

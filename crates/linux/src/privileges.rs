@@ -40,8 +40,8 @@ pub fn missing_for_bpf() -> Vec<&'static str> {
     missing_for_programs(&status).unwrap_or_default()
 }
 
-/// Returns an error with the missing capabilities. Without `/proc` carnet cannot read them; the kernel then
-/// refuses the first operation without its capability.
+/// Fails with the names of the missing capabilities. If carnet cannot read its capabilities in `/proc`, the
+/// kernel later refuses the operation that needs one.
 pub(crate) fn check() -> Result<()> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     match missing(&status) {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_missing_ones_are_named() {
+    fn missing_capabilities_are_named() {
         assert_eq!(missing("Name:\tx\nCapEff:\t0000000000003000\n"), Some(vec![]));
         assert_eq!(missing("CapEff:\t0000000000001000"), Some(vec!["CAP_NET_RAW"]));
         assert_eq!(missing("CapEff:\t0000000000000000"), Some(vec!["CAP_NET_ADMIN", "CAP_NET_RAW"]));

@@ -47,7 +47,8 @@ pub struct ProtectedMessage {
     pub message: Vec<u8>,
 }
 
-/// A socket for messages under ESP; cheap to clone. With `None` carnet receives no such messages.
+/// Socket for messages under ESP; cheap to clone. `None` if the config does not use IPsec: carnet then gets
+/// no such messages.
 #[derive(Debug, Clone, Default)]
 pub struct Protected(Option<Arc<AsyncFd<socket2::Socket>>>);
 
@@ -55,7 +56,7 @@ impl Protected {
     pub(crate) fn open() -> Result<Protected> {
         Ok(Protected(Some(Arc::new(open().map_err(|source| {
             Error::kernel(
-                "open a socket for messages under IPsec, which auth = \"ipsec\" wants: the kernel needs \
+                "open a socket for messages under IPsec, which auth = \"ipsec\" needs: the kernel needs \
                  CONFIG_XFRM_USER and CONFIG_INET6_ESP (modules xfrm_user, esp6), the process CAP_NET_ADMIN \
                  and CAP_NET_RAW",
                 source,
@@ -67,7 +68,7 @@ impl Protected {
         self.0.is_some()
     }
 
-    /// Waits until a message may be ready; waits for ever if there is no socket. Safe to cancel.
+    /// Waits until a message may be ready; without a socket, never returns. The future may be dropped.
     pub async fn readable(&self) -> io::Result<()> {
         match &self.0 {
             Some(file) => {
@@ -88,7 +89,8 @@ impl Protected {
             match receive(file.get_ref()) {
                 Ok(message) => return message,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // Clear the readiness, so that the next message wakes the waiting task.
+                    // The socket is empty: clear its readiness, so that the next message wakes the waiting
+                    // task.
                     let mut cx = Context::from_waker(Waker::noop());
                     if let Poll::Ready(Ok(mut guard)) = file.poll_read_ready(&mut cx) {
                         guard.clear_ready();
@@ -266,7 +268,7 @@ mod tests {
         assert_eq!(size_of::<libc::in6_pktinfo>(), 20);
         let octets = only_esp();
         assert_eq!(octets.len(), 232);
-        // Only these fields are not zero: family and protocol of the selector, the limits, protocol and
+        // All other fields are 0. Not 0 are: family and protocol of the selector, the limits, protocol and
         // family of the template, and its algorithms.
         let set: Vec<usize> = (0..octets.len()).filter(|at| octets[*at] != 0).collect();
         let expected = [40, 44].into_iter().chain(56..88).chain([188, 192]).chain(220..232);

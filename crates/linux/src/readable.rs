@@ -7,7 +7,7 @@ use netlink_sys::Socket as NetlinkSocket;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A type that owns a descriptor. As long as the owner lives, the descriptor stays open and the same.
+/// Owner of a file descriptor. The descriptor stays open and does not change while the owner lives.
 pub(crate) trait Owner: AsRawFd {}
 
 impl Owner for OwnedFd {}

@@ -24,7 +24,7 @@ use carnet_nemo::forwarding::desired::Setting;
 
 use crate::error::{Error, Result};
 use crate::offloads;
-use crate::undo::{ChangedSetting, Record, UndoFile};
+use crate::undo::{ChangedSetting, RecordedChanges, UndoFile};
 
 pub(crate) const ACCEPT_RA: &str = "accept_ra";
 pub(crate) const FORWARDING: &str = "forwarding";
@@ -39,12 +39,12 @@ fn root(name: &str) -> &'static str {
     if name == RP_FILTER { IPV4_ROOT } else { ROOT }
 }
 
-/// Returns whether the name stands for all interfaces: `all` or `default`.
+/// Returns whether the interface name stands for all interfaces: `all` or `default`.
 pub(crate) fn is_common(interface: &str) -> bool {
     matches!(interface, "all" | "default")
 }
 
-/// Returns the name of a setting as operators know it, for messages.
+/// Returns the name of a setting in messages for operators.
 fn described(interface: &str, name: &str) -> String {
     match name {
         name if offloads::is_feature(name) => format!("feature {name} of {interface}"),
@@ -69,9 +69,9 @@ pub(crate) fn check(setting: &Setting) -> Result<()> {
     })
 }
 
-/// The settings of a machine: the kernel's, or simulated ones.
+/// Access to the settings of a machine: those of the kernel, or simulated ones.
 pub(crate) trait Tree {
-    /// Returns the value; `None` if the setting does not exist.
+    /// Returns the value of a setting; `None` if the setting does not exist.
     fn read(&self, interface: &str, name: &str) -> io::Result<Option<String>>;
     /// Sets the value of a setting.
     fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()>;
@@ -121,16 +121,16 @@ fn write(interface: &str, name: &str, value: &str) -> io::Result<()> {
 }
 
 /// Reads and writes settings, and notes carnet's changes in the undo file.
-pub(crate) struct Switches {
+pub(crate) struct KernelSettings {
     tree: Box<dyn Tree>,
     /// Number of times that carnet has written a setting.
     pub(crate) writes: u64,
     /// Whether the process ends after this attempt to restore settings. carnet then restores a value even if
     /// it cannot write the undo file first.
-    pub(crate) parting: bool,
+    pub(crate) is_process_ending: bool,
 }
 
-impl std::fmt::Debug for Switches {
+impl std::fmt::Debug for KernelSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Switches").field("writes", &self.writes).finish_non_exhaustive()
     }
@@ -138,10 +138,10 @@ impl std::fmt::Debug for Switches {
 
 /// Outcome of writing a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Set {
+pub(crate) enum WrittenSetting {
     /// The setting has the desired value.
     Done,
-    /// carnet must not write the setting, see [`is_others_business`].
+    /// carnet leaves the setting as it is, see [`is_others_business`].
     LeftAlone,
     /// The setting or its interface does not exist.
     Missing,
@@ -152,44 +152,45 @@ pub(crate) fn accept_ra(interface: &str) -> Setting {
     Setting { interface: interface.to_owned(), name: ACCEPT_RA.to_owned(), value: "2".to_owned() }
 }
 
-/// Returns whether carnet must not change the setting. If the kernel ignores Router Advertisements, a program
-/// in user space handles them (NetworkManager, systemd-networkd), or the operator wants none.
+/// Returns whether carnet must leave the setting as it is. If the kernel ignores Router Advertisements,
+/// another program handles them (NetworkManager, systemd-networkd), or the operator wants none.
 fn is_others_business(setting: &Setting, current: &str) -> bool {
     setting.name == ACCEPT_RA && setting.value.trim() != "0" && current == "0"
 }
 
 /// Returns whether carnet has turned forwarding on for all interfaces of this machine.
-pub(crate) fn forwards(record: &Record) -> bool {
-    record
-        .settings
-        .iter()
-        .any(|s| s.interface == "all" && s.name == FORWARDING && s.original == "0" && s.ours != "0")
+pub(crate) fn forwards(record: &RecordedChanges) -> bool {
+    record.settings.iter().any(|s| {
+        s.interface == "all" && s.name == FORWARDING && s.original_value == "0" && s.carnet_value != "0"
+    })
 }
 
 /// Returns the interfaces on which carnet has changed the setting of this name.
-pub(crate) fn recorded(record: &Record, name: &str) -> Vec<String> {
+pub(crate) fn recorded(record: &RecordedChanges, name: &str) -> Vec<String> {
     record.settings.iter().filter(|s| s.name == name).map(|s| s.interface.clone()).collect()
 }
 
-/// Returns the value that a setting would have without carnet's changes. `current` may come from carnet's
-/// value of `all`, if the interface appeared after carnet wrote `all`.
-fn without_ours(record: &Record, setting: &Setting, current: String) -> String {
-    let is_all = |s: &&ChangedSetting| s.interface == "all" && s.name == setting.name && s.ours == current;
+/// Returns the value that a setting would have without carnet. If the interface appeared after carnet wrote
+/// `all`, `current` is carnet's value of `all`.
+fn without_ours(record: &RecordedChanges, setting: &Setting, current: String) -> String {
+    let is_all =
+        |s: &&ChangedSetting| s.interface == "all" && s.name == setting.name && s.carnet_value == current;
     let all = record.settings.iter().find(is_all).filter(|_| setting.interface != "all");
-    let original =
-        all.and_then(|all| all.others.get(&setting.interface).or_else(|| all.others.get("default")));
+    let original = all.and_then(|all| {
+        all.former_values.get(&setting.interface).or_else(|| all.former_values.get("default"))
+    });
     original.cloned().unwrap_or(current)
 }
 
-impl Switches {
+impl KernelSettings {
     /// Returns access to the settings of the kernel.
-    pub(crate) fn of_kernel() -> Switches {
-        Switches::of(Box::new(ProcSys))
+    pub(crate) fn for_kernel() -> KernelSettings {
+        KernelSettings::of(Box::new(ProcSys))
     }
 
     /// Returns access to the settings of this tree.
-    pub(crate) fn of(tree: Box<dyn Tree>) -> Switches {
-        Switches { tree, writes: 0, parting: false }
+    pub(crate) fn of(tree: Box<dyn Tree>) -> KernelSettings {
+        KernelSettings { tree, writes: 0, is_process_ending: false }
     }
 
     fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()> {
@@ -231,9 +232,9 @@ impl Switches {
         is(ACCEPT_RA, "2") || is(ACCEPT_RA, "1") && is(FORWARDING, "0")
     }
 
-    /// Returns, in words, the value that another program has set in place of carnet's value. Returns `None`
-    /// if the value is unchanged or cannot be read.
-    pub(crate) fn found_instead(&self, setting: &Setting) -> Option<String> {
+    /// Returns a message about the value that another program has set in place of carnet's value. `None` if
+    /// the value is unchanged or cannot be read.
+    pub(crate) fn foreign_value(&self, setting: &Setting) -> Option<String> {
         let Setting { interface, name, value } = setting;
         let current = self.tree.read(interface, name).ok()??;
         let needed = value.trim();
@@ -262,7 +263,12 @@ impl Switches {
     ///
     /// `index` is the index of the interface; 0 for `all` and `default`. The setting must have passed
     /// [`check`].
-    pub(crate) fn set(&mut self, setting: &Setting, index: u32, undo: &mut UndoFile) -> Result<Set> {
+    pub(crate) fn set(
+        &mut self,
+        setting: &Setting,
+        index: u32,
+        undo: &mut UndoFile,
+    ) -> Result<WrittenSetting> {
         let Setting { interface, name, value } = setting;
         let failed =
             |e: io::Error| Error::kernel(format!("set {} to {value}", described(interface, name)), e);
@@ -270,79 +276,80 @@ impl Switches {
             if is_common(interface) {
                 return Err(failed(io::Error::from_raw_os_error(libc::ENOENT)));
             }
-            return Ok(Set::Missing);
+            return Ok(WrittenSetting::Missing);
         };
         if name == RP_FILTER && !self.is_strict(interface) {
-            return Ok(Set::Done);
+            return Ok(WrittenSetting::Done);
         }
         let right = current == value.trim();
         let known = undo.record.settings.iter().position(|s| s.interface == *interface && s.name == *name);
-        let ours =
-            known.map(|at| &undo.record.settings[at]).filter(|s| s.index == index).map(|s| s.ours.as_str());
+        let ours = known
+            .map(|at| &undo.record.settings[at])
+            .filter(|s| s.index == index)
+            .map(|s| s.carnet_value.as_str());
         if is_others_business(setting, &current) && ours != Some("0") {
-            return Ok(Set::LeftAlone);
+            return Ok(WrittenSetting::LeftAlone);
         }
         let earlier = known.filter(|at| undo.record.settings[*at].index != index);
         if let Some(at) = earlier {
-            // The undo file has a value of an earlier interface with this name, so delete the entry.
+            // The record belongs to an earlier interface of this name, so delete it.
             undo.record.settings.remove(at);
         }
         let known = known.filter(|_| earlier.is_none());
-        let returns = known.is_some_and(|at| undo.record.settings[at].returns);
+        let returns = known.is_some_and(|at| undo.record.settings[at].is_being_restored);
         let mut others = None;
-        // If `all` does not have carnet's value, the present values of the interfaces are not from carnet,
-        // unless carnet was interrupted while it restored them.
+        // If `all` no longer has carnet's value, the interfaces have their values from another program. The
+        // exception: carnet was interrupted while it restored them.
         if interface == "all" && (known.is_none() || !right && !returns) {
             let mut values = self.read_everywhere(name).map_err(failed)?;
             for own in undo.record.settings.iter().filter(|s| s.name == *name && s.interface != "all") {
-                values.insert(own.interface.clone(), own.original.clone());
+                values.insert(own.interface.clone(), own.original_value.clone());
             }
             others = Some(values);
         }
         match known {
             Some(at) => {
                 let changed = &mut undo.record.settings[at];
-                // An operator has set `all` since carnet did, so carnet must restore the operator's value at
-                // the end. For a single interface a changed value does not prove that, because writing `all`
-                // overwrites it.
-                if interface == "all" && !right && !returns && current != changed.ours {
-                    changed.original = current;
+                // An operator has changed `all` after carnet did, so at its end carnet must restore the
+                // operator's value. For a single interface this conclusion is wrong, because writing `all`
+                // overwrites its value.
+                if interface == "all" && !right && !returns && current != changed.carnet_value {
+                    changed.original_value = current;
                 }
-                changed.ours = value.trim().to_owned();
+                changed.carnet_value = value.trim().to_owned();
                 if let Some(others) = others {
-                    changed.others = others;
+                    changed.former_values = others;
                 }
             }
             None => undo.record.settings.push(ChangedSetting {
                 interface: interface.clone(),
                 index,
                 name: name.clone(),
-                original: without_ours(&undo.record, setting, current),
-                ours: value.trim().to_owned(),
-                others: others.unwrap_or_default(),
-                returns: false,
+                original_value: without_ours(&undo.record, setting, current),
+                carnet_value: value.trim().to_owned(),
+                former_values: others.unwrap_or_default(),
+                is_being_restored: false,
             }),
         }
-        // Note the setting even if it has the desired value already. After a write to `all` overwrote it,
-        // carnet must set it again.
+        // Record the setting even if it has the desired value already: carnet must set it again after a write
+        // to `all` has overwritten it.
         undo.save()?;
         if !right {
             self.write(interface, name, value).map_err(failed)?;
         }
         if let Some(changed) = known.filter(|_| returns).and_then(|at| undo.record.settings.get_mut(at)) {
-            // From here on the setting has the desired value, so an interrupted restoration no longer
-            // matters.
-            changed.returns = false;
+            // The setting now has the desired value, so an interrupted restoration no longer matters.
+            changed.is_being_restored = false;
             undo.save()?;
         }
         if interface == "all" {
             self.settle_others(name, &BTreeMap::new(), &undo.record).map_err(failed)?;
         }
-        Ok(Set::Done)
+        Ok(WrittenSetting::Done)
     }
 
-    /// Restores the value that a setting had before carnet changed it. `index` is the present index of its
-    /// interface; `None` if the interface is gone.
+    /// Restores the value that a setting had before carnet changed it. `index` is the present index of the
+    /// interface; `None` if it no longer exists.
     pub(crate) fn restore(
         &mut self,
         interface: &str,
@@ -363,26 +370,33 @@ impl Switches {
 
     /// Writes the original value, unless another program has changed the setting since.
     fn put_back(&mut self, at: usize, undo: &mut UndoFile) -> Result<()> {
-        let ChangedSetting { interface, name, original, ours, mut others, returns, .. } =
-            undo.record.settings[at].clone();
+        let ChangedSetting {
+            interface,
+            name,
+            original_value: original,
+            carnet_value: ours,
+            former_values: mut others,
+            is_being_restored: returns,
+            ..
+        } = undo.record.settings[at].clone();
         let failed =
-            |error| Error::kernel(format!("put {} back to {original}", described(&interface, &name)), error);
+            |error| Error::kernel(format!("restore {} to {original}", described(&interface, &name)), error);
         let current = self.tree.read(&interface, &name).map_err(failed)?;
         match current.as_deref() {
             Some(current) if current == original && !returns => {}
             Some(current) if current == original || current == ours => {
-                // Writing `all` overwrites all interfaces, so note first which values to restore on them.
+                // Writing `all` will overwrite all interfaces, so record their values first.
                 if interface == "all" && (!returns || undo.is_unsaved()) {
                     if !returns {
                         others = self.originals(&undo.record, &undo.record.settings[at]).map_err(failed)?;
                     }
-                    undo.record.settings[at].others = others.clone();
-                    undo.record.settings[at].returns = true;
+                    undo.record.settings[at].former_values = others.clone();
+                    undo.record.settings[at].is_being_restored = true;
                     match undo.save() {
-                        Err(error) if self.parting => {
+                        Err(error) if self.is_process_ending => {
                             tracing::warn!(
-                                "{error}: what forwards after a crash from here on has to be put right by \
-                                 hand"
+                                "{error}: if carnet crashes from here on, an operator must restore the \
+                                 forwarding settings by hand"
                             );
                         }
                         saved => saved?,
@@ -393,31 +407,39 @@ impl Switches {
                 }
                 if interface == "all" {
                     for own in undo.record.settings.iter_mut().filter(|s| s.name == name) {
-                        // The value came from carnet's write to `all`, so replace it by the interface's
-                        // original value.
+                        // This interface has its value from carnet's write to `all`, so restore its original
+                        // value.
                         if let Some(original) = others.get(&own.interface) {
-                            own.original = original.clone();
+                            own.original_value = original.clone();
                         }
                     }
                     self.settle_others(&name, &others, &undo.record).map_err(failed)?;
                 }
             }
-            Some(current) => tracing::info!(interface, name, current, "left as somebody else has set it"),
+            Some(current) => tracing::info!(
+                interface,
+                name,
+                current,
+                "carnet leaves this setting as another program has set it"
+            ),
             None => {}
         }
         Ok(())
     }
 
-    /// Returns the value that each interface without a setting of carnet's must get after `all` has
-    /// overwritten it. That is the value that another program has set since carnet wrote `all`; otherwise the
-    /// interface's value from before. An interface that appeared later gets the value that new interfaces
-    /// had.
-    fn originals(&self, record: &Record, all: &ChangedSetting) -> io::Result<BTreeMap<String, String>> {
-        let mut originals = all.others.clone();
+    /// Returns the values that interfaces without a setting of carnet must get after a write to `all`. The
+    /// value is the one that another program has set since carnet wrote `all`, otherwise the one from before.
+    /// An interface that appeared later gets the former value for new interfaces.
+    fn originals(
+        &self,
+        record: &RecordedChanges,
+        all: &ChangedSetting,
+    ) -> io::Result<BTreeMap<String, String>> {
+        let mut originals = all.former_values.clone();
         let own = recorded(record, &all.name);
         let mut current = self.read_everywhere(&all.name)?;
         current.retain(|interface, _| !own.contains(interface));
-        let of_others: Vec<_> = current.extract_if(.., |_, value| *value != all.ours).collect();
+        let of_others: Vec<_> = current.extract_if(.., |_, value| *value != all.carnet_value).collect();
         originals.extend(of_others);
         let new = originals.get("default").cloned();
         for (interface, ours) in current {
@@ -426,17 +448,17 @@ impl Switches {
         Ok(originals)
     }
 
-    /// After writing `all` has overwritten every interface, sets carnet's own settings again and restores
-    /// `originals` on the rest. Continues after an error and returns the first one.
+    /// After a write to `all`, sets carnet's settings of single interfaces again, and restores `originals` on
+    /// the others. Goes on after an error and returns the first one.
     fn settle_others(
         &mut self,
         name: &str,
         originals: &BTreeMap<String, String>,
-        record: &Record,
+        record: &RecordedChanges,
     ) -> io::Result<()> {
         let mut values = originals.clone();
         for own in record.settings.iter().filter(|s| s.name == name && s.interface != "all") {
-            values.insert(own.interface.clone(), own.ours.clone());
+            values.insert(own.interface.clone(), own.carnet_value.clone());
         }
         let mut result = Ok(());
         for (interface, value) in values {
@@ -469,15 +491,15 @@ pub enum Advertisements {
     All,
 }
 
-/// Sets which parts the kernel uses. carnet restores nothing, because the interface vanishes with the
-/// process.
+/// Sets which parts of Router Advertisements the kernel uses. carnet need not restore this, because the
+/// interface vanishes with the process.
 pub(crate) fn accept_advertisements(interface: &str, taken: Advertisements) -> Result<()> {
     let (accept, default_router) = match taken {
         Advertisements::Ignored => ("0", "0"),
         Advertisements::Addresses => ("2", "0"),
         Advertisements::All => ("2", "1"),
     };
-    // Write the sysctl for default routes before `accept_ra`, so that the kernel makes no default route in
+    // Write `accept_ra_defrtr` before `accept_ra`: otherwise the kernel could make a default route in
     // between.
     for (name, value) in [("accept_ra_defrtr", default_router), (ACCEPT_RA, accept)] {
         write(interface, name, value)
@@ -499,8 +521,8 @@ pub(crate) fn disable_ipv6(interface: &str) -> Result<()> {
         .map_err(|error| Error::kernel(format!("disable IPv6 on {interface}"), error))
 }
 
-/// Lets the kernel answer route lookups for IPv4 packets from this interface, although no such packets
-/// arrive. With these lookups the fast path finds the next hop of packets that it encapsulates in IPv4.
+/// Permits route lookups for IPv4 packets from this interface. No such packets arrive; the fast path uses
+/// these lookups to find the next hop of packets that it encapsulates in IPv4.
 pub(crate) fn forward_ipv4_from(interface: &str) -> io::Result<()> {
     fs::write(format!("{IPV4_ROOT}/{interface}/{FORWARDING}"), "1")
 }

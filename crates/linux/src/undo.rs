@@ -19,19 +19,19 @@ use crate::error::{Error, Result};
 
 /// Boot and network namespace for which a file is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct FileValidity {
     /// Content of `/proc/sys/kernel/random/boot_id`.
     pub(crate) boot_id: String,
-    /// Inode of the network namespace. Another namespace may get the same inode later, so carnet checks the
-    /// cookie too.
+    /// Inode of the network namespace. A later namespace may get the same inode, so carnet compares the
+    /// cookie as well.
     pub(crate) netns: u64,
     /// Cookie of the namespace, unique since boot (Linux 5.14 and later; otherwise 0).
     pub(crate) netns_cookie: u64,
 }
 
-impl Place {
-    fn here() -> Place {
-        Place {
+impl FileValidity {
+    fn here() -> FileValidity {
+        FileValidity {
             boot_id: fs::read_to_string("/proc/sys/kernel/random/boot_id")
                 .map(|id| id.trim().to_owned())
                 .unwrap_or_default(),
@@ -65,21 +65,23 @@ fn netns_cookie() -> Option<u64> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChangedSetting {
     pub(crate) interface: String,
-    /// Index of the interface, 0 for `all`: a later interface of the same name has another index and other
-    /// settings.
+    /// Index of the interface, 0 for `all`. A later interface with the same name has another index.
     pub(crate) index: u32,
     pub(crate) name: String,
     /// Value before carnet changed the setting.
-    pub(crate) original: String,
+    #[serde(rename = "original")]
+    pub(crate) original_value: String,
     /// Value that carnet has set.
-    pub(crate) ours: String,
+    #[serde(rename = "ours")]
+    pub(crate) carnet_value: String,
     /// For `all`: former values of every interface, because writing `all` overwrites some settings of all
     /// interfaces.
-    pub(crate) others: BTreeMap<String, String>,
+    #[serde(rename = "others")]
+    pub(crate) former_values: BTreeMap<String, String>,
     /// Whether carnet has begun to restore the setting and those after it in the record. Later settings may
     /// not be restored yet even if this setting is.
-    #[serde(default)]
-    pub(crate) returns: bool,
+    #[serde(default, rename = "returns")]
+    pub(crate) is_being_restored: bool,
 }
 
 /// An address that carnet has added.
@@ -96,15 +98,17 @@ pub(crate) struct AddedAddress {
 pub(crate) struct ChangedLinkAddress {
     pub(crate) interface: String,
     pub(crate) index: u32,
-    /// Address before the change.
-    pub(crate) original: [u8; 6],
+    /// Link-layer address before carnet changed it.
+    #[serde(rename = "original")]
+    pub(crate) original_address: [u8; 6],
     /// Address that carnet has set.
-    pub(crate) ours: [u8; 6],
+    #[serde(rename = "ours")]
+    pub(crate) carnet_address: [u8; 6],
 }
 
 /// All recorded changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct RecordedChanges {
     pub(crate) settings: Vec<ChangedSetting>,
     pub(crate) addresses: Vec<AddedAddress>,
     #[serde(default)]
@@ -113,8 +117,8 @@ pub(crate) struct Record {
 
 #[derive(Serialize, Deserialize)]
 struct Contents {
-    place: Place,
-    record: Record,
+    place: FileValidity,
+    record: RecordedChanges,
 }
 
 /// The undo file, and its content in memory.
@@ -122,38 +126,40 @@ struct Contents {
 pub(crate) struct UndoFile {
     disk: Box<dyn Disk>,
     path: PathBuf,
-    place: Place,
+    place: FileValidity,
     /// Whether the file differs from the content in memory.
     unsaved: bool,
     /// Content of the file.
-    pub(crate) record: Record,
+    pub(crate) record: RecordedChanges,
 }
 
 impl UndoFile {
     /// Reads the file of an earlier run. The record is empty if that run was in another boot or namespace, or
     /// if the file is unreadable.
     pub(crate) fn open(path: &Path) -> UndoFile {
-        UndoFile::open_on(Box::new(Files), path, Place::here())
+        UndoFile::open_on(Box::new(Files), path, FileValidity::here())
     }
 
     /// Reads the record from a file on another disk, as [`Self::open`] does.
-    pub(crate) fn open_on(disk: Box<dyn Disk>, path: &Path, place: Place) -> UndoFile {
+    pub(crate) fn open_on(disk: Box<dyn Disk>, path: &Path, place: FileValidity) -> UndoFile {
         let record = match disk.read(path) {
-            Ok(None) => Record::default(),
+            Ok(None) => RecordedChanges::default(),
             Ok(Some(octets)) => match serde_json::from_slice::<Contents>(&octets) {
                 Ok(contents) if contents.place == place => contents.record,
                 Ok(_) => {
-                    tracing::debug!(path = %path.display(), "undo file of another boot or namespace ignored");
-                    Record::default()
+                    tracing::debug!(path = %path.display(), "carnet ignores the undo file: it comes from \
+                         another boot or network namespace");
+                    RecordedChanges::default()
                 }
                 Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "undo file is damaged and ignored");
-                    Record::default()
+                    tracing::warn!(path = %path.display(), %error, "carnet ignores the undo file: it is \
+                         damaged");
+                    RecordedChanges::default()
                 }
             },
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "cannot read the undo file");
-                Record::default()
+                RecordedChanges::default()
             }
         };
         UndoFile { disk, path: path.to_owned(), place, unsaved: false, record }
@@ -170,7 +176,7 @@ impl UndoFile {
         Ok(())
     }
 
-    /// Returns whether the last attempt to write the record has failed.
+    /// Returns whether the last attempt to write the file has failed.
     pub(crate) fn is_unsaved(&self) -> bool {
         self.unsaved
     }
@@ -192,7 +198,7 @@ mod tests {
     fn a_record_survives_and_one_from_elsewhere_is_ignored() {
         let path = std::env::temp_dir().join(format!("carnet-undo-{}.json", std::process::id()));
         let mut undo = UndoFile::open(&path);
-        assert_eq!(undo.record, Record::default());
+        assert_eq!(undo.record, RecordedChanges::default());
         undo.record.addresses.push(AddedAddress {
             interface: "i0".into(),
             index: 7,
@@ -204,10 +210,10 @@ mod tests {
 
         undo.place.boot_id.push('x');
         undo.save().expect("save");
-        assert_eq!(UndoFile::open(&path).record, Record::default());
+        assert_eq!(UndoFile::open(&path).record, RecordedChanges::default());
 
         fs::write(&path, b"{ not json").expect("write");
-        assert_eq!(UndoFile::open(&path).record, Record::default());
+        assert_eq!(UndoFile::open(&path).record, RecordedChanges::default());
         undo.delete().expect("delete");
         undo.delete().expect("delete again");
     }

@@ -33,7 +33,7 @@ pub use crate::settings::Advertisements;
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
 
-/// Maximum number of frames that wait in the kernel, the same as for the TUN device.
+/// Largest number of frames that wait in the kernel, as many as for the TUN device.
 const QUEUE: u32 = 4000;
 
 /// Settings of a virtual interface.
@@ -87,7 +87,7 @@ struct VirtualLink {
     config: VirtualLinkConfig,
     device: FrameDevice,
     info: LinkInfo,
-    /// Addresses that were reported last.
+    /// Addresses in the last event about this interface; `None` before the first event.
     addresses: Option<Vec<(Ipv6Addr, u8)>>,
 }
 
@@ -97,7 +97,7 @@ pub struct VirtualLinks {
     links: Vec<VirtualLink>,
     requests: Requests,
     events: Events,
-    /// Whether interfaces or addresses have changed since they were last read.
+    /// Whether to read interfaces and addresses again, because of an event.
     dirty: bool,
     counters: FrameCounters,
 }
@@ -157,16 +157,17 @@ impl VirtualLinks {
         self.links.retain(|link| link.config.id != id);
     }
 
-    /// Waits until frames may be ready, or interfaces have changed. Safe to cancel; the caller has to await
-    /// it all the time, for example in a `select!`.
+    /// Waits until frames may be ready, or interfaces have changed. The future may be dropped, but the caller
+    /// has to await the function all the time, for example in a `select!`.
     ///
     /// # Errors
-    /// Fails if the kernel's events are unreadable, or carnet cannot create a vanished interface again.
+    ///
+    /// Fails if carnet cannot read the kernel's events, or cannot create a vanished interface again.
     pub async fn readable(&mut self) -> Result<VirtualLinkEvent> {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    /// Takes some frames from each interface without waiting, and passes each to `take`.
+    /// Receives the frames that are ready on each interface, at most a batch, and passes each to `take`.
     pub fn try_receive(&mut self, mut take: impl FnMut(HostFrame<'_>)) {
         for VirtualLink { config, device, .. } in &mut self.links {
             device.receive(&mut self.counters, |frame| {
@@ -181,8 +182,8 @@ impl VirtualLinks {
         }
     }
 
-    /// Passes an IPv6 packet in a frame to the host. If the kernel refuses the frame, only a counter shows
-    /// it.
+    /// Passes an IPv6 packet to the host in an Ethernet frame. If the kernel refuses it, only a counter
+    /// records that.
     pub fn write(&mut self, link: u32, destination: MacAddress, source: MacAddress, packet: &[u8]) {
         let known = self.links.iter().find(|known| known.config.id == link);
         self.counters.written(known.map(|link| link.device.write(destination, source, packet)));
@@ -194,8 +195,7 @@ impl VirtualLinks {
         Some((link.info.name.as_str(), link.info.index))
     }
 
-    /// Returns the number of requests to the kernel about interfaces and addresses so far. Packets cause no
-    /// such requests.
+    /// Returns the number of netlink requests about interfaces and addresses so far. Packets cause none.
     pub fn questions(&self) -> u64 {
         self.requests.reads
     }
@@ -210,18 +210,21 @@ impl Watcher for VirtualLinks {
     type Event = VirtualLinkEvent;
     const FRAMES: VirtualLinkEvent = VirtualLinkEvent::Frames;
 
-    fn news(&mut self) -> (&mut Events, &mut bool) {
+    fn event_socket(&mut self) -> (&mut Events, &mut bool) {
         (&mut self.events, &mut self.dirty)
     }
 
-    fn look(&mut self) -> Result<Option<VirtualLinkEvent>> {
+    fn read_change(&mut self) -> Result<Option<VirtualLinkEvent>> {
         if self.links.is_empty() {
             return Ok(None);
         }
         for link in &mut self.links {
             let there = self.requests.link(&link.config.name)?;
             if there.is_none_or(|there| there.index != link.info.index) {
-                tracing::warn!("somebody has deleted {}: it is made anew", link.config.name);
+                tracing::warn!(
+                    "another program has deleted the interface {}: carnet creates it again",
+                    link.config.name
+                );
                 *link = create(&mut self.requests, link.config.clone())?;
             }
         }
@@ -258,8 +261,8 @@ fn create(requests: &mut Requests, config: VirtualLinkConfig) -> Result<VirtualL
     Ok(VirtualLink { config, device, info, addresses: None })
 }
 
-/// Adds the address without duplicate address detection, because GeoNetworking itself detects duplicate
-/// addresses (EN 302 636-4-1 10.2.1.5).
+/// Adds the address without duplicate address detection, because GeoNetworking detects duplicate addresses
+/// itself (EN 302 636-4-1 10.2.1.5).
 fn add_link_local(requests: &mut Requests, info: &LinkInfo, address: Ipv6Addr) -> Result<()> {
     match requests.add_address(info.index, &info.name, address, 64) {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),

@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Number of octets of the stack to wipe: more than reading a config uses, even in a build without
 /// optimization.
-const STACK: usize = 512 * 1024;
+const WIPED_STACK_OCTETS: usize = 512 * 1024;
 
 /// Number of threads that run code in [`with_secrets`] now.
-static READING: AtomicUsize = AtomicUsize::new(0);
+static THREADS_READING: AtomicUsize = AtomicUsize::new(0);
 
 /// An allocator that calls the system's allocator, and wipes freed memory while any thread reads secrets.
 pub struct WipingAllocator;
@@ -38,7 +38,7 @@ unsafe fn wipe(memory: *mut u8, size: usize) {
 }
 
 fn is_reading() -> bool {
-    READING.load(Ordering::Relaxed) > 0
+    THREADS_READING.load(Ordering::Relaxed) > 0
 }
 
 // SAFETY: all calls go to the system's allocator, whose guarantees hold for the same arguments. The code here
@@ -86,10 +86,10 @@ unsafe impl GlobalAlloc for WipingAllocator {
 /// Runs code that reads secrets, and wipes the memory that it used. The result of the code should be small,
 /// or hold its secrets on the heap. Moving a value leaves its octets in the old place.
 pub fn with_secrets<T>(reads: impl FnOnce() -> T) -> T {
-    READING.fetch_add(1, Ordering::Relaxed);
+    THREADS_READING.fetch_add(1, Ordering::Relaxed);
     let done = apart(reads);
     wipe_stack();
-    READING.fetch_sub(1, Ordering::Relaxed);
+    THREADS_READING.fetch_sub(1, Ordering::Relaxed);
     done
 }
 
@@ -102,11 +102,11 @@ fn apart<T>(reads: impl FnOnce() -> T) -> T {
 /// Wipes the stack below the caller's frame, and returns its pages to the kernel.
 #[inline(never)]
 fn wipe_stack() {
-    let mut room = [0_u8; STACK];
+    let mut room = [0_u8; WIPED_STACK_OCTETS];
     let begin = black_box(&mut room).as_mut_ptr() as usize;
     // SAFETY: the call only reads a number.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-    let (first, behind) = (begin.next_multiple_of(page), (begin + STACK) / page * page);
+    let (first, behind) = (begin.next_multiple_of(page), (begin + WIPED_STACK_OCTETS) / page * page);
     if first < behind {
         // SAFETY: these pages contain only `room`, whose content does not matter. When code touches them the
         // next time, they are zeros.

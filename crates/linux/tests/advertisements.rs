@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use carnet_linux::{Platform, PlatformEvent};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// Lets `p0` in the peer's namespace advertise itself as default router for ten minutes.
+/// Makes `p0` in the peer's namespace advertise itself as default router for ten minutes.
 fn advertise(peer: &Peer) {
     peer.run(|| {
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
@@ -26,7 +26,7 @@ fn learnt() -> bool {
     ip("-6 route show default").contains("proto ra")
 }
 
-/// Settings that a home agent wants to be 0 on its home link `h0`.
+/// Settings that a home agent needs to be 0 on its home link `h0`.
 const STOPPED: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
 
 fn stopped() -> [String; 2] {
@@ -72,8 +72,8 @@ async fn obstacles(platform: &mut Platform, texts: &[&str]) {
     }
 }
 
-/// A machine with another default route ignores the routes of advertisements on the home link. Otherwise any
-/// host there could redirect the home agent's packets to itself.
+/// On a machine with another default route, the home agent takes no routes from advertisements on the home
+/// link. Otherwise a host there could redirect the home agent's packets to itself.
 #[test]
 fn home_link_gives_nothing_by_advertisement_to_a_machine_that_has_it_from_elsewhere() {
     in_namespace(|scratch| async move {
@@ -81,7 +81,7 @@ fn home_link_gives_nothing_by_advertisement_to_a_machine_that_has_it_from_elsewh
         let mut platform = home_agent(&scratch, &peer);
         obstacles(
             &mut platform,
-            &["this machine has no other default route", "it has no address of its own"],
+            &["this machine has no other default route", "it has no permanent address on that link"],
         )
         .await;
         assert_eq!(stopped(), ["1", "1"], "it may be the only way out");
@@ -120,7 +120,7 @@ fn home_link_that_has_given_a_default_route_keeps_it() {
         ip("link set up0 up");
         wait_until_up("up0");
         ip("-6 route add default via fe80::1 dev up0 metric 2048");
-        let why = "one of them gave this machine a default route";
+        let why = "a Router Advertisement has already given this machine a default route";
         obstacles(&mut platform, &[why]).await;
         assert_eq!(stopped()[0], "1");
         platform.close().unwrap();
@@ -152,7 +152,7 @@ fn a_router_keeps_what_its_links_advertise() {
         advertise(&peer);
         events_until(&mut platform, |_| learnt()).await;
 
-        // One interface appears later, and another program sets a setting back.
+        // An interface appears later, and another program changes a setting back.
         ip("link add late type veth peer name later");
         events_until(&mut platform, |_| sysctl("late/accept_ra") == "2").await;
         set_sysctl("transit/accept_ra", "1");

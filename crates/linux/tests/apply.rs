@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use carnet_nemo::forwarding::desired::*;
 
-/// Creates two virtual interfaces, `v0` and `i0`, each with the other end in this namespace.
+/// Creates two virtual Ethernet pairs; `v0` and `i0` are their ends that carnet uses.
 fn two_links() {
     for (here, there) in [("v0", "v1"), ("i0", "i1")] {
         ip(&format!("link add {here} type veth peer name {there}"));
@@ -24,9 +24,9 @@ fn two_links() {
     }
 }
 
-/// The kernel joins the solicited-node group of an address only when its worker gets the lock of all
-/// interfaces. A neighbour whose solicitation comes earlier repeats it only a second later. In this test
-/// other threads hold that lock all the time.
+/// The kernel joins the solicited-node group of an address in a worker that needs the lock of all interfaces.
+/// A neighbour whose solicitation comes before repeats it only after a second. In this test, other threads
+/// hold the lock all the time.
 #[test]
 fn neighbours_find_an_address_as_soon_as_it_is_there() {
     in_namespace(|scratch| async move {
@@ -61,7 +61,7 @@ fn neighbours_find_an_address_as_soon_as_it_is_there() {
     });
 }
 
-/// Returns the route that `ip route get` shows for a socket that is bound to the uplink and this address.
+/// Returns the route that `ip route get` prints for a socket that is bound to the uplink and this address.
 fn way_from(address: &str) -> String {
     ip(&format!("-4 route get 198.51.100.2 from {address} oif v0")).lines().next().unwrap().trim().to_owned()
 }
@@ -74,7 +74,7 @@ fn ipv4_table_of_an_uplink_is_restored_whatever_takes_it_away() {
         ip("addr add 10.2.0.185/24 dev v0");
         ip("addr add 10.3.0.7/24 dev i0");
         ip("route add default via 10.3.0.1 dev i0");
-        // Another program, for example a network manager, has a rule at the same priority.
+        // Another program, such as a network manager, has a rule of the same priority.
         ip("-4 rule add pref 130 from 10.2.0.185 lookup 77");
         let before = whole_state();
         let (alone, by_table) = ("198.51.100.2 from 10.2.0.185 dev v0", "via 10.64.0.1 dev v0 table 13510");
@@ -86,7 +86,7 @@ fn ipv4_table_of_an_uplink_is_restored_whatever_takes_it_away() {
             platform.apply(&set(entry.clone())).unwrap();
         }
         assert!(way_from("10.2.0.185").contains(by_table), "{}", way_from("10.2.0.185"));
-        // The main table's default route by the uplink does not apply, but its other routes do.
+        // The lookup ignores the main table's default route over the uplink, but not its other routes.
         ip("route add default via 10.2.0.77 dev v0 metric 5");
         ip("route add 203.0.113.0/24 via 10.2.0.88 dev v0");
         assert!(way_from("10.2.0.185").contains(by_table), "{}", way_from("10.2.0.185"));
@@ -220,7 +220,7 @@ fn closing_and_dropping_put_everything_back() {
     });
 }
 
-/// A netlink request would wait for the RTNL mutex, and the packets of the slow path would wait meanwhile.
+/// A netlink request would wait for the RTNL mutex, and the slow path's packets would wait with it.
 #[test]
 fn counters_of_interfaces_are_read_without_a_request_to_the_kernel() {
     in_namespace(|scratch| async move {
@@ -286,8 +286,8 @@ fn replacing_a_route_leaves_one_and_no_gap() {
             TUNNEL_DEVICE,
         ];
         platform.apply(&set(route(TABLE_MAIN, "2001:db8:c::/64", 512, "fe80::3 i0"))).unwrap();
-        // Two observers check that a route exists all the time. One is a monitor of the kernel's events, the
-        // other a socket that looks the route up again and again.
+        // Two observers check that the route exists all the time: a monitor of the kernel's events, and a
+        // socket that looks the route up repeatedly.
         let account = scratch.path().join("account");
         let mut monitor = Command::new("ip")
             .args(["-6", "monitor", "route"])
@@ -309,10 +309,9 @@ fn replacing_a_route_leaves_one_and_no_gap() {
             move || {
                 while !stop.load(Ordering::Relaxed) {
                     tries.fetch_add(1, Ordering::Relaxed);
-                    // While the kernel exchanges a route, a lookup may find the old route just as its last
+                    // While the kernel replaces a route, a lookup may find the old route just as its last
                     // reference is dropped (ip6_rt_pcpu_alloc). The kernel then returns ENETUNREACH once, for
-                    // any program with NLM_F_REPLACE. So the test fails only if the next lookup fails as
-                    // well.
+                    // any program with NLM_F_REPLACE. So the test fails only if the next lookup fails, too.
                     let fails = || socket.connect("[2001:db8:c::1]:9").is_err();
                     if fails() && fails() {
                         gaps.fetch_add(1, Ordering::Relaxed);
@@ -363,7 +362,7 @@ fn what_others_made_is_left_alone() {
         ip("-6 route add 2001:db8:d::/64 dev v0 metric 512 proto 135");
         let before = whole_state();
         let mut platform = scratch.open();
-        // carnet removes this route at the start: it has carnet's mark, so it counts as a leftover.
+        // carnet removes this route at its start, because the route has carnet's mark.
         assert!(ip_json("-6 route show 2001:db8:d::/64").is_empty());
 
         platform.apply(&set(address("i0", "2001:db8:a::1/128"))).unwrap();
@@ -382,8 +381,8 @@ fn what_others_made_is_left_alone() {
     });
 }
 
-/// The test needs a kernel that stores marks of addresses (5.18 and later). The mark of the kernel's own
-/// address on `lo` shows that.
+/// The test needs a kernel that stores marks of addresses (5.18 or later): the kernel's own address on `lo`
+/// then has a mark.
 #[test]
 fn an_address_that_an_operator_makes_his_own_stays() {
     in_namespace(|scratch| async move {
@@ -454,7 +453,7 @@ fn settings_are_put_back_unless_somebody_else_has_changed_them() {
         assert_eq!(sysctl("v0/accept_ra"), "2");
         assert_eq!(sysctl("all/forwarding"), "0");
         assert_eq!((sysctl("v0/forwarding"), sysctl("default/forwarding")), ("0".into(), "0".into()));
-        // `forwarding` was 1 before. Writing 0 to `all` has overwritten it, and carnet must restore it.
+        // `forwarding` was 1 before the write of 0 to `all` overwrote it. carnet must restore it.
         assert_eq!(sysctl("i0/forwarding"), "1");
     });
 }
@@ -462,7 +461,7 @@ fn settings_are_put_back_unless_somebody_else_has_changed_them() {
 #[test]
 fn settings_of_all_and_of_one_interface_do_not_get_into_each_others_way() {
     in_namespace(|scratch| async move {
-        // The name of one interface sorts before `all`, the name of the other after it.
+        // The name of one interface comes before `all` in the alphabet, the name of the other after it.
         ip("link add a0 type veth peer name v0");
         let (all, early, late) = (
             setting("all", "forwarding", "1"),
@@ -524,7 +523,8 @@ fn the_local_rule_moves_with_the_first_capture_and_returns_with_the_last() {
         platform.close().unwrap();
         assert_eq!(rules(), usual);
 
-        // An operator has moved the local table's rule, so carnet neither moves it nor adds it at priority 0.
+        // An operator has moved the rule of the local table, so carnet neither moves it nor adds it at
+        // priority 0.
         ip("-6 rule add pref 200 lookup local");
         ip("-6 rule del pref 0");
         let before = rules();
@@ -540,8 +540,8 @@ fn errors_say_what_was_tried() {
     in_namespace(|scratch| async move {
         two_links();
         let mut platform = scratch.open();
-        // The kernel refuses a route whose gateway is not on the link. The gateway may appear soon, so carnet
-        // reports the refusal only if it lasts.
+        // The kernel refuses a route whose gateway is not on the link. The gateway may come soon, so carnet
+        // reports the refusal only after some attempts.
         let early = set(route(13510, "2001:db8::/64", 1, "2001:db8:9::1 v0"));
         platform.apply(&early).expect("it is tried again");
         assert_eq!(routes("13510"), Vec::<String>::new());

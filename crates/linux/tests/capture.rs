@@ -35,7 +35,7 @@ fn packet(next_header: u8, source: &str, destination: &str, payload: &[u8]) -> V
     packet
 }
 
-/// Returns name and octets of each packet that the other end of the tunnel sends.
+/// Returns name and octets of each packet that the remote tunnel end sends.
 fn packets(source: &str, destination: &str) -> Vec<(&'static str, Vec<u8>)> {
     let home = octets("2001:db8:1::1234");
     let mobility = [59, 1, 6, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2];
@@ -144,8 +144,8 @@ fn a_mobile_router_gets_them_at_its_care_of_address() {
         assert_eq!(errors, []);
         assert_intact(&sent, &read_all(&tunnel).await);
 
-        // The kernel handles all other packets as before, for example an Echo Request from the home agent,
-        // and tunnelled packets of unknown nodes.
+        // The kernel handles all other packets as before, such as an Echo Request from the home agent, and
+        // tunnelled packets of other nodes.
         peer.run(|| add_address("p0", "2001:db8:f1::2/64"));
         let echo = peer.run(|| run(&format!("ping -c1 -W2 -I {HOME_AGENT} {CARE_OF}")));
         assert!(echo.contains("1 received"), "{echo}");

@@ -7,7 +7,7 @@ use common::*;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use carnet_linux::{DatagramReader, DatagramWriter, Datagrams, Received, TooBig};
+use carnet_linux::{DatagramReader, DatagramWriter, Datagrams, ReceivedDatagram, TooBig};
 use carnet_nemo::forwarding::desired::{Entry, Socket};
 use carnet_station::io::Endpoint;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
@@ -43,7 +43,7 @@ fn linked() -> Peer {
 }
 
 /// Reads `count` packets from the sockets.
-async fn read(io: &Datagrams, count: usize) -> Vec<(Received, Vec<u8>)> {
+async fn read(io: &Datagrams, count: usize) -> Vec<(ReceivedDatagram, Vec<u8>)> {
     let mut reader = DatagramReader::new(io.clone());
     let mut buffer = vec![0; 65_535];
     let mut packets = Vec::new();
@@ -75,8 +75,8 @@ fn bursts_of_udp_in_both_directions() {
         let there = socket_of(&peer);
         let mut writer = DatagramWriter::new(io.clone());
         let mut sent = Vec::new();
-        // Send packets of one size, the last one shorter; then packets with another traffic class; then a
-        // packet larger than the packet before.
+        // Send packets of one length and a shorter last one, then packets with another traffic class, then a
+        // longer packet after a shorter one.
         for (at, (length, class)) in
             [(1200, 0), (1200, 0), (1200, 0), (700, 0), (1200, 0xb8), (1200, 0xb8), (300, 2), (301, 2)]
                 .into_iter()
@@ -96,7 +96,7 @@ fn bursts_of_udp_in_both_directions() {
             assert_eq!((&buffer[..length], from), (&packet[..], "192.0.2.1:4191".parse().unwrap()));
         }
 
-        // A burst arrives, with a traffic class and a shorter last packet.
+        // A burst with a traffic class arrives; its last packet is shorter.
         let burst: Vec<u8> = (0..20).flat_map(|at| packet(if at < 19 { 1000 } else { 400 }, 0, at)).collect();
         let to = SockaddrStorage::from("192.0.2.1:4191".parse::<SocketAddr>().unwrap());
         let control = [ControlMessage::UdpGsoSegments(&1000), ControlMessage::Ipv4Tos(&0xbb)];
@@ -105,7 +105,10 @@ fn bursts_of_udp_in_both_directions() {
         for (at, (received, octets)) in packets.iter().enumerate() {
             assert_eq!(octets, &packet(if at < 19 { 1000 } else { 400 }, 0, at as u8));
             let (local, remote) = (end("udp:192.0.2.1:4191"), end("udp:192.0.2.2:5000"));
-            assert_eq!(*received, Received { length: octets.len(), local, remote, traffic_class: 0xbb });
+            assert_eq!(
+                *received,
+                ReceivedDatagram { length: octets.len(), local, remote, traffic_class: 0xbb }
+            );
         }
         // The socket is closed when its entry is removed.
         platform.apply(&remove(socket("udp:192.0.2.1:4191", Some("v0")))).unwrap();
@@ -151,7 +154,7 @@ fn protocol_41_in_both_directions() {
         let (local, remote) = (end("192.0.2.1"), end("192.0.2.2"));
         assert_eq!(
             packets,
-            [(Received { length: 900, local, remote, traffic_class: 0x2d }, packet(900, 0, 9))]
+            [(ReceivedDatagram { length: 900, local, remote, traffic_class: 0x2d }, packet(900, 0, 9))]
         );
     });
 }
@@ -260,7 +263,7 @@ fn each_uplink_sends_by_itself_whatever_the_main_table_prefers() {
     });
 }
 
-/// Forged ICMP messages cause no loss of packets, even if there are more than carnet reads at once.
+/// More forged ICMP messages than carnet reads at once cause no loss of packets.
 #[test]
 fn many_complaints_cost_no_packet() {
     in_namespace(|scratch| async move {

@@ -97,7 +97,8 @@ fn duplicate_address_detection_is_visible() {
     });
 }
 
-/// RFC 4429: the kernel uses an optimistic address during duplicate address detection, and so may carnet.
+/// RFC 4429: the kernel uses an optimistic address during duplicate address detection, so carnet may use it,
+/// too.
 #[test]
 fn optimistic_address_is_usable_during_duplicate_address_detection() {
     in_namespace(|scratch| async move {
@@ -108,7 +109,7 @@ fn optimistic_address_is_usable_during_duplicate_address_detection() {
             println!("\nSKIPPED: this kernel is without CONFIG_IPV6_OPTIMISTIC_DAD");
             return;
         }
-        // With these settings, duplicate address detection does not end within the test.
+        // With these settings, duplicate address detection lasts longer than the test.
         for (name, value) in [("optimistic_dad", "1"), ("use_optimistic", "1"), ("dad_transmits", "1000")] {
             std::fs::write(format!("{folder}/{name}"), value).unwrap();
         }
@@ -153,7 +154,7 @@ fn default_routers_come_in_order_and_without_carnets_own() {
             latest(seen, "v0").is_some_and(|i| gateways(i) == addresses(&["fe80::4", "fe80::3", "fe80::1"]))
         })
         .await;
-        // A route that carnet does not use causes no request.
+        // An event about a route that carnet does not use causes no netlink request.
         events_for(&mut platform, Duration::from_millis(100)).await;
         let reads = platform.counters().reads;
         ip("-6 route add 2001:db8:77::/48 via fe80::8 dev v0");
@@ -171,8 +172,8 @@ fn make_links() {
     }
 }
 
-/// The test covers routes for certain sources, a next-hop object with several next hops, and tables to which
-/// rules lead. It also covers a lifetime that ends, and a router that does not answer.
+/// The cases are routes for certain sources, a next-hop object with several next hops, and tables to which
+/// rules lead. Further cases are a lifetime that ends, and a router that does not answer.
 #[test]
 fn default_routes_are_those_that_the_kernel_would_use() {
     in_namespace(|scratch| async move {
@@ -335,8 +336,7 @@ fn advertise(peer: &Peer, lifetime: u16) {
     });
 }
 
-/// The kernel lists an expired route for a while. An advertisement makes the route valid again without an
-/// event.
+/// The kernel still lists an expired route for a while. An advertisement renews the route, without an event.
 #[test]
 fn router_whose_route_had_expired_is_noticed_when_it_advertises_again() {
     in_namespace(|scratch| async move {
@@ -394,7 +394,7 @@ fn entries_wait_for_their_interface() {
         events_for(&mut platform, Duration::from_millis(100)).await;
         assert!(routes("13510").is_empty());
 
-        // While a replacement waits, the former entry must not stay in force.
+        // While the new entry waits, the former entry must not stay in the kernel.
         platform.apply(&set(route(TABLE_TUNNEL, "::/0", 1024, "fe80::1 later"))).unwrap();
         assert_eq!(routes("13501").len(), 1);
         ip("link add later type veth peer name later1");
@@ -434,13 +434,13 @@ fn what_an_interface_loses_comes_back() {
         events_until(&mut platform, |_| complete()).await;
         // carnet has restored three entries: an IPv6 route, an IPv6 address and an IPv4 route.
         assert_eq!(platform.counters().restored, 3);
-        // The link goes down and up so fast that the platform reads both events together.
+        // The link goes down and up so quickly that the platform reads both events together.
         run("ip link set v0 down");
         run("ip link set v0 up");
         events_until(&mut platform, |_| complete()).await;
         assert_eq!(platform.counters().restored, 6);
-        // The link is deleted and created, with fresh settings; the second time so fast that only the index
-        // shows it.
+        // The link is deleted and created again with default settings. The second time is so quick that only
+        // the index differs.
         for pause in [50, 0] {
             ip("link del v0");
             if pause > 0 {
@@ -504,7 +504,7 @@ fn what_an_operator_deletes_comes_back() {
             })
             .await;
             if deletion == "-6 rule flush" {
-                // The command before has also removed the main table's rule, which is not carnet's, so add it
+                // The previous command has also removed the main table's rule, which is not carnet's. Add it
                 // again.
                 ip("-6 rule add pref 32766 lookup main proto kernel");
             }
@@ -532,7 +532,7 @@ fn lost_events_lead_to_a_full_look() {
         let file = scratch.path().join("batch");
         std::fs::write(&file, batch).unwrap();
         ip(&format!("-6 -batch {}", file.display()));
-        // The buffer is full now, so the kernel loses all later events.
+        // The socket's buffer is full, so the kernel loses the following events.
         ip("-6 route del default table 13510");
         ip("link add late type veth peer name later");
         let events =

@@ -24,7 +24,7 @@ fn open(text: &str) -> FrameLink {
     FrameLink::open(text.parse().unwrap()).unwrap()
 }
 
-/// Creates two namespaces joined by `v0` here and `p0` there, with addresses that are easy to read.
+/// Creates two namespaces joined by `v0` here and `p0` there, with simple link-layer addresses.
 fn joined() -> Peer {
     let peer = Peer::new();
     join(&peer);
@@ -118,7 +118,7 @@ fn only_frames_of_the_ether_type_for_this_station_arrive() {
         let peer = joined();
         let mut link = open("v0");
         assert_eq!((link.state(), link.address(), link.mtu()), (LinkState::Up, HERE, 1500));
-        // The link drops frames to other stations even on a promiscuous interface, as tcpdump makes it.
+        // The link ignores frames to other stations on a promiscuous interface, too.
         ip("link set v0 promisc on");
         peer.run(|| {
             inject(
@@ -179,7 +179,7 @@ fn own_frames_are_not_heard_and_the_other_side_hears_them_once() {
     });
 }
 
-/// Receives frames until there are `count`, and then until no more have arrived for a while.
+/// Receives frames until there are `count`, and then until no frame has arrived for a while.
 async fn receive_count(link: &mut FrameLink, count: usize) -> Vec<Frame> {
     let mut frames = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -206,7 +206,7 @@ fn tcpdump_sees_plain_ethernet() {
                 .unwrap()
         });
         let mut link = open("v0");
-        // tcpdump does not say when it begins to listen, so send frames until it reports one.
+        // tcpdump does not say when it starts to capture, so send frames until it prints one.
         let deadline = Instant::now() + Duration::from_secs(10);
         while dump.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "tcpdump hears nothing");

@@ -81,17 +81,17 @@ struct Receiver {
     port: u16,
     fix: Cell<bool>,
     ahead: Cell<i64>,
-    silent: Cell<bool>,
+    is_silent: Cell<bool>,
 }
 
 impl Receiver {
     fn new(port: u16) -> Receiver {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        Receiver { socket, port, fix: Cell::new(true), ahead: Cell::new(0), silent: Cell::new(false) }
+        Receiver { socket, port, fix: Cell::new(true), ahead: Cell::new(0), is_silent: Cell::new(false) }
     }
 
     fn speak(&self) {
-        if !self.silent.get() {
+        if !self.is_silent.get() {
             let text = cycle(self.fix.get(), self.ahead.get());
             // The send fails as long as gpsd does not listen.
             let _ = self.socket.send_to(text.as_bytes(), ("127.0.0.1", self.port));
@@ -103,7 +103,7 @@ fn source(text: &str) -> PositionSource {
     PositionSource::open(&text.parse().unwrap(), PositionOptions::default()).unwrap()
 }
 
-/// Lets the receivers send until an event satisfies `wanted`. Returns that event and those before it.
+/// Makes the receivers send until an event satisfies `wanted`. Returns all events up to that one.
 async fn until(
     source: &mut PositionSource,
     receivers: &[&Receiver],
@@ -117,7 +117,7 @@ async fn until(
             spoken = Instant::now();
             receivers.iter().for_each(|receiver| receiver.speak());
         }
-        // The timeout cancels the call again and again, as a busy `select!` does.
+        // The timeout drops the future repeatedly, as a busy `select!` does.
         if let Ok(event) = tokio::time::timeout(Duration::from_millis(20), source.next_event()).await {
             let done = wanted(&event);
             seen.push(event);
@@ -170,13 +170,13 @@ fn a_fix_comes_and_goes_and_comes_back() {
         let events = until(&mut source, &[&receiver], is_fix).await;
         assert_eq!(lost(&events), [] as [&LostReason; 0]);
 
-        receiver.silent.set(true);
+        receiver.is_silent.set(true);
         let start = Instant::now();
         let events = until(&mut source, &[&receiver], |e| matches!(e, PositionEvent::Lost { .. })).await;
         assert_eq!(lost(&events), [&LostReason::Stale]);
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 
-        receiver.silent.set(false);
+        receiver.is_silent.set(false);
         until(&mut source, &[&receiver], is_fix).await;
         drop(gpsd);
     });
@@ -247,15 +247,17 @@ fn a_wrong_clock_is_noticed_and_so_is_a_right_one() {
         let is_clock = |e: &PositionEvent| matches!(e, PositionEvent::Clock(_));
         let events = until(&mut source, &[&receiver], is_clock).await;
         let Some(PositionEvent::Clock(difference)) = events.last() else { unreachable!() };
-        assert!(difference.wrong && (difference.milliseconds + 3_600_000).abs() < 2000, "{difference:?}");
-        // Start a new gpsd, because the running gpsd takes a time of day that steps back for a time of the
-        // next day.
+        assert!(
+            difference.is_clock_wrong && (difference.milliseconds + 3_600_000).abs() < 2000,
+            "{difference:?}"
+        );
+        // Start a new gpsd: the running one takes an earlier time of day for a time of the next day.
         drop(gpsd);
         let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
         receiver.ahead.set(0);
         let events = until(&mut source, &[&receiver], is_clock).await;
         let Some(PositionEvent::Clock(difference)) = events.last() else { unreachable!() };
-        assert!(!difference.wrong && difference.milliseconds.abs() < 2000, "{difference:?}");
+        assert!(!difference.is_clock_wrong && difference.milliseconds.abs() < 2000, "{difference:?}");
         drop(gpsd);
     });
 }

@@ -16,7 +16,7 @@ const DEFENDED: &str = "2001:db8:1::1234";
 
 fn mac(interface: &str) -> [u8; 6] {
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/address"));
-    // /sys still shows the namespace from before `unshare`, so ask `ip`.
+    // /sys still belongs to the namespace from before `unshare`, so read the address by `ip`.
     let text = ip_json(&format!("link show {interface}"))
         .first()
         .map(|link| link["address"].as_str().unwrap().to_owned())
@@ -88,7 +88,7 @@ fn send_octets(peer: &Peer, frame: Vec<u8>) {
     });
 }
 
-/// Lets the peer send a packet to [`DEFENDED`], so that it resolves the link-layer address.
+/// Makes the peer send a packet to [`DEFENDED`], for which it has to resolve the link-layer address.
 fn ask(peer: &Peer) {
     peer.run(|| {
         let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
@@ -153,8 +153,8 @@ fn solicitations_for_another_node_are_heard_and_answered() {
         let text = own_mac.map(|o| format!("{o:02x}")).join(":");
         assert_eq!(neighbour(), Some(text));
 
-        // The advertisement goes to all nodes: a receiver that knows the address takes the new link-layer
-        // address from it.
+        // The advertisement goes to all nodes. A receiver that has the address in its cache takes the new
+        // link-layer address.
         answer.destination = "ff02::1".parse().unwrap();
         answer.peer = None;
         answer.message = advertisement(0x20);
@@ -203,7 +203,8 @@ fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
                 message[0] = kind;
                 socket.send_to(&message, &SockAddr::from(to)).unwrap();
             }
-            // The first octet of this UDP datagram equals the type of an ICMPv6 message, but it is no ICMPv6.
+            // The first octet of this UDP datagram is the number of an ICMPv6 type, but the datagram is not
+            // ICMPv6.
             let udp = std::net::UdpSocket::bind("[::]:34048").unwrap();
             udp.send_to(&[1; 48], "[2001:db8:1::fe]:9").unwrap();
         });
@@ -222,8 +223,8 @@ fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
     });
 }
 
-/// RFC 6275 9.3.2: a home agent sends its answers to a mobile router with a type 2 routing header. The
-/// platform receives two kinds of them: Echo Replies and answers to mobile prefix discovery.
+/// RFC 6275 9.3.2: a home agent's answers to a mobile router have a type 2 routing header. The platform
+/// receives two kinds of them: Echo Replies and answers to mobile prefix discovery.
 #[test]
 fn answers_behind_a_type_2_routing_header_are_heard() {
     in_namespace(|scratch| async move {
@@ -244,7 +245,7 @@ fn answers_behind_a_type_2_routing_header_are_heard() {
 }
 
 #[test]
-fn a_packet_that_lies_about_its_length_is_counted() {
+fn packet_with_wrong_length_is_counted() {
     in_namespace(|scratch| async move {
         let peer = home_link();
         let mut platform = scratch.open_watching("h0", false);
@@ -258,7 +259,7 @@ fn a_packet_that_lies_about_its_length_is_counted() {
 }
 
 #[test]
-fn a_burst_of_malformed_packets_does_not_make_deaf() {
+fn burst_of_malformed_packets_does_not_stop_reception() {
     in_namespace(|scratch| async move {
         let peer = home_link();
         let mut platform = scratch.open_watching("h0", false);
@@ -269,7 +270,7 @@ fn a_burst_of_malformed_packets_does_not_make_deaf() {
         };
         events_until(&mut platform, settled).await;
         events_for(&mut platform, Duration::from_millis(300)).await;
-        // No task reads meanwhile, so all messages wait in the socket, and no later message will wake the
+        // No task reads meanwhile, so all messages wait in the socket, and no later message wakes the
         // station.
         let receiver = mac("h0");
         for _ in 0..130 {
@@ -294,13 +295,14 @@ fn a_burst_of_malformed_packets_does_not_make_deaf() {
 }
 
 #[test]
-fn frames_for_others_are_not_heard() {
+fn icmpv6_in_frames_for_other_machines_is_ignored() {
     in_namespace(|scratch| async move {
         let peer = home_link();
         ip("link set h0 promisc on");
         let mut platform = scratch.open_watching("h0", true);
         send_frame(&peer, [2, 0, 0, 0, 0, 9], 8, &[136, 0, 0, 0, 0, 0, 0, 9]);
-        // The peer sends frames of a VLAN that this machine is not in, and frames with only a priority tag.
+        // The peer sends frames of a VLAN in which this machine is not, and frames that have only a priority
+        // tag.
         send_tagged(&peer, mac("h0"), &[0x81, 0, 0, 5], 8, &[136, 0, 0, 0, 0, 0, 0, 5]);
         send_tagged(&peer, mac("h0"), &[0x81, 0, 0xe0, 0], 8, &[136, 0, 0, 0, 0, 0, 0, 2]);
         send_frame(&peer, mac("h0"), 8, &[136, 0, 0, 0, 0, 0, 0, 1]);
@@ -325,7 +327,7 @@ fn listening_survives_the_interface() {
         for round in 0..3 {
             let peer = home_link();
             solicitation(&mut platform, &peer).await;
-            // An interface that goes down and up causes an error of a packet socket.
+            // When an interface goes down, a packet socket returns an error.
             ip("link set h0 down");
             events_for(&mut platform, Duration::from_millis(50)).await;
             ip("link set h0 up");
@@ -397,7 +399,7 @@ fn a_link_without_addresses_needs_none() {
             platform.send_icmpv6(&LinkMessage { interface: "t0".into(), ..message.clone() })
         };
         events_until(&mut platform, |seen| latest(seen, "t0").is_some()).await;
-        // A TUN device without a reader is up but not running, and the kernel itself returns an error.
+        // A TUN device that no program reads is up but not running, and the kernel returns an error.
         let error = sent(&mut platform).err().and_then(|e| e.raw_os_error());
         assert!(matches!(error, None | Some(libc::ENETDOWN)), "{error:?}");
         // carnet's own device has a reader.

@@ -22,8 +22,8 @@ use carnet_station::io::{Input, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use ipnet::Ipv6Net;
 
-/// The system's allocator with a count of the octets in use, including those that the allocator itself needs
-/// for each allocation.
+/// The system's allocator, with a count of the octets in use. The count includes the allocator's own
+/// overhead.
 struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
@@ -152,8 +152,8 @@ async fn per_binding(platform: &mut Platform, path: Path) -> (usize, usize) {
     (all / BINDINGS, left / BINDINGS)
 }
 
-/// If a change needs more memory per binding, its author raises the limit here and says why that is worth
-/// 100,000 times this memory.
+/// A change that needs more memory per binding must raise this limit, and say why it is worth 100,000 times
+/// this memory.
 #[test]
 fn a_binding_takes_no_more_memory_than_it_may() {
     for (path, most) in [(Path::Tun, 3700), (Path::Bpf, 5000)] {

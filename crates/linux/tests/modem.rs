@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use carnet_linux::signal::{Signal, SignalSource, Signals};
+use carnet_linux::signal::{Signal, SignalReader, SignalSource};
 use tokio::time::{sleep, timeout};
 use zbus::zvariant::{OwnedObjectPath, OwnedValue, Value};
 
@@ -158,7 +158,7 @@ async fn modem_manager(socket: &Path) -> zbus::Connection {
         .unwrap()
 }
 
-async fn until(signals: &mut Signals, wanted: &[(&str, i32)]) {
+async fn until(signals: &mut SignalReader, wanted: &[(&str, i32)]) {
     let mut now = HashMap::new();
     let comes = timeout(Duration::from_secs(20), async {
         while !wanted.iter().all(|(name, dbm)| now.get(*name) == Some(dbm)) {
@@ -170,7 +170,7 @@ async fn until(signals: &mut Signals, wanted: &[(&str, i32)]) {
     assert!(comes.await.is_ok(), "expected {wanted:?}");
 }
 
-/// A modem whose signal comes from a file also reports whether it roams.
+/// A modem whose signal comes from a file reports whether it is roaming, too.
 #[tokio::test]
 async fn a_modem_tells_when_it_roams() {
     let Some(bus) = Bus::start("roaming") else { return };
@@ -179,7 +179,7 @@ async fn a_modem_tells_when_it_roams() {
     }
     let manager = modem_manager(&bus.socket).await;
     let source = SignalSource { interface: "wwan0".into(), file: Some(bus.folder.join("wwan0.signal")) };
-    let mut signals = Signals::with_bus(vec![source], &bus.socket);
+    let mut signals = SignalReader::with_bus(vec![source], &bus.socket);
     let modem = manager.object_server().interface::<_, Registered>(MODEMS[0]).await.unwrap();
     // The states are HOME, ROAMING, SEARCHING, ROAMING_SMS_ONLY, HOME.
     for (state, expected) in [(1, Some(false)), (5, Some(true)), (2, None), (7, Some(true)), (1, Some(false))]
@@ -199,7 +199,7 @@ async fn a_modem_is_found_by_its_port_and_told_to_measure() {
     let manager = modem_manager(&bus.socket).await;
     let source = |name: &str| SignalSource { interface: name.into(), file: None };
     let uplinks = ["wwan0", "wwan1", "qmapmux0.0", "eth0"].map(source).to_vec();
-    let mut signals = Signals::with_bus(uplinks, &bus.socket);
+    let mut signals = SignalReader::with_bus(uplinks, &bus.socket);
     // -82 dBm is 50 %, -51 dBm is 100 %. The third modem is found by its bearer, because its ports are no
     // uplinks.
     until(&mut signals, &[("wwan0", -97), ("wwan1", -82), ("qmapmux0.0", -51)]).await;

@@ -5,19 +5,19 @@ mod common;
 
 use std::time::Duration;
 
-use carnet_linux::{Carriers, Echoes, Neighbour};
+use carnet_linux::{Carriers, EchoRequests, Neighbour};
 use common::*;
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(30);
 
 #[test]
-fn a_carrier_that_goes_is_noticed() {
+fn lost_carrier_is_noticed() {
     in_namespace(|_scratch| async {
         let peer = Peer::new();
         let mut carriers = Carriers::open(vec!["lo".into(), "r0".into()]).unwrap();
         let mut until = async |wanted: Option<&str>| {
-            while carriers.missing().unwrap() != wanted {
+            while carriers.first_interface_without_carrier().unwrap() != wanted {
                 timeout(LONG, carriers.changed()).await.expect("news").unwrap();
             }
         };
@@ -38,7 +38,7 @@ fn a_carrier_that_goes_is_noticed() {
 }
 
 #[test]
-fn a_neighbour_that_answers_is_heard_and_nobody_else() {
+fn only_replies_of_configured_neighbours_count() {
     in_namespace(|_scratch| async {
         let peer = Peer::new();
         peer.link("r0", "p0");
@@ -58,20 +58,20 @@ fn a_neighbour_that_answers_is_heard_and_nobody_else() {
             ([&silent[..], &[neighbour("2001:db8::2", None)]].concat(), true),
             (silent.to_vec(), false),
         ] {
-            let mut echoes = Echoes::open(asked.clone()).unwrap();
-            // Replies to another socket, which arrive meanwhile, do not count.
-            let mut other = Echoes::open(vec![neighbour("2001:db8::2", None)]).unwrap();
+            let mut echoes = EchoRequests::open(asked.clone()).unwrap();
+            // Replies to another socket, which arrive in between, do not count.
+            let mut other = EchoRequests::open(vec![neighbour("2001:db8::2", None)]).unwrap();
             let answered = timeout(if answers { LONG } else { Duration::from_millis(300) }, async {
                 loop {
-                    echoes.ask();
-                    other.ask();
-                    if timeout(Duration::from_millis(50), echoes.answered()).await.is_ok() {
+                    echoes.send_requests();
+                    other.send_requests();
+                    if timeout(Duration::from_millis(50), echoes.wait_for_reply()).await.is_ok() {
                         return;
                     }
                 }
             });
             assert_eq!(answered.await.is_ok(), answers, "{asked:?}");
-            timeout(LONG, other.answered()).await.unwrap().unwrap();
+            timeout(LONG, other.wait_for_reply()).await.unwrap().unwrap();
         }
     });
 }

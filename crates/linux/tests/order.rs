@@ -66,8 +66,8 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
         let (mut place, mut changes) = (Queue::Strangers, 0);
         let deadline = Instant::now() + Duration::from_secs(60);
         for round in 0_u32.. {
-            // The first rounds are a flood, of which the test reads only a part. In later rounds the test
-            // reads all messages before it sends the next one.
+            // In the first rounds more messages arrive than the test reads. In later rounds the test reads
+            // all messages before it sends the next one.
             let is_crowd = round % 60 < 15;
             let count = if is_crowd { 20 } else { u32::from(round % 60 == 59) };
             let (first, last) = (sent, sent + count);
@@ -85,13 +85,13 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
                 65 => platform.apply(&remove(tunnel.clone())).unwrap(),
                 _ => {}
             }
-            // Read the queue of known senders first, as the station does, or last.
+            // Read the queue of known senders first, as the station does, or read it last.
             let mut queues = [Queue::Known, Queue::Strangers];
             if round % 2 == 1 {
                 queues.reverse();
             }
             let _ = tokio::time::timeout(Duration::from_millis(25), io.readable(None)).await;
-            // The runtime asks the kernel, and then knows that a queue has packets.
+            // The runtime asks the kernel, and then knows which queue has packets.
             tokio::task::yield_now().await;
             for queue in queues {
                 let mut left = if is_crowd { 7 } else { u32::MAX };
@@ -104,7 +104,7 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
                     place = queue;
                 }
             }
-            reader.handled();
+            reader.move_senders();
             // The sender has changed its queue twice in each direction.
             if changes >= 4 && expected == sent {
                 break;

@@ -39,7 +39,7 @@ async fn header_without_end_is_not_read_to_the_end() {
     for line in ["X: 1\r\n".to_owned(), "x".repeat(1 << 16)] {
         let (target, running) = server(move |mut stream| {
             stream.write_all(b"HTTP/1.1 302 Found\r\n").expect("a first line");
-            // The probe closes the connection before it has read all octets, so a write fails in the end.
+            // The probe closes the connection before it has read everything, so a write fails at some point.
             while stream.write_all(line.as_bytes()).is_ok() {}
         });
         let own = PortalProbe::Redirected(format!("http://{}/generate_204", target.authority));

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
-use carnet_linux::position::gpsd::{LONGEST_LINE, Reader, Report, watch_command};
+use carnet_linux::position::gpsd::{LONGEST_LINE, Report, ReportReader, watch_command};
 use carnet_linux::position::reckoning::{
     LONGEST, PAI_INTERVAL, Reckoner, confidence_after, is_accurate, reckon, reckon_fix,
 };
-use carnet_linux::position::trace::{Moment, Player, Trace};
-use carnet_linux::position::tracker::{SETTLE, Tracker};
+use carnet_linux::position::trace::{Trace, TracePlayer, TraceState};
+use carnet_linux::position::tracker::{CLOCK_WARNING_DELAY, FixTracker};
 use carnet_linux::position::*;
 use carnet_wire::geonet::GnAddress;
 use geographiclib_rs::{DirectGeodesic, Geodesic, InverseGeodesic};
@@ -26,8 +26,8 @@ const DEVICES: &str = r#"{"class":"DEVICES","devices":[{"class":"DEVICE","path":
 /// 2026-11-21T12:00:00Z in milliseconds.
 const NOON: u64 = 1_795_262_400_000;
 
-fn reports(octets: &[u8]) -> (Vec<Report>, Reader) {
-    let (mut reader, mut reports) = (Reader::default(), Vec::new());
+fn reports(octets: &[u8]) -> (Vec<Report>, ReportReader) {
+    let (mut reader, mut reports) = (ReportReader::default(), Vec::new());
     reader.push(octets, |report| reports.push(report));
     (reports, reader)
 }
@@ -48,14 +48,14 @@ fn fix_of(line: &str) -> Option<Fix> {
 }
 
 #[test]
-fn a_session_in_any_pieces() {
+fn gpsd_session_is_parsed_in_pieces_of_any_size() {
     let session = [VERSION, DEVICES, GST, "", TPV, TOFF, NO_FIX].join("\r\n") + "\n";
     let (whole, reader) = reports(session.as_bytes());
     assert_eq!((whole.len(), reader.counters().lines, reader.counters().garbage), (6, 6, 0));
     assert!(matches!(&whole[0], Report::Version { release } if release == "3.22"));
     assert_eq!(whole[2], Report::Other);
     for size in [1, 2, 3, 7, 100] {
-        let (mut reader, mut pieces) = (Reader::default(), Vec::new());
+        let (mut reader, mut pieces) = (ReportReader::default(), Vec::new());
         session.as_bytes().chunks(size).for_each(|piece| reader.push(piece, |report| pieces.push(report)));
         assert_eq!(pieces, whole, "in pieces of {size}");
     }
@@ -99,7 +99,7 @@ fn headings_and_speeds_fit_the_vector() {
 }
 
 #[test]
-fn what_is_not_a_fix_is_none() {
+fn report_without_fix_gives_no_fix() {
     assert_eq!(fix_of(NO_FIX), None);
     for (from, to) in [
         (r#""lat":48.837500000"#, r#""lat":91"#),
@@ -144,14 +144,14 @@ fn one_receiver_can_be_asked_for() {
 
 proptest! {
     #[test]
-    fn no_octets_upset_the_reader(octets in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn random_octets_do_not_panic_the_reader(octets in proptest::collection::vec(any::<u8>(), 0..600)) {
         reports(&octets);
     }
 
-    /// After any mutation of a valid session the reports are valid, and the reader parses the next valid
+    /// After mutations of a valid gpsd session, all reports are valid, and the reader parses the next valid
     /// line.
     #[test]
-    fn mutations_are_survived(
+    fn mutated_gpsd_sessions_give_valid_reports(
         edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..8),
     ) {
         let mut session = [VERSION, DEVICES, TPV, TOFF, NO_FIX].join("\n").into_bytes();
@@ -163,7 +163,8 @@ proptest! {
                 _ => { session.remove(at); }
             }
         }
-        let (mut reader, mut tracker) = (Reader::default(), Tracker::new(PositionOptions::default()));
+        let mut reader = ReportReader::default();
+        let mut tracker = FixTracker::new(PositionOptions::default());
         session.push(b'\n');
         session.extend(TPV.bytes());
         session.push(b'\n');
@@ -193,14 +194,14 @@ proptest! {
         let earth = Geodesic::wgs84();
         let (true_lat, true_lon) = earth.direct(latitude, longitude, track, speed * seconds);
         let error: f64 = earth.inverse(lat, lon, true_lat, true_lon);
-        // The limit in metres is for a path of a kilometre. Near the poles parallels bend more, so the limit
-        // is larger.
+        // Limit in metres for a path of one kilometre. It is larger near the poles, where parallels bend
+        // more.
         let limit = if latitude.abs() < 60.0 { 0.15 } else { 0.6 };
         prop_assert!(error < limit, "{} m off", error);
     }
 
     #[test]
-    fn no_text_upsets_the_trace_parser(text in "[0-9lost#. \n-]{0,80}") {
+    fn random_text_does_not_panic_trace_parser(text in "[0-9lost#. \n-]{0,80}") {
         if let Ok(trace) = Trace::parse(&text) {
             for seconds in [0.0, 0.5, 3.0, 1e10] {
                 trace.at(seconds);
@@ -225,7 +226,7 @@ fn the_accuracy_indicator_follows_the_confidence() {
 }
 
 #[test]
-fn a_reckoned_position_is_less_and_less_sure() {
+fn confidence_of_reckoned_position_gets_worse() {
     let mut fix = fix_of(TPV).unwrap();
     fix.confidence = Some(5.0);
     assert_eq!(confidence_after(5.0, Duration::ZERO), 5.0);
@@ -251,17 +252,17 @@ fn reckoning_goes_across_the_antimeridian_and_not_across_the_pole() {
 
 /// A tracker and the clocks that drive it.
 struct Driven {
-    tracker: Tracker,
+    tracker: FixTracker,
     now: Time,
     /// System clock minus the receiver's time, in milliseconds.
     difference: i64,
-    /// Number of reports so far. Each report is a millisecond later than the report before.
+    /// Number of reports so far. Each report has a time one millisecond after the previous one.
     reports: u64,
 }
 
 impl Driven {
     fn new() -> Driven {
-        let tracker = Tracker::new(PositionOptions::default());
+        let tracker = FixTracker::new(PositionOptions::default());
         Driven { tracker, now: Time::from_secs(100), difference: 0, reports: 0 }
     }
 
@@ -293,7 +294,7 @@ impl Driven {
 }
 
 #[test]
-fn losses_are_told_once_and_with_their_reason() {
+fn loss_of_position_is_reported_once_with_reason() {
     let mut driven = Driven::new();
     driven.tracker.handle_connected(driven.now);
     assert_eq!(driven.pass(2999), []);
@@ -359,7 +360,7 @@ fn a_clock_that_stays_wrong_is_told_once() {
     assert!((0..5).all(|_| driven.clock(TPV).is_none()));
     driven.difference = -5000;
     let told: Vec<_> = (0..10).filter_map(|_| driven.clock(TPV)).collect();
-    assert_eq!(told, [ClockDifference { milliseconds: -5000, precise: false, wrong: true }]);
+    assert_eq!(told, [ClockDifference { milliseconds: -5000, precise: false, is_clock_wrong: true }]);
     // A program sets the clock to another wrong time.
     driven.difference = 60_000;
     assert_eq!(
@@ -368,7 +369,7 @@ fn a_clock_that_stays_wrong_is_told_once() {
     );
     driven.difference = 300;
     let told: Vec<_> = (0..10).filter_map(|_| driven.clock(TPV)).collect();
-    assert_eq!(told, [ClockDifference { milliseconds: 300, precise: false, wrong: false }]);
+    assert_eq!(told, [ClockDifference { milliseconds: 300, precise: false, is_clock_wrong: false }]);
 }
 
 /// After the process was stopped, old reports arrive all at once.
@@ -380,11 +381,11 @@ fn a_burst_of_old_reports_is_no_wrong_clock() {
         assert!(!driven.hear(TPV).iter().any(|event| matches!(event, PositionEvent::Clock(_))));
     }
     assert_eq!(driven.clock(TPV), None);
-    assert!(SETTLE >= Duration::from_secs(1));
+    assert!(CLOCK_WARNING_DELAY >= Duration::from_secs(1));
 }
 
 #[test]
-fn a_pulse_is_better_than_the_report() {
+fn pulse_per_second_takes_precedence_over_report() {
     let mut driven = Driven::new();
     let pulse = TOFF.replace("TOFF", "PPS").replace("350000000", "150000000");
     // The time in a report differs by 1.9 s, which is within the tolerance. The pulse differs by 0.15 s,
@@ -393,8 +394,8 @@ fn a_pulse_is_better_than_the_report() {
     driven.hear(&pulse);
     driven.hear(TOFF);
     let told: Vec<_> = (0..5).filter_map(|_| driven.clock(TPV)).collect();
-    assert_eq!(told, [ClockDifference { milliseconds: 150, precise: true, wrong: true }]);
-    // A pulse of a gpsd on another machine says nothing about this machine.
+    assert_eq!(told, [ClockDifference { milliseconds: 150, precise: true, is_clock_wrong: true }]);
+    // A pulse of a gpsd on another machine says nothing about the clock of this machine.
     let mut remote = Driven::new();
     remote.tracker.handle_report(remote.now, wall(NOON), &report(&pulse), false);
     assert!((0..5).all(|_| remote.clock(TPV).is_none()));
@@ -402,7 +403,7 @@ fn a_pulse_is_better_than_the_report() {
 
 fn there(trace: &Trace, seconds: f64) -> (f64, f64, f64, f64) {
     match trace.at(seconds) {
-        Moment::There { latitude, longitude, speed, heading } => (latitude, longitude, speed, heading),
+        TraceState::At { latitude, longitude, speed, heading } => (latitude, longitude, speed, heading),
         other => panic!("{seconds}: {other:?}"),
     }
 }
@@ -415,16 +416,16 @@ fn near(a: f64, b: f64) -> bool {
 fn a_trace_is_interpolated() {
     let trace =
         Trace::parse("# a drive\n 1 48 2 10 350\n\n3 48.0 2.001 20 10 # faster\n4 48.001 2.001\n").unwrap();
-    assert_eq!(trace.at(0.9), Moment::Lost);
+    assert_eq!(trace.at(0.9), TraceState::Lost);
     assert_eq!(there(&trace, 1.0), (48.0, 2.0, 10.0, 350.0));
     let (latitude, longitude, speed, heading) = there(&trace, 2.0);
     assert!(near(latitude, 48.0) && near(longitude, 2.0005) && near(speed, 15.0) && near(heading, 0.0));
-    // The second line has no speed and heading, so they follow from the two positions: 111 m to the North in
-    // one second.
+    // The second line has no speed and heading, so they follow from the positions: 111 m to the North in one
+    // second.
     let (.., speed, heading) = there(&trace, 3.5);
     assert!((speed - 111.2).abs() < 0.1 && near(heading, 0.0), "{speed} {heading}");
-    assert!(matches!(trace.at(4.0), Moment::There { .. }));
-    assert_eq!(trace.at(4.1), Moment::Ended);
+    assert!(matches!(trace.at(4.0), TraceState::At { .. }));
+    assert_eq!(trace.at(4.1), TraceState::Ended);
 }
 
 #[test]
@@ -433,11 +434,11 @@ fn a_trace_crosses_the_antimeridian_and_may_be_lost() {
     let (_, longitude, speed, heading) = there(&trace, 1.0);
     assert!(near(longitude.abs(), 180.0) && near(heading, 90.0) && (speed - 111.2).abs() < 0.1);
     assert!(there(&trace, 1.5).1 < -179.99);
-    assert_eq!(trace.at(3.0), Moment::Lost);
-    assert_eq!(trace.at(4.9), Moment::Lost);
+    assert_eq!(trace.at(3.0), TraceState::Lost);
+    assert_eq!(trace.at(4.9), TraceState::Lost);
     assert_eq!(there(&trace, 5.5), (1.0, 1.0, 0.0, 0.0));
-    assert_eq!(trace.at(6.0), Moment::Lost);
-    assert_eq!(trace.at(6.1), Moment::Ended);
+    assert_eq!(trace.at(6.0), TraceState::Lost);
+    assert_eq!(trace.at(6.1), TraceState::Ended);
 }
 
 #[test]
@@ -468,11 +469,11 @@ fn every(milliseconds: u64) -> PositionOptions {
 #[test]
 fn a_trace_is_played_on_its_schedule() {
     let trace = Trace::parse("1 48 2\n2 48 2.001\n").unwrap();
-    let mut player = Player::new(trace, &every(500));
+    let mut player = TracePlayer::new(trace, &every(500));
     let (mut now, mut told) = (Time::from_secs(50), Vec::new());
-    while player.due(now) != Time::MAX {
-        now = player.due(now);
-        told.extend(player.tell(now, wall(NOON)));
+    while player.next_event_due(now) != Time::MAX {
+        now = player.next_event_due(now);
+        told.extend(player.next_due_event(now, wall(NOON)));
     }
     let kinds: Vec<_> = told
         .iter()
@@ -493,9 +494,14 @@ fn a_trace_is_played_on_its_schedule() {
 fn seconds_of_an_absolute_trace_are_the_clocks() {
     let trace = Trace::parse("1795262400 48 2\n1795262410 48 2.01\n").unwrap();
     assert!(trace.is_absolute());
-    let mut player = Player::new(trace, &every(1000));
-    assert_eq!(player.tell(Time::ZERO, wall(NOON + 5000)), Some(PositionEvent::Mode(FixMode::TwoD)));
-    let Some(PositionEvent::Fix(fix)) = player.tell(Time::ZERO, wall(NOON + 5000)) else { panic!("no fix") };
+    let mut player = TracePlayer::new(trace, &every(1000));
+    assert_eq!(
+        player.next_due_event(Time::ZERO, wall(NOON + 5000)),
+        Some(PositionEvent::Mode(FixMode::TwoD))
+    );
+    let Some(PositionEvent::Fix(fix)) = player.next_due_event(Time::ZERO, wall(NOON + 5000)) else {
+        panic!("no fix")
+    };
     assert!(near(fix.longitude, 2.005), "{fix:?}");
 }
 
@@ -521,7 +527,7 @@ fn sources_open_by_their_text() {
             }
         }
         assert!((1..=3).contains(&fixes), "{fixes}");
-        // No event follows the end, and the program continues.
+        // After the end of the trace no event follows, and carnet goes on.
         assert!(tokio::time::timeout(Duration::from_millis(300), source.next_event()).await.is_err());
         let mut source = open("fixed:48.8375,2.1008").unwrap();
         assert_eq!(source.next_event().await, PositionEvent::Mode(FixMode::TwoD));
@@ -566,7 +572,7 @@ fn between_fixes_the_station_goes_on_and_its_time_too() {
 }
 
 #[test]
-fn without_a_fix_nothing_is_sure_and_nobody_goes_on_for_ever() {
+fn reckoning_without_fix_is_inaccurate_and_ends() {
     let fix = fix_of(TPV).unwrap();
     let mut reckoner = Reckoner::new(false);
     reckoner.handle_fix(fix.clone());
@@ -596,7 +602,7 @@ const PLACE: &str = r#""lat":48.8375,"lon":2.1008"#;
 
 /// A tracker that gets a report every 500 ms, and its events.
 struct Listening {
-    tracker: Tracker,
+    tracker: FixTracker,
     now: Time,
     fixes: usize,
     lost: Vec<LostReason>,
@@ -605,7 +611,7 @@ struct Listening {
 
 impl Listening {
     fn new() -> Listening {
-        let mut tracker = Tracker::new(PositionOptions::default());
+        let mut tracker = FixTracker::new(PositionOptions::default());
         tracker.handle_connected(Time::from_secs(1));
         Listening { tracker, now: Time::from_secs(1), fixes: 0, lost: Vec::new(), clocks: Vec::new() }
     }
@@ -613,7 +619,7 @@ impl Listening {
     fn hear(&mut self, report: &Report) {
         self.now += Duration::from_millis(500);
         self.tracker.handle_timeout(self.now);
-        // The system clock advances at the same rate as the receiver's clock at first.
+        // At first, the system clock and the receiver's clock advance at the same rate.
         let clock = wall(NOON + self.now.as_nanos() / 1_000_000 - 1500);
         self.tracker.handle_report(self.now, clock, report, true);
         while let Some(event) = self.tracker.poll_event() {
@@ -646,7 +652,7 @@ fn a_receiver_that_repeats_one_epoch_loses_the_fix_and_is_named() {
     assert_eq!(listening.fixes, 10);
     assert_eq!(listening.lost, [LostReason::Frozen("/dev/ttyUSB0".into())]);
     assert_eq!(listening.clocks, [], "the clock is right");
-    // The receiver's reports have the present time again.
+    // The reports of the receiver have the present time again.
     listening.goes_on(50, 4);
     assert_eq!((listening.fixes, listening.lost.len()), (14, 1));
 }

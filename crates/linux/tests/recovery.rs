@@ -17,7 +17,7 @@ use carnet_nemo::forwarding::packet::PacketBuffer;
 
 const ROLE: &str = "CARNET_TEST_ROLE";
 
-/// The code of the second process. In an ordinary test run it does nothing.
+/// Code of the child process. In an ordinary test run it does nothing.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -96,7 +96,7 @@ fn links() {
 }
 
 #[test]
-fn what_a_killed_station_left_is_cleaned() {
+fn objects_of_killed_station_are_removed_at_next_start() {
     in_namespace(|scratch| async move {
         links();
         let before = whole_state();
@@ -143,7 +143,7 @@ fn leftovers_are_cleaned_without_an_undo_file_too() {
             ip("link del carnet0");
             if !keep_undo_file {
                 std::fs::remove_file(scratch.undo_file()).unwrap();
-                // The former values of settings are unknown now.
+                // The file with the former values of settings has been deleted.
                 set_sysctl("all/forwarding", "0");
                 for interface in ["v0", "v1", "i0", "i1"] {
                     set_sysctl(&format!("{interface}/accept_ra"), "1");
@@ -165,7 +165,7 @@ fn a_tunnel_device_deleted_from_outside_is_fatal() {
             platform.apply(&set(entry)).unwrap();
         }
         events_until(&mut platform, |seen| latest(seen, "i0").is_some()).await;
-        // carnet finds its device even if another program has renamed it.
+        // carnet finds its TUN device although another program has renamed it.
         ip("link set carnet0 down");
         ip("link set carnet0 name other");
         ip("link set other name carnet0");
@@ -177,7 +177,7 @@ fn a_tunnel_device_deleted_from_outside_is_fatal() {
         while reader.try_read(&mut buffer).is_ok() {}
 
         ip("link del carnet0");
-        let text = "somebody has deleted the tunnel device carnet0: carnet must be started anew";
+        let text = "another program has deleted the tunnel device carnet0: restart carnet";
         let gone = tokio::time::timeout(Duration::from_secs(2), tunnel.readable(None)).await.expect("deaf");
         assert_eq!(gone.unwrap_err().to_string(), text);
         assert_eq!(reader.try_read(&mut buffer).unwrap_err().to_string(), text);
@@ -210,7 +210,7 @@ fn an_undo_file_from_elsewhere_is_ignored() {
         std::fs::write(scratch.undo_file(), &undo).unwrap();
         let undo_file = scratch.undo_file();
         std::thread::spawn(|| {
-            // The boot and the names are the same, but the namespace differs.
+            // The boot and the interface names are the same, but the network namespace is another one.
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
             links();
             set_sysctl("v0/accept_ra", "2");

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use carnet_linux::signal::{Signal, SignalSource, Signals};
+use carnet_linux::signal::{Signal, SignalReader, SignalSource};
 use tokio::time::timeout;
 
 /// A folder of the test, which is removed at the end.
@@ -29,8 +29,8 @@ impl Drop for Folder {
     }
 }
 
-/// Returns the next event, and fails after far more time than an event needs.
-async fn next(signals: &mut Signals) -> (String, i32) {
+/// Returns the next event. Fails after far more time than an event needs.
+async fn next(signals: &mut SignalReader) -> (String, i32) {
     match timeout(Duration::from_secs(10), signals.next()).await.expect("comes") {
         Signal::Strength { interface, dbm } => (interface, dbm),
         other @ Signal::Roaming { .. } => panic!("{other:?}: there is no modem"),
@@ -41,7 +41,7 @@ async fn next(signals: &mut Signals) -> (String, i32) {
 async fn a_file_that_grows_or_is_replaced_is_followed() {
     let folder = Folder::new("grows");
     // When the reader is opened, neither the folder nor the file exists.
-    let mut signals = Signals::open(vec![folder.source("wlan0"), folder.source("wwan0")]);
+    let mut signals = SignalReader::open(vec![folder.source("wlan0"), folder.source("wwan0")]);
     assert!(timeout(Duration::from_millis(50), signals.next()).await.is_err());
     fs::create_dir_all(&folder.0).expect("a folder");
     let mut file = OpenOptions::new().append(true).create(true).open(folder.0.join("wlan0")).expect("a file");
@@ -51,7 +51,7 @@ async fn a_file_that_grows_or_is_replaced_is_followed() {
     assert_eq!(next(&mut signals).await, ("wlan0".into(), -55));
     file.write_all(b"9\n").expect("writes");
     assert_eq!(next(&mut signals).await, ("wlan0".into(), -69));
-    // A program writes the new file beside the old one and replaces it.
+    // A program writes a new file and renames it to the old name.
     fs::write(folder.0.join("new"), "-101\n").expect("writes");
     fs::rename(folder.0.join("new"), folder.0.join("wwan0")).expect("renames");
     assert_eq!(next(&mut signals).await, ("wwan0".into(), -101));
@@ -65,10 +65,9 @@ async fn a_change_is_noticed_at_once() {
     let folder = Folder::new("once");
     fs::create_dir_all(&folder.0).expect("a folder");
     fs::write(folder.0.join("wlan0"), "-40\n").expect("writes");
-    let mut signals = Signals::open(vec![folder.source("wlan0")]);
+    let mut signals = SignalReader::open(vec![folder.source("wlan0")]);
     assert_eq!(next(&mut signals).await, ("wlan0".into(), -40));
-    // At least one of several changes is reported much faster than the next reading of the file, even on a
-    // busy machine.
+    // On a busy machine, too, at least one change is reported long before the next reading at an interval.
     let mut fastest = Duration::MAX;
     for dbm in 41..=60 {
         let begin = std::time::Instant::now();
@@ -85,7 +84,7 @@ async fn the_same_is_told_again_when_it_was_written_again() {
     fs::create_dir_all(&folder.0).expect("a folder");
     let write = || fs::write(folder.0.join("wlan0"), "-40\n").expect("writes");
     write();
-    let mut signals = Signals::open(vec![folder.source("wlan0")]);
+    let mut signals = SignalReader::open(vec![folder.source("wlan0")]);
     assert_eq!(next(&mut signals).await, ("wlan0".into(), -40));
     assert!(timeout(Duration::from_millis(3000), signals.next()).await.is_err(), "nobody has written");
     write();
@@ -94,6 +93,6 @@ async fn the_same_is_told_again_when_it_was_written_again() {
 
 #[tokio::test]
 async fn an_interface_without_any_source_is_waited_for_in_peace() {
-    let mut signals = Signals::open(vec![SignalSource { interface: "lo".into(), file: None }]);
+    let mut signals = SignalReader::open(vec![SignalSource { interface: "lo".into(), file: None }]);
     assert!(timeout(Duration::from_millis(700), signals.next()).await.is_err());
 }

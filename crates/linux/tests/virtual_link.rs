@@ -43,7 +43,7 @@ async fn addresses(links: &mut VirtualLinks) -> Vec<(Ipv6Addr, u8)> {
     tokio::time::timeout(Duration::from_secs(30), wait).await.expect("addresses in time")
 }
 
-/// Returns `count` packets of the host to this UDP port, each with the link-layer addresses of its frame.
+/// Returns `count` packets from the host to this UDP port, each with the link-layer addresses of its frame.
 async fn datagrams(links: &mut VirtualLinks, port: u16, count: usize) -> Vec<([u8; 6], [u8; 6], Vec<u8>)> {
     let mut found = Vec::new();
     let wait = async {
@@ -66,7 +66,7 @@ async fn datagrams(links: &mut VirtualLinks, port: u16, count: usize) -> Vec<([u
 }
 
 #[test]
-fn an_interface_is_as_it_was_wanted_and_goes_at_the_end() {
+fn virtual_interface_is_configured_and_removed_at_end() {
     in_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
         links.set(config()).unwrap();
@@ -75,8 +75,7 @@ fn an_interface_is_as_it_was_wanted_and_goes_at_the_end() {
         assert_eq!(addresses(&mut links).await, [(address(LINK_LOCAL), 64)]);
         let shown = ip("-6 addr show dev gn0");
         assert!(!shown.contains("tentative") && shown.matches("inet6").count() == 1, "{shown}");
-        // The station learns of the operator's address, but not of an address whose duplicate address
-        // detection has not ended.
+        // The station gets the operator's address, but not an address that is still tentative.
         ip("-6 addr add 2001:db8::1/64 dev gn0 nodad");
         assert_eq!(addresses(&mut links).await, [(address("2001:db8::1"), 64), (address(LINK_LOCAL), 64)]);
 
@@ -218,7 +217,7 @@ async fn made(links: &mut VirtualLinks, advertisements: Advertisements) -> (bool
 }
 
 #[test]
-fn whoever_reaches_a_learnt_link_is_no_default_router() {
+fn station_on_learned_link_is_no_default_router() {
     in_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
         assert_eq!(made(&mut links, Advertisements::Ignored).await, (false, false));

@@ -13,9 +13,9 @@ pub use crate::forwarding::LanSettings;
 /// Settings of the NEMO wing. A role that is absent is inactive.
 #[derive(Debug, Clone, Default)]
 pub struct NemoConfig {
-    /// Config of the home agent; `None` if the station has no such role.
+    /// Config of the home agent; `None` if the station is no home agent.
     pub home_agent: Option<HomeAgentConfig>,
-    /// Settings of the mobile router; `None` if the station has no such role.
+    /// Settings of the mobile router; `None` if the station is no mobile router.
     pub mobile_router: Option<MobileRouterSettings>,
     /// Routes to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over
     /// GeoNetworking.
@@ -32,12 +32,12 @@ pub struct MobileRouterSettings {
     /// Interfaces of the mobile network.
     pub lan: Vec<LanSettings>,
     /// Whether mobile routers behind this router may have addresses of the links that this router visits.
-    /// This router may then have such addresses behind another mobile router.
+    /// This router then asks for such addresses itself when it is behind another mobile router.
     pub nesting: bool,
-    /// Link-layer addresses of known mobile routers behind this router. A known router may have more
-    /// addresses than an unknown one.
+    /// Link-layer addresses of mobile routers behind this router that may have more addresses than unknown
+    /// ones.
     pub nested_routers: Vec<[u8; 6]>,
-    /// Networks that contain the mobile networks to which the router wants direct routes. If the list is
+    /// Networks for which the router tries direct routes: each contains mobile networks. If the list is
     /// empty, the router has no direct routes.
     pub direct_networks: Vec<Ipv6Net>,
 }

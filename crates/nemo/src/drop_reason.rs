@@ -3,7 +3,7 @@
 carnet_base::drop_reasons! {
     /// Reason why the forwarder dropped a packet.
     pub enum TunnelDrop {
-        /// Packet that is not IPv6, or shorter than its header says.
+        /// The packet is not IPv6, or shorter than its header says.
         Malformed = "malformed",
         /// Packet to a mobile network whose care-of addresses have not passed the care-of test yet.
         Untested = "untested",
@@ -17,14 +17,13 @@ carnet_base::drop_reasons! {
         InnerSource = "inner_source",
         /// The inner destination does not belong to the binding.
         InnerDestination = "inner_destination",
-        /// Packet with a link-local, multicast or reserved address (`::/8` without the prefixes of NAT64): no
-        /// tunnel carries such packets.
+        /// An address of the packet is link-local, multicast or reserved (`::/8` without the prefixes of
+        /// NAT64). Tunnels do not carry such packets.
         Scope = "scope",
         /// Packet too large for the path; the sender has received Packet Too Big.
         TooBig = "too_big",
-        /// Packet with too many nested IPv6 headers, or an outer packet of the tunnel that has come back to
-        /// its sender. Also a packet that home agents have relayed to each other until its hop limit was used
-        /// up.
+        /// The packet has too many nested IPv6 headers, or it is an outer packet of this tunnel that has come
+        /// back. Or home agents have relayed it to each other until its hop limit was used up.
         Nesting = "nesting",
         /// The outer header has a congestion mark, but the inner packet cannot carry it (RFC 6040 4.2).
         Congestion = "congestion",

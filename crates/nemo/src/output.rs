@@ -11,10 +11,10 @@ use crate::persistent_state::Kept;
 /// An output to the platform. The station's outputs have the same variants, with the same meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// A change of the desired forwarding state. It must be in place before the caller executes the next
+    /// Change of the desired forwarding state. The caller must apply it before it carries out the next
     /// output.
     Forwarding(Change),
-    /// An IPv6 packet to be written into the tunnel device; the kernel routes it from there.
+    /// IPv6 packet that the caller writes into the TUN device; the kernel routes it.
     Packet(Vec<u8>),
     /// A Mobility Header message that the kernel's IPsec must protect. The protected packet comes back from
     /// the tunnel device, and the plane then sends it.

@@ -18,7 +18,7 @@ pub struct PersistentState {
     /// Number of starts at which the home agent found its bindings lost (RFC 5847 3.2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_counter: Option<u32>,
-    /// Last sequence number of the mobile router.
+    /// Sequence number of the mobile router's last Binding Update.
     #[serde(default)]
     pub mobile_router: Option<StoredSequence>,
     /// Octets counted on the mobile router's uplinks, by interface.
@@ -36,7 +36,7 @@ pub enum Kept {
     Own,
 }
 
-/// Removes the stored state of the roles that `config` does not have, and returns it.
+/// Removes from `persistent` the stored state of roles that `config` does not have, and returns it.
 pub(crate) fn dormant(config: &NemoConfig, persistent: &mut PersistentState) -> PersistentState {
     let mut dormant = PersistentState::default();
     if config.home_agent.is_none() {

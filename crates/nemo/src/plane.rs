@@ -40,11 +40,11 @@ use protection::Protection;
 /// Owner of a part of the desired forwarding state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Scope {
-    /// One group of the mobile router's interface settings; the groups have this order.
+    /// Settings of the mobile router's interfaces, in groups that are installed in this order.
     Settings(usize),
     /// Entries of the home agent that do not depend on a node.
     HomeAgent,
-    /// One node of the home agent, named by its home address.
+    /// A node of the home agent, with its home address.
     Node(Ipv6Addr),
     /// The mobile router's entries.
     MobileRouter,
@@ -63,8 +63,8 @@ pub(crate) struct Router {
     pub(crate) lan: Vec<String>,
     lan_settings: Vec<LanSettings>,
     pub(crate) advertisers: Vec<RouterAdvertiser>,
-    /// Interfaces and prefixes that have the address `PREFIX::1` from an earlier config with `advertise`.
-    /// They keep this address, because an operator's own router needs an address there as well.
+    /// Interfaces that got `PREFIX::1` from an earlier config with `advertise`, with the prefix. They keep
+    /// the address, because an operator's own router needs one there as well.
     assigned: Vec<(String, ipnet::Ipv6Net)>,
     lan_mtu: LanMtu,
     pub(crate) nesting: Nesting,
@@ -73,12 +73,12 @@ pub(crate) struct Router {
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) machine: HomeAgent,
-    /// Sends Router Advertisements for the home agent on a real home link, so that mobile nodes can discover
-    /// the home agent; `None` if they shall not.
+    /// Sends Router Advertisements on a real home link, by which mobile nodes discover the home agent; `None`
+    /// if the config turns them off.
     pub(crate) advertiser: Option<RouterAdvertiser>,
 }
 
-/// Number of the generator's stream from which the home agent's tokens come.
+/// Stream number of the random generator for the tokens of the home agent.
 const TOKENS: u64 = 2;
 
 /// The NEMO plane: a mobile router, a home agent, or both, with their data path.
@@ -106,10 +106,11 @@ pub struct Nemo {
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) received: BTreeMap<&'static str, u64>,
     pub(crate) dropped: BTreeMap<MobilityDrop, u64>,
-    /// Last packet counts that a fast path has reported.
+    /// Packet counts of the tunnels in the last report of a fast path.
     pub(crate) fast_traffic: Vec<TunnelTraffic>,
     rng: Rng,
-    /// Source of the home agent's tokens. After a change of config the new home agent gets other tokens.
+    /// Random generator for the tokens of the home agent. After a change of the config, the new home agent
+    /// uses other tokens.
     tokens: Rng,
 }
 
@@ -135,8 +136,7 @@ impl Nemo {
             received: BTreeMap::new(),
             dropped: BTreeMap::new(),
             fast_traffic: Vec::new(),
-            // The tokens have a stream of their own, so that older recordings replay with the same random
-            // numbers.
+            // The tokens have a random stream of their own, so that older recordings can still be replayed.
             tokens: rng.stream(TOKENS),
             rng,
         }
@@ -173,7 +173,7 @@ impl Nemo {
         self.router.as_ref().map_or(&[], |router| &router.lan)
     }
 
-    /// Returns the last known state of an interface.
+    /// Returns the last reported state of an interface.
     pub(crate) fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.get(name)
     }
@@ -183,15 +183,15 @@ impl Nemo {
         &self.forwarder
     }
 
-    /// Returns the key of the outer flow labels' hash; see [`Forwarder::flow_label_key`].
+    /// Returns the secret key of the outer flow labels; see [`Forwarder::flow_label_key`].
     pub fn flow_label_key(&self) -> u64 {
         self.forwarder.flow_label_key()
     }
 
-    /// Returns the flow label key that a station created with this `rng` will have. A fast path that starts
-    /// before the station needs it.
+    /// Returns the flow label key of a station that will be created with this `rng`, for a fast path that
+    /// starts before the station.
     pub fn flow_label_key_of(mut rng: Rng) -> u64 {
-        // `new` draws the random numbers of the forwarder first, so this function draws the same ones.
+        // `new` takes the forwarder's random numbers first, so the forwarder gets the same ones here.
         Forwarder::new(&mut rng).flow_label_key()
     }
 
@@ -236,7 +236,7 @@ impl Nemo {
             router.machine.poll_timeout().into_iter().chain(agents).chain(advertisers).chain(lan_mtu).min()
         });
         let router = router.into_iter().chain(self.direct.as_ref().and_then(Direct::poll_timeout)).min();
-        // A packet has used a watched tunnel, so path MTU discovery is due.
+        // A packet has used a watched tunnel, so path MTU discovery must act at once.
         let used = self.forwarder.has_used().then_some(Time::ZERO);
         let path_mtus = self.path_mtus.poll_timeout().into_iter().chain(used);
         let path_mtus = path_mtus.chain(self.access.as_ref().and_then(Access::poll_timeout));
@@ -250,6 +250,11 @@ impl Nemo {
 
     /// Asserts that the caller has taken all outputs before the next input.
     pub fn assert_drained(&self) {
-        debug_assert!(self.outputs.is_empty(), "poll_output was not drained: {:?}", self.outputs);
+        debug_assert!(
+            self.outputs.is_empty(),
+            "the caller must call poll_output until it returns None; \
+             left: {:?}",
+            self.outputs
+        );
     }
 }

@@ -16,7 +16,7 @@ use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::forwarder::Traffic;
 use crate::plane::Nemo;
 
-/// A binding, as the mobile router or the home agent sees it.
+/// Status of a binding, at the mobile router or at the home agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BindingStatus {
     /// Role of this station.
@@ -25,20 +25,21 @@ pub struct BindingStatus {
     pub home_address: Ipv6Addr,
     /// Care-of address; `None` while the binding is not registered.
     pub care_of_address: Option<Endpoint>,
-    /// Time since the care-of address was registered, if known.
+    /// Time since the node came to this care-of address, if known.
     pub stay: Option<Duration>,
     /// Binding Identifier; `None` for a binding without one.
     pub bid: Option<u16>,
     /// Prefixes of the binding.
     pub prefixes: Vec<Ipv6Net>,
-    /// State: `registered`, `registering`, `disconnected`, `home`, `refused`, `stopped`. At a home agent the
-    /// state is `untested` until the node has answered at its care-of address.
+    /// State of the binding: `registered`, `registering`, `disconnected`, `home`, `refused`, `stopped`. At a
+    /// home agent also `untested`: the node has not yet answered at its care-of address.
     pub state: &'static str,
     /// Lifetime that the home agent has granted.
     pub lifetime: Duration,
     /// Remaining lifetime of the binding.
     pub remaining: Duration,
-    /// Sequence number of the last Binding Update accepted (home agent) or acknowledged (mobile router).
+    /// Sequence number of the last Binding Update that was accepted (home agent) or acknowledged (mobile
+    /// router).
     pub sequence: Option<u16>,
 }
 
@@ -51,7 +52,7 @@ pub struct UplinkStatus {
     /// with the reason. With `registering` the home agent may still answer. With `silent` the home agent does
     /// not answer over this uplink.
     pub state: String,
-    /// Time until the router tries a silent or refused uplink again, if known.
+    /// Time until the router registers a silent or refused uplink again, if known.
     pub again: Option<Duration>,
     /// Care-of address of the uplink, if it has one.
     pub care_of_address: Option<IpAddr>,
@@ -67,15 +68,15 @@ pub struct UplinkStatus {
     pub capacity: Option<u32>,
     /// URI of the captive portal that the access network redirects HTTP to, or announces.
     pub captive_portal: Option<String>,
-    /// Octets of the present period; `None` until the first count.
+    /// Octets used in the present period of the volume limit; `None` until they have been counted.
     pub volume_used: Option<u64>,
     /// Limit of octets in a period.
     pub volume: Option<u64>,
-    /// Period of the limit.
+    /// Period to which the volume limit applies.
     pub volume_period: VolumePeriod,
-    /// Action of the router at the limit.
+    /// Action of the router when the volume limit is reached.
     pub volume_action: VolumeAction,
-    /// Whether the uplink's modem is in a network of another operator than its own; `None` if unknown.
+    /// Whether the uplink's modem is roaming, in the network of another operator; `None` if unknown.
     pub roaming: Option<bool>,
     /// Whether the uplink carries the traffic.
     pub active: bool,
@@ -100,8 +101,8 @@ pub struct PolicyStatus {
     pub wanted_uplink: Option<String>,
     /// Uplinks that the policy's packets use now; if empty, they use the uplinks of packets without a policy.
     pub takes: Vec<String>,
-    /// State at the home agent: `agreed`, `asked`, `refused`, `unknown` (the home agent does not support flow
-    /// bindings) or `failover` (it supports no other action).
+    /// Answer of the home agent to the flow binding: `agreed`, `asked`, `refused`, `unknown` (it does not
+    /// support flow bindings) or `failover` (it supports only this action).
     pub home_agent: &'static str,
 }
 
@@ -141,7 +142,7 @@ pub struct RouteStatus {
     pub next_hop: Option<Ipv6Addr>,
     /// Round-trip time to the vehicle.
     pub rtt: Option<Duration>,
-    /// Age of the route, if known.
+    /// Time since the route was installed, if known.
     pub age: Option<Duration>,
     /// Reason for the path, in plain words.
     pub reason: String,
@@ -231,8 +232,8 @@ impl Nemo {
                 remaining: registration.map_or(Duration::ZERO, |r| r.expires.saturating_since(now)),
                 sequence: registration.map(|r| r.sequence),
             };
-            // Each registered identifier has a binding. If no identifier is registered, the result has the
-            // binding without identifier.
+            // Each registered binding identifier has a binding. Without any, show the binding without
+            // identifier.
             let identified = router.bindings().iter().filter_map(|b| Some((b.registration.as_ref()?, b.bid)));
             bindings.extend(identified.map(|(it, bid)| own(Some(it), bid, "registered")));
             if router.registration().is_some() || router.bindings().iter().all(|b| b.registration.is_none()) {

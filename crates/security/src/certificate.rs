@@ -14,17 +14,17 @@ use std::ops::Range;
 use crate::coer::{Error, Reader, Writer};
 use crate::ids::HashedId8;
 use crate::keys::{EncryptionKey, HashAlgorithm, PublicKey, Signature};
-use crate::permissions::{MOST_APPLICATIONS, Psid, PsidGroupPermissions, PsidSsp};
+use crate::permissions::{MAX_APPLICATIONS, Psid, PsidGroupPermissions, PsidSsp};
 use crate::region::GeographicRegion;
 use crate::time::{DurationUnit, Time32, ValidityDuration, ValidityPeriod};
 
 /// Largest size of a certificate, octets: it must fit a frame together with the signed content.
-pub const MOST_OCTETS: usize = 1200;
+pub const MAX_CERTIFICATE_OCTETS: usize = 1200;
 
 /// Issuer of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Issuer {
-    /// The holder itself: the certificate is a root.
+    /// The certificate is self-signed: it belongs to a root.
     Itself(HashAlgorithm),
     /// The holder of another certificate, with the name and the hash algorithm of that certificate.
     Digest(HashAlgorithm, HashedId8),
@@ -73,7 +73,8 @@ pub struct ToBeSignedCertificate {
     pub validity: ValidityPeriod,
     /// Region in which the certificate is valid; `None` for everywhere.
     pub region: Option<GeographicRegion>,
-    /// Protection of the holder's keys: SubjectAssurance, with the level in the three highest bits.
+    /// Assurance level of the protection of the holder's keys: SubjectAssurance, with the level in the three
+    /// highest bits.
     pub assurance: Option<u8>,
     /// Permissions of the holder to sign messages.
     pub applications: Vec<PsidSsp>,
@@ -122,7 +123,7 @@ impl ToBeSignedCertificate {
         let region = if present & REGION != 0 { Some(GeographicRegion::decode(reader)?) } else { None };
         let assurance = if present & ASSURANCE != 0 { Some(reader.u8("SubjectAssurance")?) } else { None };
         let applications = if present & APPLICATIONS != 0 {
-            reader.list(1, MOST_APPLICATIONS, "SequenceOfPsidSsp", PsidSsp::decode)?
+            reader.list(1, MAX_APPLICATIONS, "SequenceOfPsidSsp", PsidSsp::decode)?
         } else {
             Vec::new()
         };
@@ -209,9 +210,10 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Reads a certificate; `octets` must contain nothing else.
+    /// Decodes a certificate; no octets may follow it.
     ///
     /// # Errors
+    ///
     /// An error that names the field and its offset.
     pub fn parse(octets: &[u8]) -> Result<Certificate, Error> {
         let mut reader = Reader::new(octets);
@@ -238,8 +240,8 @@ impl Certificate {
         let signed = signed - start..reader.at() - start;
         let (signature, r_tag) = Signature::decode(reader)?;
         let found = reader.at() - start;
-        if found > MOST_OCTETS {
-            let (most, found) = (MOST_OCTETS as u64, found as u64);
+        if found > MAX_CERTIFICATE_OCTETS {
+            let (most, found) = (MAX_CERTIFICATE_OCTETS as u64, found as u64);
             return Err(Error::OutOfRange { what: WHAT, at: start, least: 0, most, found });
         }
         let mut octets = reader.since(start).to_vec();
@@ -286,7 +288,8 @@ impl Certificate {
         self.octets.get(self.signed.clone()).unwrap_or_default()
     }
 
-    /// Returns the hash algorithm of the certificate's name: that of its own key's curve (5.3.9.2).
+    /// Returns the hash algorithm for the certificate's name: the one that belongs to the curve of its key
+    /// (5.3.9.2).
     pub const fn hash_algorithm(&self) -> HashAlgorithm {
         self.to_be_signed.verification_key.curve().hash()
     }
@@ -312,7 +315,7 @@ impl Certificate {
 /// Role of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Root: signs authorities and itself (7.2.3).
+    /// Root, which signs itself and the certificates of authorities (7.2.3).
     Root,
     /// Issues certificates: an Authorization Authority or an Enrolment Authority (7.2.4).
     Authority,

@@ -14,21 +14,22 @@ use crate::permissions::{Psid, PsidSsp, Ssp};
 /// Version octet of the SSP with these bits.
 pub const SSP_VERSION: u8 = 1;
 
-/// SSP bits in the three octets behind the version; the first bit of the standard is the highest.
+/// SSP bits from the three octets after the version octet. The first bit in the standard's tables is the
+/// highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Claims(pub u32);
+pub struct SspBits(pub u32);
 
 const fn bit(number: u32) -> u32 {
     0x80_0000 >> number
 }
 
-impl Claims {
-    /// Returns the claims of a CAM or DENM; `None` if the octets are not such a message.
-    pub fn of(psid: Psid, message: &[u8]) -> Option<Claims> {
+impl SspBits {
+    /// Returns the SSP bits that a CAM or DENM needs; `None` if the octets are not such a message.
+    pub fn of(psid: Psid, message: &[u8]) -> Option<SspBits> {
         match psid {
-            Psid::CAM => Cam::from_octets(message).ok().map(|cam| Claims(cam_bits(&cam))),
-            Psid::DENM => Denm::from_octets(message).ok().map(|denm| Claims(denm_bits(&denm))),
-            _ => Some(Claims(0)),
+            Psid::CAM => Cam::from_octets(message).ok().map(|cam| SspBits(cam_bits(&cam))),
+            Psid::DENM => Denm::from_octets(message).ok().map(|denm| SspBits(denm_bits(&denm))),
+            _ => Some(SspBits(0)),
         }
     }
 
@@ -36,7 +37,7 @@ impl Claims {
     /// permitted.
     pub fn are_covered_by(self, permissions: &PsidSsp) -> bool {
         let granted = match &permissions.ssp {
-            // Behind the version, the SSP of CAM has two octets, that of DENM three.
+            // After the version octet, the SSP of a CAM has two octets and the SSP of a DENM three.
             Some(Ssp::Bitmap(octets)) => match octets.as_slice() {
                 [SSP_VERSION, a, b] => u32::from_be_bytes([0, *a, *b, 0]),
                 [SSP_VERSION, a, b, c] => u32::from_be_bytes([0, *a, *b, *c]),
@@ -91,7 +92,8 @@ fn cam_bits(cam: &Cam) -> u32 {
                 }
                 | car.speed_limit.as_ref().map_or(0, |_| bit(13))
         }
-        // A container of a later release has unknown permissions, so it needs a bit that no certificate has.
+        // The permissions for a container of a later release are unknown, so demand a bit that no certificate
+        // has.
         Some(SpecialVehicleContainer::Other(_)) => bit(23),
     };
     bits

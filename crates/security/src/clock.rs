@@ -1,57 +1,59 @@
 //! Detection of a wrong own clock from the signed messages of neighbours.
 //!
 //! A station with a wrong clock rejects the messages of all others, and they reject its messages. The station
-//! detects this if all arriving signed messages are out of time: [`MESSAGES`] within [`SPELL`], without a
-//! verified message among them. These messages are not authenticated, because the time check comes before the
-//! signature. So the station only reports the difference, and one verified message ends the report.
+//! detects this if all arriving signed messages are out of time: [`MIN_MESSAGES_OUT_OF_TIME`] within
+//! [`MIN_TIME_WITHOUT_VERIFIED_MESSAGE`], without a verified message among them. These messages are not
+//! authenticated, because the time check comes before the signature. So the station only reports the
+//! difference, and one verified message ends the report.
 
 use std::time::Duration;
 
 use carnet_base::Time;
 
 /// Number of messages out of time that indicate a wrong clock.
-const MESSAGES: u32 = 10;
+const MIN_MESSAGES_OUT_OF_TIME: u32 = 10;
 /// Time without a verified message after which the clock counts as wrong.
-const SPELL: Duration = Duration::from_secs(5);
-/// Time for which the last message out of time counts.
-const RECENT: Duration = Duration::from_secs(30);
+const MIN_TIME_WITHOUT_VERIFIED_MESSAGE: Duration = Duration::from_secs(5);
+/// Time for which a message out of time counts against the station's clock.
+const MESSAGE_OUT_OF_TIME_LIFETIME: Duration = Duration::from_secs(30);
 /// Least time between two evaluated messages, which limits the cost of a flood.
-const INTERVAL: Duration = Duration::from_millis(50);
+const MIN_EVALUATION_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Counts messages out of time since the last verified message.
+/// Counts received messages whose generation time is too early or too late, since the last verified message.
+/// Many of them indicate that the station's own clock is wrong.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct OwnClock {
+pub(crate) struct ClockCheck {
     count: u32,
-    first: Time,
-    last: Time,
+    first_message: Time,
+    last_message: Time,
     ahead_ms: i64,
 }
 
-impl OwnClock {
+impl ClockCheck {
     /// Returns whether the station should evaluate another message out of time.
-    pub fn listens(&self, now: Time) -> bool {
-        self.count == 0 || now.saturating_since(self.last) >= INTERVAL
+    pub fn should_evaluate(&self, now: Time) -> bool {
+        self.count == 0 || now.saturating_since(self.last_message) >= MIN_EVALUATION_INTERVAL
     }
 
     /// Notes a message out of time; by its time the own clock is `ahead_ms` milliseconds ahead.
-    pub fn note(&mut self, now: Time, ahead_ms: i64) {
-        if self.count == 0 || now.saturating_since(self.last) >= RECENT {
-            (self.count, self.first) = (0, now);
+    pub fn note_message_out_of_time(&mut self, now: Time, ahead_ms: i64) {
+        if self.count == 0 || now.saturating_since(self.last_message) >= MESSAGE_OUT_OF_TIME_LIFETIME {
+            (self.count, self.first_message) = (0, now);
         }
-        (self.count, self.last, self.ahead_ms) = (self.count.saturating_add(1), now, ahead_ms);
+        (self.count, self.last_message, self.ahead_ms) = (self.count.saturating_add(1), now, ahead_ms);
     }
 
     /// Handles a verified message: the own clock is right.
-    pub fn is_right(&mut self) {
+    pub fn note_verified_message(&mut self) {
         self.count = 0;
     }
 
     /// Returns the milliseconds by which the own clock is ahead of the neighbours' clocks, if all recent
     /// messages are out of time.
-    pub fn ahead(&self, now: Time) -> Option<i64> {
-        let says = self.count >= MESSAGES
-            && self.last.saturating_since(self.first) >= SPELL
-            && now.saturating_since(self.last) < RECENT;
+    pub fn milliseconds_ahead(&self, now: Time) -> Option<i64> {
+        let says = self.count >= MIN_MESSAGES_OUT_OF_TIME
+            && self.last_message.saturating_since(self.first_message) >= MIN_TIME_WITHOUT_VERIFIED_MESSAGE
+            && now.saturating_since(self.last_message) < MESSAGE_OUT_OF_TIME_LIFETIME;
         says.then_some(self.ahead_ms)
     }
 }

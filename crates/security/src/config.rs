@@ -33,25 +33,26 @@ pub struct Config {
     /// Policy for unsigned and signed packets.
     pub policy: Policy,
     /// Largest number of messages that wait for verification.
-    pub most_queued: usize,
+    pub max_queued: usize,
     /// Largest number of messages that wait for a certificate.
-    pub most_parked: usize,
-    /// Longest wait of a message for a certificate: a CAM carries its certificate every second.
-    pub parked_for: Duration,
+    pub max_waiting_for_certificate: usize,
+    /// Longest time for which a message waits for its signer's certificate. A CAM carries its certificate
+    /// every second.
+    pub max_wait_for_certificate: Duration,
     /// Longest wait of a message for verification.
-    pub queued_for: Duration,
+    pub max_wait_for_verification: Duration,
     /// Largest number of verifications per second, within the capacity of the machine.
     pub verifications_per_second: u32,
     /// Largest number of stored tickets of other stations.
-    pub most_tickets: usize,
+    pub max_tickets: usize,
     /// Largest number of authorities learned from other stations.
-    pub most_authorities: usize,
+    pub max_authorities: usize,
     /// Largest number of stored messages for replay detection, of each kind.
-    pub most_seen: usize,
-    /// Time after the first copy of a multi-hop packet for which the station accepts further copies.
-    pub copies_for: Duration,
+    pub max_replay_entries: usize,
+    /// Time for which the station accepts further copies of a multi-hop packet after the first copy.
+    pub max_copy_delay: Duration,
     /// Largest number of stored octets of envelopes for forwarding.
-    pub most_envelope_octets: usize,
+    pub max_envelope_octets: usize,
     /// Longest age of a single-hop message.
     pub single_hop_age: Duration,
     /// Longest age of any other message: `itsGnMaxPacketLifetime`.
@@ -74,16 +75,16 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             policy: Policy::Off,
-            most_queued: 256,
-            most_parked: 64,
-            parked_for: Duration::from_millis(1200),
-            queued_for: Duration::from_secs(1),
+            max_queued: 256,
+            max_waiting_for_certificate: 64,
+            max_wait_for_certificate: Duration::from_millis(1200),
+            max_wait_for_verification: Duration::from_secs(1),
             verifications_per_second: 2000,
-            most_tickets: 1024,
-            most_authorities: 32,
-            most_seen: 8192,
-            copies_for: Duration::from_secs(2),
-            most_envelope_octets: 1 << 20,
+            max_tickets: 1024,
+            max_authorities: 32,
+            max_replay_entries: 8192,
+            max_copy_delay: Duration::from_secs(2),
+            max_envelope_octets: 1 << 20,
             single_hop_age: Duration::from_secs(2),
             age: Duration::from_secs(600),
             future: Duration::from_millis(500),

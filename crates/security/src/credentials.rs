@@ -30,7 +30,7 @@ impl PrivateKey {
     /// Reads the line of a key file.
     pub fn parse(line: &str) -> Option<PrivateKey> {
         let (word, digits) = line.trim_ascii_end().split_once(' ')?;
-        let curve = Curve::ALL.into_iter().find(|curve| curve.word() == word)?;
+        let curve = Curve::ALL.into_iter().find(|curve| curve.file_word() == word)?;
         if digits.len() != 2 * curve.octets() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
@@ -45,12 +45,12 @@ impl PrivateKey {
     /// Returns the line of a key file.
     pub fn to_line(&self) -> String {
         let digits = self.scalar.iter().fold(String::new(), |text, octet| text + &format!("{octet:02x}"));
-        format!("{} {digits}\n", self.curve.word())
+        format!("{} {digits}\n", self.curve.file_word())
     }
 
     /// Returns the key as a signing key of the back end. `None` if the scalar is invalid for the curve, or
     /// the back end does not support the curve.
-    pub fn ready(&self, backend: &dyn Backend) -> Option<Box<dyn SigningKey>> {
+    pub fn to_signing_key(&self, backend: &dyn Backend) -> Option<Box<dyn SigningKey>> {
         backend.signing_key(self.curve, &self.scalar)
     }
 }
@@ -88,7 +88,7 @@ pub enum Credential {
 impl Credentials {
     /// Adds the credentials to a security entity. Returns the rejected credentials with the reasons. The
     /// first valid ticket becomes the current one.
-    pub fn furnish(
+    pub fn add_credentials(
         &self,
         security: &mut Security,
         backend: &dyn Backend,
@@ -107,12 +107,12 @@ impl Credentials {
             refused.extend(added.err().map(|reason| (Credential::Authority(index), reason)));
         }
         for (index, (certificate, key)) in self.tickets.iter().enumerate() {
-            let added = key.ready(backend).ok_or(SecurityDrop::BadKey).and_then(|key| {
+            let added = key.to_signing_key(backend).ok_or(SecurityDrop::BadKey).and_then(|key| {
                 security.add_own_ticket(now, Ticket { certificate: certificate.clone(), key })
             });
             refused.extend(added.err().map(|reason| (Credential::Ticket(index), reason)));
         }
-        security.keep_signing(now);
+        security.replace_invalid_ticket(now);
         refused
     }
 }

@@ -8,7 +8,7 @@ carnet_base::drop_reasons! {
     pub enum SecurityDrop {
         /// The octets are not a valid envelope.
         Malformed = "malformed",
-        /// The envelope is valid by IEEE 1609.2, but the profile of TS 103 097 does not permit it.
+        /// The envelope is valid by IEEE 1609.2, but not permitted by the profile of TS 103 097.
         NotInProfile = "not_in_profile",
         /// An envelope of a version other than 3.
         WrongVersion = "wrong_version",
@@ -28,7 +28,8 @@ carnet_base::drop_reasons! {
         ForbiddenHeader = "forbidden_header",
         /// The header lacks generationTime (TS 103 097 5.2).
         NoGenerationTime = "no_generation_time",
-        /// generationLocation is missing or unknown, but the profile requires it (TS 103 097 7.1.2, 7.1.3).
+        /// The profile requires generationLocation, and it is missing or has the value "unknown" (TS 103 097
+        /// 7.1.2, 7.1.3).
         NoGenerationLocation = "no_generation_location",
         /// A CAM with generationLocation or expiryTime (TS 103 097 7.1.1).
         UnexpectedHeader = "unexpected_header",
@@ -42,11 +43,12 @@ carnet_base::drop_reasons! {
         Expired = "expired",
         /// The station has accepted the same message before.
         Replayed = "replayed",
-        /// A forwarded own packet from before the last change of pseudonym.
+        /// The message is one of this station's own, which another station forwarded. It was signed before
+        /// the last change of pseudonym.
         FormerPseudonym = "former_pseudonym",
         /// The signer is a digest, and the certificate did not arrive while the message waited.
         UnknownSigner = "unknown_signer",
-        /// A certificate whose issuer is unknown.
+        /// This station does not know the issuer of the certificate.
         UnknownIssuer = "unknown_issuer",
         /// A certificate that the operator has revoked.
         Revoked = "revoked",
@@ -54,7 +56,7 @@ carnet_base::drop_reasons! {
         BadCertificateSignature = "bad_certificate_signature",
         /// The certificate's key did not make the signature.
         BadSignature = "bad_signature",
-        /// A hash or curve other than that of the certificate.
+        /// The signature uses another hash algorithm or curve than the certificate.
         AlgorithmMismatch = "algorithm_mismatch",
         /// A public key that is not a point on its curve.
         BadKey = "bad_key",
@@ -64,8 +66,8 @@ carnet_base::drop_reasons! {
         CertificateNotYetValid = "certificate_not_yet_valid",
         /// A certificate whose validity has ended.
         CertificateExpired = "certificate_expired",
-        /// The validity, region or permissions of the certificate exceed those of its issuer (IEEE 1609.2
-        /// 5.1.2.4).
+        /// Validity, region or permissions of a certificate exceed the limits of its issuer's certificate
+        /// (IEEE 1609.2 5.1.2.4).
         InconsistentChain = "inconsistent_chain",
         /// The generation location is outside the certificate's region.
         OutsideRegion = "outside_region",
@@ -89,7 +91,7 @@ carnet_base::drop_reasons! {
         WaitingOverflow = "waiting_overflow",
         /// The message waited too long for verification to be useful.
         QueuedTooLong = "queued_too_long",
-        /// Own packet: no ticket is valid for this content here and now.
+        /// This station has no ticket that is valid for this packet, now and at its position.
         NoTicket = "no_ticket",
         /// Own packet: the key did not sign.
         SigningFailed = "signing_failed",

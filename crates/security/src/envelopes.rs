@@ -14,7 +14,7 @@ pub type Identity = ([u8; 6], u16);
 /// Envelopes by packet.
 #[derive(Debug)]
 pub struct Envelopes {
-    kept: BTreeMap<Identity, Vec<u8>>,
+    envelopes_by_packet: BTreeMap<Identity, Vec<u8>>,
     order: VecDeque<(Time, Identity)>,
     octets: usize,
     room: usize,
@@ -23,28 +23,28 @@ pub struct Envelopes {
 impl Envelopes {
     /// Creates a store with room for `room` octets.
     pub const fn new(room: usize) -> Envelopes {
-        Envelopes { kept: BTreeMap::new(), order: VecDeque::new(), octets: 0, room }
+        Envelopes { envelopes_by_packet: BTreeMap::new(), order: VecDeque::new(), octets: 0, room }
     }
 
     /// Stores an envelope until `until`; the oldest envelopes make room. If the packet already has one, it
     /// stays unchanged.
     pub fn insert(&mut self, until: Time, identity: Identity, envelope: &[u8]) {
-        if self.kept.contains_key(&identity) || envelope.len() > self.room {
+        if self.envelopes_by_packet.contains_key(&identity) || envelope.len() > self.room {
             return;
         }
         while self.octets + envelope.len() > self.room && self.forget_oldest() {}
         self.octets += envelope.len();
-        self.kept.insert(identity, envelope.to_vec());
+        self.envelopes_by_packet.insert(identity, envelope.to_vec());
         self.order.push_back((until, identity));
     }
 
     /// Returns the envelope of a packet.
     pub fn get(&self, identity: &Identity) -> Option<&[u8]> {
-        self.kept.get(identity).map(Vec::as_slice)
+        self.envelopes_by_packet.get(identity).map(Vec::as_slice)
     }
 
-    /// Removes envelopes whose packets have expired. The store has the order of arrival, so an expired
-    /// envelope stays until all earlier envelopes have expired.
+    /// Removes the envelopes of expired packets. Envelopes are in order of arrival, so an expired one remains
+    /// until all earlier ones have expired.
     pub fn expire(&mut self, now: Time) {
         while self.order.front().is_some_and(|(until, _)| *until <= now) {
             self.forget_oldest();
@@ -53,7 +53,7 @@ impl Envelopes {
 
     fn forget_oldest(&mut self) -> bool {
         let Some((_, identity)) = self.order.pop_front() else { return false };
-        self.octets -= self.kept.remove(&identity).map_or(0, |envelope| envelope.len());
+        self.octets -= self.envelopes_by_packet.remove(&identity).map_or(0, |envelope| envelope.len());
         true
     }
 }

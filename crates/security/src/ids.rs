@@ -4,22 +4,22 @@ use std::fmt;
 
 use crate::coer::{Error, Reader};
 
-/// The last eight octets of a certificate's hash: the name of a signer or an issuer.
+/// Name of a certificate's holder: the last eight octets of the certificate's hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct HashedId8(pub [u8; 8]);
 
-/// The last three octets of a certificate's hash: the name in a request for a certificate.
+/// Name of a certificate in requests: the last three octets of its hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct HashedId3(pub [u8; 3]);
 
 impl HashedId8 {
-    /// Returns the last octets of a hash.
+    /// Returns the last eight octets of a hash.
     pub fn of_hash(hash: &[u8]) -> HashedId8 {
         HashedId8(hash.last_chunk().copied().unwrap_or_default())
     }
 
-    /// Returns the last three of the eight octets.
-    pub const fn short(self) -> HashedId3 {
+    /// Returns the last three octets of this name, which requests for certificates use.
+    pub const fn last_three_octets(self) -> HashedId3 {
         let [.., a, b, c] = self.0;
         HashedId3([a, b, c])
     }

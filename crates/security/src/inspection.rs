@@ -16,19 +16,19 @@ use crate::time::Time64;
 
 /// A secured packet that has passed the checks.
 #[derive(Debug)]
-pub struct Inspected<'a> {
+pub struct CheckedMessage<'a> {
     /// The signed message, with its signer.
     pub message: SignedMessage<'a>,
     /// The packet in the signed message.
     pub packet: Packet<'a>,
     /// Octets of the packet from the Common Header on.
-    pub inside: &'a [u8],
+    pub plain_packet: &'a [u8],
     /// Length of the frame without padding, octets.
-    pub length: usize,
+    pub frame_length: usize,
     /// Generation time of the message.
-    pub made: Time64,
+    pub generation_time: Time64,
     /// Generation location, or the position of the packet's source.
-    pub place: Position,
+    pub generation_position: Position,
 }
 
 /// Returns the application of a packet (TS 102 965), the only application whose permission a signer of the
@@ -53,7 +53,8 @@ pub fn facilities_message(payload: &[u8]) -> &[u8] {
     payload.get(btp::LEN..).unwrap_or_default()
 }
 
-/// Returns whether a packet goes only one hop, so that it arrives once.
+/// Returns whether a packet is sent over a single hop. Then no station forwards it, and a second copy is a
+/// replay.
 pub const fn is_single_hop(packet: &Packet<'_>) -> bool {
     matches!(packet.extended, ExtendedHeader::Beacon { .. } | ExtendedHeader::SingleHop { .. })
 }
@@ -67,7 +68,7 @@ pub fn inspect<'a>(
     octets: &'a [u8],
     now: Time64,
     own: Option<Position>,
-) -> Result<Inspected<'a>, SecurityDrop> {
+) -> Result<CheckedMessage<'a>, SecurityDrop> {
     let basic = BasicHeader::parse(octets).map_err(|_| SecurityDrop::BadPacket)?;
     let envelope = octets.get(BasicHeader::LEN..).unwrap_or_default();
     if message::version(envelope).is_some_and(|version| version != message::VERSION) {
@@ -126,7 +127,14 @@ pub fn inspect<'a>(
     {
         return Err(SecurityDrop::TooFarAway);
     }
-    Ok(Inspected { message, packet, inside, length, made, place })
+    Ok(CheckedMessage {
+        message,
+        packet,
+        plain_packet: inside,
+        frame_length: length,
+        generation_time: made,
+        generation_position: place,
+    })
 }
 
 /// Checks the profiles of CAM, DENM and other messages (TS 103 097 7.1.1 to 7.1.3).

@@ -83,7 +83,7 @@ impl Curve {
     }
 
     /// Returns the name of the curve in files and on command lines.
-    pub const fn word(self) -> &'static str {
+    pub const fn file_word(self) -> &'static str {
         match self {
             Curve::NistP256 => "nist-p256",
             Curve::BrainpoolP256r1 => "brainpoolp256r1",
@@ -92,8 +92,8 @@ impl Curve {
         }
     }
 
-    /// Returns the tag, which is the same in the CHOICE of keys and that of signatures. The curves of 384
-    /// bits are later extensions.
+    /// Returns the tag of the curve; the CHOICE types of keys and of signatures use the same tags. The
+    /// 384-bit curves are later extensions.
     const fn tag(self) -> u8 {
         match self {
             Curve::NistP256 => 0x80,
@@ -107,7 +107,8 @@ impl Curve {
         matches!(self, Curve::BrainpoolP384r1 | Curve::NistP384)
     }
 
-    /// Reads the tag, then the value by `content`, inside an open type for an extension.
+    /// Reads the tag of a CHOICE, then the value by `content`. The value of an extension is inside an open
+    /// type.
     fn choose<'a, T>(
         reader: &mut Reader<'a>,
         what: &'static str,
@@ -252,7 +253,8 @@ impl Signature {
         self.curve
     }
 
-    /// Reads a signature. Also returns the offset of the tag of r, which the canonical form may change.
+    /// Reads a signature. Also returns the offset of the tag of r, because the canonical form of the message
+    /// may need another tag there.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<(Signature, usize), Error> {
         const WHAT: &str = "Signature";
         Curve::choose(reader, WHAT, |reader, curve, base| {

@@ -50,4 +50,4 @@ pub mod time;
 pub use config::{Config, Policy};
 pub use credentials::Credentials;
 pub use drop_reason::SecurityDrop;
-pub use entity::{Counters, Handled, Now, Security, Ticket, Verified, unwrapped};
+pub use entity::{Counters, Handled, Now, Security, Ticket, Verified, without_envelope};

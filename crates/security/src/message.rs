@@ -21,22 +21,22 @@ use crate::time::Time64;
 pub const VERSION: u8 = 3;
 
 /// Largest number of certificates requested in one message.
-pub const MOST_REQUESTS: usize = 16;
+pub const MAX_REQUESTED_CERTIFICATES: usize = 16;
 
 /// Place where a station made a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ThreeDLocation {
-    /// Latitude and longitude; a value beyond the globe means unknown.
+    /// Latitude and longitude; a value outside the globe means "unknown".
     pub position: Position,
-    /// Elevation, 0.1 m above -409.6 m; 0xf000 to 0xffff below that.
+    /// Elevation as the standard encodes it: 0.1 m, counted from -409.6 m.
     pub elevation: u16,
 }
 
 /// Names of requested certificates, in place in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Requests<'a>(&'a [u8]);
+pub struct RequestedCertificates<'a>(&'a [u8]);
 
-impl Requests<'_> {
+impl RequestedCertificates<'_> {
     /// Returns the names of the requested certificates.
     pub fn iter(&self) -> impl Iterator<Item = HashedId3> + '_ {
         self.0.as_chunks::<3>().0.iter().map(|id| HashedId3(*id))
@@ -64,7 +64,7 @@ pub struct HeaderInfo<'a> {
     /// A key with which other stations may encrypt an answer.
     pub encryption_key: Option<EncryptionKey>,
     /// Names of the certificates that the sender lacks.
-    pub inline_requests: Requests<'a>,
+    pub inline_requests: RequestedCertificates<'a>,
     /// A certificate that another station has requested.
     pub requested_certificate: Option<Certificate>,
 }
@@ -92,7 +92,7 @@ impl<'a> HeaderInfo<'a> {
             generation_location: None,
             forbidden: false,
             encryption_key: None,
-            inline_requests: Requests(&[]),
+            inline_requests: RequestedCertificates(&[]),
             requested_certificate: None,
         }
     }
@@ -134,8 +134,9 @@ impl<'a> HeaderInfo<'a> {
             reader.additions(WHAT, |number, mut content| {
                 match number {
                     INLINE_REQUEST => {
-                        let count = content.quantity(0, MOST_REQUESTS, "SequenceOfHashedId3")?;
-                        header.inline_requests = Requests(content.take(3 * count, "SequenceOfHashedId3")?);
+                        let count = content.quantity(0, MAX_REQUESTED_CERTIFICATES, "SequenceOfHashedId3")?;
+                        header.inline_requests =
+                            RequestedCertificates(content.take(3 * count, "SequenceOfHashedId3")?);
                     }
                     REQUESTED_CERTIFICATE => {
                         header.requested_certificate = Some(Certificate::decode(&mut content)?);
@@ -202,7 +203,7 @@ pub enum Signer {
 pub enum Payload<'a> {
     /// The payload in the message.
     Data(&'a [u8]),
-    /// A payload outside the message, given by its hash.
+    /// A payload that is not in the message; the message contains only its hash.
     External,
 }
 
@@ -236,15 +237,16 @@ pub enum Envelope<'a> {
     CertificateRequest,
 }
 
-/// Returns the version of an envelope without reading the rest.
+/// Returns the version of an envelope and ignores its other octets.
 pub fn version(octets: &[u8]) -> Option<u8> {
     octets.first().copied()
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads an envelope; `octets` must contain nothing else.
+    /// Decodes an envelope; no octets may follow it.
     ///
     /// # Errors
+    ///
     /// An error that names the field and its offset.
     pub fn parse(octets: &'a [u8]) -> Result<Envelope<'a>, Error> {
         Envelope::parse_front(octets).map(|(envelope, _)| envelope)
@@ -264,7 +266,8 @@ impl<'a> Envelope<'a> {
         let envelope = match reader.tag(WHAT)? {
             0x80 => Envelope::Unsecured(reader.octets(0, usize::from(u16::MAX), WHAT)?),
             0x81 => Envelope::Signed(Box::new(SignedMessage::decode(&mut reader)?)),
-            // The station cannot decrypt the message, and without decryption its length is unknown.
+            // The station cannot decrypt the message, and the octets do not say where it ends, so it counts
+            // as the whole input.
             0x82 => return Ok((Envelope::Encrypted, octets.len())),
             0x83 | 0x84 => return Ok((Envelope::CertificateRequest, octets.len())),
             _ => return Err(reader.unknown(WHAT, "unsecured, signed or encrypted data")),
@@ -330,7 +333,7 @@ pub fn to_be_signed(payload: &[u8], header: &HeaderInfo<'_>, requests: &[HashedI
     let mut writer = Writer::new(Vec::with_capacity(payload.len() + 64));
     writer.raw(&[0x40, VERSION, 0x80]);
     writer.octets(payload);
-    header.encode(&mut writer, requests.get(..MOST_REQUESTS).unwrap_or(requests));
+    header.encode(&mut writer, requests.get(..MAX_REQUESTED_CERTIFICATES).unwrap_or(requests));
     writer.finish()
 }
 

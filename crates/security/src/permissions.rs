@@ -79,11 +79,11 @@ pub enum Ssp {
 }
 
 /// Largest length of an opaque SSP, octets.
-const MOST_OPAQUE: usize = 255;
+const MAX_OPAQUE_SSP_LENGTH: usize = 255;
 /// Largest length of a bitmap, octets (6.4.29a).
-const MOST_BITMAP: usize = 31;
+const MAX_BITMAP_LENGTH: usize = 31;
 /// Largest number of applications in a certificate (test purpose TC_SEC_SND_CERT_AA_08_01).
-pub const MOST_APPLICATIONS: usize = 31;
+pub const MAX_APPLICATIONS: usize = 31;
 
 /// An application for which a certificate's holder may sign messages.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -103,10 +103,10 @@ impl PsidSsp {
             return Ok(PsidSsp { psid, ssp: None });
         }
         let ssp = match reader.tag("ServiceSpecificPermissions")? {
-            0x80 => Ssp::Opaque(reader.octets(0, MOST_OPAQUE, WHAT)?.to_vec()),
+            0x80 => Ssp::Opaque(reader.octets(0, MAX_OPAQUE_SSP_LENGTH, WHAT)?.to_vec()),
             0x81 => {
                 let mut inside = reader.open_type(WHAT)?;
-                let bits = inside.octets(0, MOST_BITMAP, "BitmapSsp")?.to_vec();
+                let bits = inside.octets(0, MAX_BITMAP_LENGTH, "BitmapSsp")?.to_vec();
                 inside.end()?;
                 Ssp::Bitmap(bits)
             }
@@ -139,7 +139,7 @@ pub enum SspRange {
     Opaque(Vec<Vec<u8>>),
     /// Any SSP.
     All,
-    /// Bitmaps whose bits are those of `value` wherever `mask` has ones.
+    /// All bitmaps that equal `value` in the bits that are 1 in `mask`.
     Bitmap {
         /// Values of the bits.
         value: Vec<u8>,
@@ -152,9 +152,9 @@ impl SspRange {
     fn decode(reader: &mut Reader<'_>) -> Result<SspRange, Error> {
         const WHAT: &str = "SspRange";
         Ok(match reader.tag(WHAT)? {
-            0x80 => SspRange::Opaque(
-                reader.list(1, 32, WHAT, |reader| reader.octets(0, MOST_OPAQUE, WHAT).map(<[u8]>::to_vec))?,
-            ),
+            0x80 => SspRange::Opaque(reader.list(1, 32, WHAT, |reader| {
+                reader.octets(0, MAX_OPAQUE_SSP_LENGTH, WHAT).map(<[u8]>::to_vec)
+            })?),
             0x81 => SspRange::All,
             0x82 => {
                 let mut inside = reader.open_type(WHAT)?;
@@ -200,7 +200,7 @@ impl SspRange {
         }
     }
 
-    /// Returns whether this range lies in that of an issuer.
+    /// Returns whether every SSP of this range is also in the issuer's range.
     fn is_within(&self, issuer: &SspRange) -> bool {
         match (self, issuer) {
             (_, SspRange::All) => true,
@@ -210,7 +210,7 @@ impl SspRange {
             (SspRange::Bitmap { value, mask }, SspRange::Bitmap { value: their_value, mask: their_mask }) => {
                 value.len() == their_value.len()
                     && mask.len() == their_mask.len()
-                    // Every bit that the issuer's mask fixes must be fixed here, with the same value.
+                    // A bit that the issuer's mask fixes must be fixed here, too, to the same value.
                     && mask.iter().zip(their_mask).all(|(mine, theirs)| mine & theirs == *theirs)
                     && value
                         .iter()
@@ -228,10 +228,10 @@ impl SspRange {
 pub struct PsidSspRange {
     /// The application.
     pub psid: Psid,
-    /// Range of SSP; `None` means any SSP. IEEE 1609.2-2022 (`Ieee1609Dot2BaseTypes`, PsidSspRange) says: "If
-    /// sspRange is omitted, the holder may issue or request certificates for any SSP for that PSID". Its note
-    /// at SspRange prefers the omission to an explicit `all`. In drafts before the edition of 2016, the
-    /// omission meant the default SSP only.
+    /// Range of permitted SSP; `None` permits any SSP. IEEE 1609.2-2022 (`Ieee1609Dot2BaseTypes`,
+    /// PsidSspRange) says: "If sspRange is omitted, the holder may issue or request certificates for any SSP
+    /// for that PSID". Its note at SspRange prefers the omission to an explicit `all`. In drafts before the
+    /// edition of 2016, the omission meant only the default SSP.
     pub range: Option<SspRange>,
 }
 
@@ -250,13 +250,14 @@ pub enum SubjectPermissions {
     All,
 }
 
-/// Permissions that an authority may issue, and the length of the chain below it.
+/// Permissions that an authority may give in the certificates that it issues, and the permitted length of the
+/// chain below it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PsidGroupPermissions {
     /// Applications that the permissions cover.
     pub subject: SubjectPermissions,
-    /// Least number of certificates from this one down to the end entity's; 1 for an authority that issues
-    /// tickets.
+    /// Smallest permitted number of certificates in the chain below this one, including the end entity's; 1
+    /// if the authority issues tickets itself.
     pub min_chain_length: u8,
     /// Number of further certificates that the chain may have; 255 (-1 in the octets) for any number.
     pub chain_length_range: u8,
@@ -274,7 +275,7 @@ impl PsidGroupPermissions {
         const WHAT: &str = "PsidGroupPermissions";
         let present = reader.preamble(3, WHAT)?;
         let subject = match reader.tag("SubjectPermissions")? {
-            0x80 => SubjectPermissions::Explicit(reader.list(1, MOST_APPLICATIONS, WHAT, |reader| {
+            0x80 => SubjectPermissions::Explicit(reader.list(1, MAX_APPLICATIONS, WHAT, |reader| {
                 let has_range = reader.preamble(1, "PsidSspRange")? != 0;
                 let psid = Psid(reader.unsigned("Psid")?);
                 let range = if has_range { Some(SspRange::decode(reader)?) } else { None };
@@ -364,8 +365,8 @@ pub fn permits_applications(issuer: &[PsidGroupPermissions], applications: &[Psi
     })
 }
 
-/// Returns whether an issuer may give an authority these issuing permissions (5.1.2.4): each is one of the
-/// issuer's own, with the chain shorter by one.
+/// Returns whether an issuer may give these issuing permissions to an authority (5.1.2.4). Each must be one
+/// of its own, with a chain that is shorter by one.
 pub fn permits_issuing(issuer: &[PsidGroupPermissions], groups: &[PsidGroupPermissions]) -> bool {
     groups.iter().all(|group| {
         issuer.iter().any(|above| {

@@ -15,8 +15,8 @@ use crate::permissions::{
 use crate::region::GeographicRegion;
 use crate::time::ValidityPeriod;
 
-/// Returns the applications of normal tickets. With `everything` the SSP have all bits, otherwise the bits
-/// that every station may have.
+/// Returns the application permissions for a test ticket. With `everything`, the SSP have all bits set;
+/// otherwise only the bits that every station may have.
 pub fn applications(everything: bool) -> Vec<PsidSsp> {
     let bitmap = |octets: &[u8]| Some(Ssp::Bitmap(octets.to_vec()));
     // Without roadworks, rescue and emergency vehicle.
@@ -25,13 +25,14 @@ pub fn applications(everything: bool) -> Vec<PsidSsp> {
         PsidSsp { psid: Psid::CAM, ssp: bitmap(if everything { &[1, 0xff, 0xfc] } else { &[1, 0, 0] }) },
         PsidSsp { psid: Psid::DENM, ssp: bitmap(&denm) },
     ];
-    let others = OTHERS.iter().filter(|psid| everything || [Psid::GN_MGMT, Psid::SAEM].contains(psid));
+    let others =
+        PSIDS_WITHOUT_SSP.iter().filter(|psid| everything || [Psid::GN_MGMT, Psid::SAEM].contains(psid));
     list.extend(others.map(|psid| PsidSsp { psid: *psid, ssp: None }));
     list
 }
 
 /// Applications for which the module requires no SSP.
-const OTHERS: [Psid; 11] = [
+const PSIDS_WITHOUT_SSP: [Psid; 11] = [
     Psid::SPATEM,
     Psid::MAPEM,
     Psid::IVIM,
@@ -51,12 +52,12 @@ fn issuing(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
     let any = |psid, octets: usize| PsidSspRange {
         psid,
         range: Some(SspRange::Bitmap {
-            // Only the version is fixed; the bits may have any value.
+            // Only the version octet is fixed; all other bits may have any value.
             value: [vec![1], vec![0xff; octets]].concat(),
             mask: [vec![0xff], vec![0; octets]].concat(),
         }),
     };
-    let others = OTHERS.iter().map(|psid| PsidSspRange { psid: *psid, range: None });
+    let others = PSIDS_WITHOUT_SSP.iter().map(|psid| PsidSspRange { psid: *psid, range: None });
     let list = [any(Psid::CAM, 2), any(Psid::DENM, 3)].into_iter().chain(others).collect();
     vec![PsidGroupPermissions {
         subject: SubjectPermissions::Explicit(list),
@@ -125,7 +126,8 @@ pub fn ticket(
 /// Issues a certificate. `issuer` is the issuer's certificate; `None` for a root, which `key` itself signs.
 ///
 /// # Errors
-/// The reason for which the key did not sign.
+///
+/// The reason why the key could not sign.
 pub fn issue(
     backend: &dyn Backend,
     key: &dyn SigningKey,

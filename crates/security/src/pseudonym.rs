@@ -37,7 +37,7 @@ use crate::ids::HashedId8;
 /// Parameters of the changes of pseudonym.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Strategy {
-    /// Distance to the first change, metres: least and greatest.
+    /// Smallest and largest distance in metres before the first change of pseudonym.
     pub first_distance: (f64, f64),
     /// Distance between later changes, metres.
     pub distance: f64,
@@ -68,8 +68,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Returns the identity of a ticket. Two stations get the same MID with the probability that two of 2^46
-    /// tickets collide.
+    /// Returns the identity that belongs to a ticket. Its MID has 46 random bits, so two stations hardly ever
+    /// get the same MID.
     pub const fn of_ticket(ticket: HashedId8) -> Identity {
         let [_, _, c, d, e, f, g, h] = ticket.0;
         // The address is unicast and locally administered.
@@ -88,9 +88,9 @@ pub struct Pseudonym {
     strategy: Strategy,
     rng: Rng,
     last_position: Option<Position>,
-    /// Distance since the last change, metres.
+    /// Distance in metres that the station has travelled since the last change of pseudonym.
     travelled: f64,
-    /// Distance in metres and time that the next change needs.
+    /// Distance in metres and time that must pass before the next change of pseudonym.
     needed: (f64, Duration),
     /// Time at which the station had travelled the distance.
     reached: Option<Time>,

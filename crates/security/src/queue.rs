@@ -18,12 +18,12 @@
 //! With invented names and addresses the forger is one of the unknown senders.
 //!
 //! *Order.* The classes take turns by their shares, and so do the senders of a class (start-time fair
-//! queueing). A sender's `next` counts how often it was served, and the sender with the least value is served
-//! next. A returning sender begins at the value of the others. Classes and senders may use the unused share
-//! of others. A warning for this area precedes a warning from afar, which precedes a position message. This
-//! order always applies among the messages of one sender. Among several senders of a class, a higher rank
-//! gives a limited head start ([`Rank::head_start`]). A sender that always uses its head start gains nothing
-//! in the long run.
+//! queueing). A sender's `virtual_time` counts how often it was served, and the sender with the least value
+//! is served next. A returning sender begins at the value of the others. Classes and senders may use the
+//! unused share of others. A warning for this area precedes a warning from afar, which precedes a position
+//! message. This order always applies among the messages of one sender. Among several senders of a class, a
+//! higher rank gives a limited head start ([`Rank::max_messages_preceded`]). A sender that always uses its
+//! head start gains nothing in the long run.
 //!
 //! *Overflow.* If the queue is full, it drops a message of the class that is furthest above its share. In
 //! this class it takes the sender with the most waiting messages. Of these messages it drops the least
@@ -41,24 +41,24 @@ use carnet_geonet::MacAddress;
 
 use crate::ids::HashedId8;
 
-/// Importance of a message; the first rank is the highest.
+/// Importance of a message. The variants are ordered from the most to the least important.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rank {
     /// A message for the area in which this station is.
     AreaHere,
     /// A packet over several hops that is not for this station's area.
     MultiHop,
-    /// A single-hop message of a neighbour, such as a CAM.
+    /// Single-hop message of a neighbour, such as a CAM.
     SingleHop,
-    /// A message of GeoNetworking itself: beacon or Location Service.
+    /// Message of GeoNetworking itself: a beacon, or a message of the Location Service.
     Management,
 }
 
 impl Rank {
     /// Returns the largest number of messages of each other sender that a message of this rank precedes.
-    pub const fn head_start(self) -> u64 {
+    pub const fn max_messages_preceded(self) -> u64 {
         match self {
-            Rank::AreaHere => LONGEST_HEAD_START,
+            Rank::AreaHere => MAX_HEAD_START,
             Rank::MultiHop => 8,
             Rank::SingleHop => 4,
             Rank::Management => 0,
@@ -66,16 +66,19 @@ impl Rank {
     }
 }
 
-const LONGEST_HEAD_START: u64 = 16;
+const MAX_HEAD_START: u64 = 16;
 
 /// Sender of a message, as it appears before verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
-    /// The message names this known ticket and comes from the link-layer address of its holder.
+    /// The message is signed with this known ticket, and comes from the link-layer address of the ticket's
+    /// holder.
     Neighbour(HashedId8),
-    /// The message names a known ticket, but comes from this other address.
+    /// The message is signed with a known ticket, but comes from another link-layer address, which is the
+    /// value.
     Relayed(MacAddress),
-    /// The message names an unknown ticket and comes from this address.
+    /// The message is signed with a ticket that this station does not know. The value is the link-layer
+    /// address of the sender.
     Stranger(MacAddress),
 }
 
@@ -97,49 +100,50 @@ impl Sender {
     }
 }
 
-/// Returns the group, of 64, of a link-layer address. A secret hash would not help: an attacker who wants a
-/// station's group uses its address.
+/// Returns the group (one of 64) to which a link-layer address belongs. The hash needs no secret: an attacker
+/// who wants to be in a station's group can use the station's own address.
 fn group(address: MacAddress) -> u64 {
     let [a, b, c, d, e, f] = address;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
 }
 
 /// Cost of a message relative to the share of its class: the classes have half, a quarter and a quarter.
-const COSTS: [u64; 3] = [1, 2, 2];
+const MESSAGE_COSTS: [u64; 3] = [1, 2, 2];
 
 /// A waiting message.
 #[derive(Debug)]
 pub struct Waiting<T> {
     /// Time at which the message entered the queue.
-    pub since: Time,
+    pub enqueued_at: Time,
     /// The message.
     pub message: T,
 }
 
 /// Waiting messages of a sender, in order of arrival.
 #[derive(Debug)]
-struct Turn<T> {
+struct SenderQueue<T> {
     name: u64,
-    /// Number of times that the sender was served, plus its start value.
-    next: u64,
-    waiting: VecDeque<(Rank, Waiting<T>)>,
+    /// Virtual time at which the sender's next message is due: its start value plus the number of its
+    /// verified messages.
+    virtual_time: u64,
+    waiting_messages: VecDeque<(Rank, Waiting<T>)>,
 }
 
-impl<T> Turn<T> {
-    /// Returns rank and index of the oldest message among those of the highest rank.
+impl<T> SenderQueue<T> {
+    /// Returns rank and index of the sender's oldest message of the highest rank.
     fn first(&self) -> Option<(Rank, usize)> {
-        self.waiting.iter().enumerate().map(|(place, (rank, _))| (*rank, place)).min()
+        self.waiting_messages.iter().enumerate().map(|(place, (rank, _))| (*rank, place)).min()
     }
 
-    /// Returns rank, time and index of the oldest message among those of the lowest rank.
+    /// Returns rank, time and index of the sender's oldest message of the lowest rank.
     fn last(&self) -> Option<(Rank, Reverse<Time>, Reverse<usize>)> {
-        let all = self.waiting.iter().enumerate();
-        all.map(|(place, (rank, waiting))| (*rank, Reverse(waiting.since), Reverse(place))).max()
+        let all = self.waiting_messages.iter().enumerate();
+        all.map(|(place, (rank, waiting))| (*rank, Reverse(waiting.enqueued_at), Reverse(place))).max()
     }
 
-    /// Returns the sort key of the sender: its `next` less the head start of its first message.
+    /// Returns the sort key of the sender: its `virtual_time` less the head start of its first message.
     fn key(&self) -> Option<u64> {
-        self.first().map(|(rank, _)| self.next + LONGEST_HEAD_START - rank.head_start())
+        self.first().map(|(rank, _)| self.virtual_time + MAX_HEAD_START - rank.max_messages_preceded())
     }
 }
 
@@ -151,7 +155,7 @@ struct Class<T> {
     /// Start value of new senders.
     clock: u64,
     length: usize,
-    turns: Vec<Turn<T>>,
+    turns: Vec<SenderQueue<T>>,
 }
 
 impl<T> Class<T> {
@@ -164,13 +168,17 @@ impl<T> Class<T> {
         self.length += 1;
         match self.turns.iter_mut().find(|turn| turn.name == name) {
             Some(turn) => {
-                if turn.waiting.is_empty() {
-                    turn.next = turn.next.max(clock);
+                if turn.waiting_messages.is_empty() {
+                    turn.virtual_time = turn.virtual_time.max(clock);
                 }
-                turn.waiting.push_back((rank, waiting));
+                turn.waiting_messages.push_back((rank, waiting));
             }
             None => {
-                self.turns.push(Turn { name, next: clock, waiting: VecDeque::from([(rank, waiting)]) });
+                self.turns.push(SenderQueue {
+                    name,
+                    virtual_time: clock,
+                    waiting_messages: VecDeque::from([(rank, waiting)]),
+                });
             }
         }
     }
@@ -179,25 +187,27 @@ impl<T> Class<T> {
         let waiting = self.turns.iter_mut().filter_map(|turn| Some((turn.key()?, turn)));
         let (key, turn) = waiting.min_by_key(|(key, _)| *key)?;
         let (_, place) = turn.first()?;
-        let (_, message) = turn.waiting.remove(place)?;
-        turn.next += 1;
+        let (_, message) = turn.waiting_messages.remove(place)?;
+        turn.virtual_time += 1;
         self.length -= 1;
-        self.clock = self.clock.max(key.saturating_sub(LONGEST_HEAD_START));
+        self.clock = self.clock.max(key.saturating_sub(MAX_HEAD_START));
         self.tidy(most_turns);
         Some(message)
     }
 
-    /// Removes idle senders that the others have caught up with, and all idle senders if there are too many.
+    /// Removes each sender without waiting messages that the queue would treat like a new sender, because its
+    /// `virtual_time` is not above the start value. If the class has too many senders, removes all without
+    /// waiting messages.
     fn tidy(&mut self, most_turns: usize) {
         let (clock, many) = (self.clock, self.turns.len() > most_turns);
-        self.turns.retain(|turn| !turn.waiting.is_empty() || (turn.next > clock && !many));
+        self.turns.retain(|turn| !turn.waiting_messages.is_empty() || (turn.virtual_time > clock && !many));
     }
 
     /// Drops the least important message of the sender with the most waiting messages.
-    fn give_up(&mut self, most_turns: usize) -> Option<T> {
-        let turn = self.turns.iter_mut().max_by_key(|turn| (turn.waiting.len(), turn.last()))?;
+    fn drop_least_important(&mut self, most_turns: usize) -> Option<T> {
+        let turn = self.turns.iter_mut().max_by_key(|turn| (turn.waiting_messages.len(), turn.last()))?;
         let (_, _, Reverse(place)) = turn.last()?;
-        let (_, waiting) = turn.waiting.remove(place)?;
+        let (_, waiting) = turn.waiting_messages.remove(place)?;
         self.length -= 1;
         self.tidy(most_turns);
         Some(waiting.message)
@@ -226,13 +236,14 @@ impl<T> Queue<T> {
         if class.length == 0 {
             class.next = class.next.max(clock);
         }
-        class.push(sender.turn(), rank, Waiting { since: now, message });
+        class.push(sender.turn(), rank, Waiting { enqueued_at: now, message });
         self.length += 1;
         if self.length <= room {
             return None;
         }
-        let above = self.classes.iter_mut().zip(COSTS).max_by_key(|(class, cost)| class.length as u64 * cost);
-        let given_up = above.and_then(|(class, _)| class.give_up(2 * room));
+        let above =
+            self.classes.iter_mut().zip(MESSAGE_COSTS).max_by_key(|(class, cost)| class.length as u64 * cost);
+        let given_up = above.and_then(|(class, _)| class.drop_least_important(2 * room));
         self.length -= usize::from(given_up.is_some());
         given_up
     }
@@ -240,14 +251,14 @@ impl<T> Queue<T> {
     /// Removes and returns the next message.
     pub fn pop(&mut self) -> Option<Waiting<T>> {
         let most_turns = 2 * self.room;
-        let waiting = self.classes.iter_mut().zip(COSTS).filter(|(class, _)| class.length > 0);
+        let waiting = self.classes.iter_mut().zip(MESSAGE_COSTS).filter(|(class, _)| class.length > 0);
         let (class, cost) = waiting.min_by_key(|(class, _)| class.next)?;
         let message = class.pop(most_turns)?;
         self.clock = class.next;
         class.next += cost;
         self.length -= 1;
         if self.length == 0 {
-            // No message waits, so all shares restart.
+            // The queue is empty, so all classes and senders start again with equal shares.
             (self.classes, self.clock) = ([Class::new(), Class::new(), Class::new()], 0);
         }
         Some(message)
@@ -263,7 +274,7 @@ impl<T> Queue<T> {
         self.length == 0
     }
 
-    /// Returns the number of stored senders, idle ones included.
+    /// Returns the number of stored senders, including those without waiting messages.
     pub fn senders(&self) -> usize {
         self.classes.iter().map(|class| class.turns.len()).sum()
     }

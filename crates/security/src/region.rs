@@ -13,16 +13,16 @@ use carnet_geonet::geodesy::{LocalPlane, Position};
 use crate::coer::{Error, Reader, Writer};
 
 /// Largest number of rectangles in a region (test purpose TC_SEC_SND_CERT_04_01: less than six).
-pub const MOST_RECTANGLES: usize = 6;
+pub const MAX_RECTANGLES: usize = 6;
 /// Largest number of corners of a polygon (test purpose TC_SEC_SND_CERT_05_01).
-pub const MOST_CORNERS: usize = 12;
+pub const MAX_CORNERS: usize = 12;
 /// Largest number of countries in a region; fewer countries exist.
-pub const MOST_COUNTRIES: usize = 255;
+pub const MAX_COUNTRIES: usize = 255;
 
 /// A country, or parts of a country: its regions and their subregions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum IdentifiedRegion {
-    /// The whole country, by its number (UN M49, ISO 3166-1 numeric).
+    /// A whole country, by its number (UN M49, ISO 3166-1 numeric).
     CountryOnly(u16),
     /// Some regions of a country.
     CountryAndRegions(u16, Vec<u8>),
@@ -80,7 +80,7 @@ impl IdentifiedRegion {
     }
 }
 
-/// Country and region of a place, as far as known.
+/// Country and region in which a position lies, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CountryPlace {
     /// Number of the country (UN M49).
@@ -93,7 +93,7 @@ pub struct CountryPlace {
 
 /// Returns the country of a place.
 pub trait Countries {
-    /// Returns the country of a place; `None` if it is unknown.
+    /// Returns the country in which a position lies; `None` if it is unknown.
     fn country_of(&self, place: Position) -> Option<CountryPlace>;
 }
 
@@ -104,7 +104,7 @@ impl Countries for CountryPlace {
     }
 }
 
-/// For a station whose country is unknown.
+/// Map of countries for a station that knows none: every position has an unknown country.
 impl Countries for () {
     fn country_of(&self, _place: Position) -> Option<CountryPlace> {
         None
@@ -132,7 +132,7 @@ pub enum GeographicRegion {
 fn position(reader: &mut Reader<'_>) -> Result<Position, Error> {
     let at = reader.at();
     let place = Position::new(reader.i32("Latitude")?, reader.i32("Longitude")?);
-    // A region must not use the values for "unknown".
+    // A region may not contain coordinates that mean "unknown".
     if !place.is_on_earth() {
         return Err(Error::Profile { what: "TwoDLocation", at, expected: "a place on earth" });
     }
@@ -150,21 +150,21 @@ impl GeographicRegion {
         Ok(match reader.tag(WHAT)? {
             0x80 => GeographicRegion::Circular { center: position(reader)?, radius: reader.u16("radius")? },
             0x81 => {
-                let rectangles =
-                    reader.list(1, MOST_RECTANGLES, "SequenceOfRectangularRegion", |reader| {
-                        Ok((position(reader)?, position(reader)?))
-                    })?;
-                // 6.4.20: the first corner is north and west of the second.
+                let rectangles = reader.list(1, MAX_RECTANGLES, "SequenceOfRectangularRegion", |reader| {
+                    Ok((position(reader)?, position(reader)?))
+                })?;
+                // 6.4.20: a rectangle's first corner is its north-west corner, the second its south-east
+                // corner.
                 if !rectangles.iter().all(|(nw, se)| nw.latitude > se.latitude && nw.longitude < se.longitude)
                 {
                     return Err(reader.unknown("RectangularRegion", "a north-west and a south-east corner"));
                 }
                 GeographicRegion::Rectangular(rectangles)
             }
-            0x82 => GeographicRegion::Polygonal(reader.list(3, MOST_CORNERS, "PolygonalRegion", position)?),
+            0x82 => GeographicRegion::Polygonal(reader.list(3, MAX_CORNERS, "PolygonalRegion", position)?),
             0x83 => GeographicRegion::Identified(reader.list(
                 1,
-                MOST_COUNTRIES,
+                MAX_COUNTRIES,
                 "SequenceOfIdentifiedRegion",
                 decode_identified,
             )?),
@@ -211,13 +211,15 @@ impl GeographicRegion {
         }
     }
 
-    /// Returns whether the whole region is in the region of an issuer (5.1.2.4); false if this is unknown.
+    /// Returns whether this region lies within the issuer's region (5.1.2.4); false if that cannot be
+    /// decided.
     pub fn is_within(&self, issuer: &GeographicRegion, countries: &dyn Countries) -> bool {
         match (self, issuer) {
             (GeographicRegion::Identified(mine), GeographicRegion::Identified(theirs)) => {
                 mine.iter().all(|region| theirs.iter().any(|other| region.is_within(other)))
             }
-            // The border of a country is unknown.
+            // carnet has no map of borders, so it cannot decide whether a country lies within the other
+            // region.
             (GeographicRegion::Identified(_), _) => false,
             (
                 GeographicRegion::Circular { center, radius },
@@ -230,7 +232,7 @@ impl GeographicRegion {
         }
     }
 
-    /// Returns places on the edge of the region: corners and places between them.
+    /// Returns points on the border of the region: its corners, and points between the corners.
     fn outline(&self) -> Vec<Position> {
         match self {
             GeographicRegion::Circular { center, radius } => {
@@ -295,7 +297,7 @@ fn edges(corners: &[Position]) -> impl Iterator<Item = (Position, Position)> + '
     corners.iter().copied().zip(corners.iter().copied().cycle().skip(1))
 }
 
-/// Returns a number whose sign says on which side of the line from `a` to `b` a place lies.
+/// Returns a number whose sign says on which side of the line through `a` and `b` the point `place` lies.
 fn cross(a: Position, b: Position, place: Position) -> i128 {
     let difference = |to: i32, from: i32| i128::from(to) - i128::from(from);
     difference(b.latitude, a.latitude) * difference(place.longitude, a.longitude)

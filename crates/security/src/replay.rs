@@ -19,46 +19,54 @@ pub type Fingerprint = [u8; 16];
 
 /// Accepted messages of one kind.
 #[derive(Debug)]
-pub struct Seen {
+pub struct ReplayDetector {
     /// Times at which the messages were accepted.
-    known: BTreeMap<Fingerprint, Time>,
+    accepted_at_by_fingerprint: BTreeMap<Fingerprint, Time>,
     order: VecDeque<(Time64, Fingerprint)>,
     room: usize,
-    /// Latest generation time of a removed message: an unknown message up to this time may be a replay.
+    /// Latest generation time of a message that the store has removed. An unknown message that is not newer
+    /// may be a replay of such a message.
     forgotten_until: Time64,
 }
 
-impl Seen {
+impl ReplayDetector {
     /// Creates a store with room for `room` messages.
-    pub const fn new(room: usize) -> Seen {
-        Seen { known: BTreeMap::new(), order: VecDeque::new(), room, forgotten_until: Time64(0) }
+    pub const fn new(room: usize) -> ReplayDetector {
+        ReplayDetector {
+            accepted_at_by_fingerprint: BTreeMap::new(),
+            order: VecDeque::new(),
+            room,
+            forgotten_until: Time64(0),
+        }
     }
 
-    /// Returns the time at which a message was accepted; `None` if it is unknown.
-    pub fn believed_at(&self, message: &Fingerprint) -> Option<Time> {
-        self.known.get(message).copied()
+    /// Returns the time at which the station accepted a message; `None` if the store does not have the
+    /// message.
+    pub fn accepted_at(&self, message: &Fingerprint) -> Option<Time> {
+        self.accepted_at_by_fingerprint.get(message).copied()
     }
 
-    /// Returns whether an unknown message may be one that the store has removed.
-    pub fn may_be_forgotten(&self, made: Time64) -> bool {
+    /// Returns whether the store may already have removed a message with this generation time, so that a
+    /// replay cannot be excluded.
+    pub fn is_older_than_memory(&self, made: Time64) -> bool {
         made <= self.forgotten_until
     }
 
-    /// Stores a message. The station rejects messages made before `oldest` for their age, so the store drops
-    /// them.
+    /// Stores an accepted message. Removes messages with a generation time before `oldest`, because the
+    /// station rejects these as too old.
     pub fn insert(&mut self, now: Time, message: Fingerprint, made: Time64, oldest: Time64) {
         while let Some(&(first, fingerprint)) = self.order.front() {
             let full = self.order.len() >= self.room;
             if first >= oldest && !full {
                 break;
             }
-            // The station rejects old messages for their age while the clock runs forward. But the clock may
-            // be set back.
+            // The station rejects removed messages as too old, unless its clock is set back. Store their
+            // latest generation time for this case.
             self.forgotten_until = self.forgotten_until.max(first);
             self.order.pop_front();
-            self.known.remove(&fingerprint);
+            self.accepted_at_by_fingerprint.remove(&fingerprint);
         }
-        if self.known.insert(message, now).is_none() {
+        if self.accepted_at_by_fingerprint.insert(message, now).is_none() {
             self.order.push_back((made, message));
         }
     }

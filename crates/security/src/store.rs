@@ -28,7 +28,7 @@ use crate::time::Time64;
 
 /// A trusted certificate.
 #[derive(Debug)]
-pub struct Trusted {
+pub struct TrustedCertificate {
     certificate: Certificate,
     name: HashedId8,
     /// Hash of the certificate, which is part of the hash of its holder's messages.
@@ -36,14 +36,14 @@ pub struct Trusted {
     key: Box<dyn VerifyingKey>,
     /// Region of the certificate, or of the nearest issuer with a region.
     region: Option<GeographicRegion>,
-    /// The operator has set the certificate, so the store does not remove it for lack of room.
+    /// Whether the operator configured the certificate, so that the store never removes it to make room.
     pinned: bool,
     last_used: u64,
-    /// Link-layer address of the last single-hop packet of the certificate's holder.
+    /// Link-layer address from which the holder's last single-hop packet came.
     came_from: Option<MacAddress>,
 }
 
-impl Trusted {
+impl TrustedCertificate {
     /// Returns the certificate.
     pub const fn certificate(&self) -> &Certificate {
         &self.certificate
@@ -55,7 +55,7 @@ impl Trusted {
     }
 
     /// Returns whether the holder signed a message with this hash (by the hash of the key's curve).
-    pub fn signed(&self, hash_of_data: &[u8], signature: &Signature) -> bool {
+    pub fn has_signed(&self, hash_of_data: &[u8], signature: &Signature) -> bool {
         self.key.verify(&[hash_of_data, &self.hash].concat(), signature)
     }
 
@@ -68,7 +68,7 @@ impl Trusted {
     }
 
     /// Returns whether the certificate is valid at a place.
-    pub fn holds_at(&self, place: Position, countries: &dyn Countries) -> bool {
+    pub fn is_valid_at(&self, place: Position, countries: &dyn Countries) -> bool {
         self.region.as_ref().is_none_or(|region| region.contains(place, countries))
     }
 }
@@ -88,8 +88,8 @@ fn check_date(certificate: &Certificate, now: Time64) -> Result<(), SecurityDrop
 #[derive(Debug)]
 pub struct CertificateStore {
     /// Roots and authorities.
-    issuers: BTreeMap<HashedId8, Trusted>,
-    tickets: BTreeMap<HashedId8, Trusted>,
+    issuers: BTreeMap<HashedId8, TrustedCertificate>,
+    tickets: BTreeMap<HashedId8, TrustedCertificate>,
     revoked: BTreeSet<HashedId8>,
     most_issuers: usize,
     most_tickets: usize,
@@ -109,12 +109,13 @@ impl CertificateStore {
         }
     }
 
-    /// Adds a root that the operator trusts.
+    /// Adds a root certificate that the operator trusts.
     ///
     /// # Errors
-    /// [`SecurityDrop::WrongRole`] for a certificate that is not a root, [`SecurityDrop::BadKey`],
-    /// [`SecurityDrop::AlgorithmMismatch`] or [`SecurityDrop::BadCertificateSignature`] for a root whose
-    /// signature is not its own.
+    ///
+    /// [`SecurityDrop::WrongRole`] for a certificate that is not a root. [`SecurityDrop::BadKey`],
+    /// [`SecurityDrop::AlgorithmMismatch`] or [`SecurityDrop::BadCertificateSignature`] for a root that its
+    /// own key has not signed.
     pub fn add_root(
         &mut self,
         backend: &dyn Backend,
@@ -136,13 +137,15 @@ impl CertificateStore {
             return Err(SecurityDrop::BadCertificateSignature);
         }
         let name = root.name;
-        self.issuers.insert(name, Trusted { pinned: true, ..root });
+        self.issuers.insert(name, TrustedCertificate { pinned: true, ..root });
         Ok(name)
     }
 
-    /// Adds an authority that a known issuer signed; `pinned` says that the operator named it.
+    /// Adds an authority whose issuer the store knows. `pinned` says that the operator configured the
+    /// authority.
     ///
     /// # Errors
+    ///
     /// The errors of [`Self::verify`].
     pub fn add_authority(
         &mut self,
@@ -157,22 +160,23 @@ impl CertificateStore {
         }
         let authority = self.verify(backend, certificate, now, countries)?;
         let name = authority.name;
-        // The limit applies to learnt authorities only, because the operator decides how many authorities to
-        // name.
+        // The limit is for authorities from received messages only: the operator decides how many authorities
+        // to configure.
         if !make_room(&mut self.issuers, self.most_issuers) && !pinned {
             return Err(SecurityDrop::UnknownIssuer);
         }
-        self.issuers.insert(name, Trusted { pinned, ..authority });
+        self.issuers.insert(name, TrustedCertificate { pinned, ..authority });
         Ok(name)
     }
 
     /// Stores a verified ticket.
-    pub fn add_ticket(&mut self, ticket: Trusted) {
+    pub fn add_ticket(&mut self, ticket: TrustedCertificate) {
         make_room(&mut self.tickets, self.most_tickets);
         self.tickets.insert(ticket.name, ticket);
     }
 
-    /// Revokes a certificate and those that it issued. The store does not accept them again from any station.
+    /// Revokes a certificate and all certificates that its holder issued. The store does not accept them
+    /// again from received messages.
     pub fn revoke(&mut self, name: HashedId8) {
         self.revoked.insert(name);
         self.remove(name);
@@ -180,7 +184,7 @@ impl CertificateStore {
 
     /// Removes a certificate.
     pub fn remove(&mut self, name: HashedId8) -> bool {
-        let issued_by = |trusted: &Trusted| match trusted.certificate.issuer() {
+        let issued_by = |trusted: &TrustedCertificate| match trusted.certificate.issuer() {
             Issuer::Digest(_, issuer) => issuer == name,
             _ => false,
         };
@@ -195,7 +199,7 @@ impl CertificateStore {
     }
 
     /// Returns a ticket and marks it as used now.
-    pub fn ticket(&mut self, name: HashedId8) -> Option<&Trusted> {
+    pub fn ticket(&mut self, name: HashedId8) -> Option<&TrustedCertificate> {
         self.clock += 1;
         let ticket = self.tickets.get_mut(&name)?;
         ticket.last_used = self.clock;
@@ -203,13 +207,14 @@ impl CertificateStore {
     }
 
     /// Stores the link-layer address of an accepted single-hop packet of the ticket's holder.
-    pub fn came_from(&mut self, name: HashedId8, address: MacAddress) {
+    pub fn holder_address(&mut self, name: HashedId8, address: MacAddress) {
         if let Some(ticket) = self.tickets.get_mut(&name) {
             ticket.came_from = Some(address);
         }
     }
 
-    /// Returns the sender class of a message that names this ticket and came from this link-layer address.
+    /// Returns the class of a message's sender, from the ticket that the message names and the link-layer
+    /// address from which it came.
     pub fn sender(&self, name: HashedId8, address: MacAddress) -> Sender {
         match self.tickets.get(&name) {
             Some(ticket) if ticket.came_from == Some(address) => Sender::Neighbour(name),
@@ -224,15 +229,15 @@ impl CertificateStore {
     }
 
     /// Returns a root or an authority.
-    pub fn issuer(&self, name: HashedId8) -> Option<&Trusted> {
+    pub fn issuer(&self, name: HashedId8) -> Option<&TrustedCertificate> {
         self.issuers.get(&name)
     }
 
     /// Returns an authority by its name in requests.
-    pub fn authority_by_short_name(&self, name: HashedId3) -> Option<&Trusted> {
-        self.issuers
-            .values()
-            .find(|trusted| trusted.name.short() == name && trusted.certificate.role() == Role::Authority)
+    pub fn authority_by_short_name(&self, name: HashedId3) -> Option<&TrustedCertificate> {
+        self.issuers.values().find(|trusted| {
+            trusted.name.last_three_octets() == name && trusted.certificate.role() == Role::Authority
+        })
     }
 
     /// Returns the number of issuers and tickets.
@@ -240,17 +245,18 @@ impl CertificateStore {
         (self.issuers.len(), self.tickets.len())
     }
 
-    /// Verifies a certificate other than a root; its issuer must be known.
+    /// Verifies a certificate that is not a root. The store must have the certificate of its issuer.
     ///
     /// # Errors
-    /// The reason for which the certificate is not trusted.
+    ///
+    /// The reason why the certificate is not trusted.
     pub fn verify(
         &self,
         backend: &dyn Backend,
         certificate: Certificate,
         now: Time64,
         countries: &dyn Countries,
-    ) -> Result<Trusted, SecurityDrop> {
+    ) -> Result<TrustedCertificate, SecurityDrop> {
         let Issuer::Digest(algorithm, issuer) = certificate.issuer() else {
             return Err(SecurityDrop::WrongRole);
         };
@@ -271,7 +277,7 @@ impl CertificateStore {
             return Err(SecurityDrop::Revoked);
         }
         let hash_of_data = backend.hash(algorithm, trusted.certificate.signed_octets());
-        if !issuer.signed(&hash_of_data, trusted.certificate.signature()) {
+        if !issuer.has_signed(&hash_of_data, trusted.certificate.signature()) {
             return Err(SecurityDrop::BadCertificateSignature);
         }
         Ok(trusted)
@@ -282,13 +288,13 @@ impl CertificateStore {
         backend: &dyn Backend,
         certificate: Certificate,
         region: Option<&GeographicRegion>,
-    ) -> Result<Trusted, SecurityDrop> {
+    ) -> Result<TrustedCertificate, SecurityDrop> {
         let key = backend.verifying_key(&certificate.content().verification_key);
         let key = key.ok_or(SecurityDrop::BadKey)?;
         let hash = backend.hash(certificate.hash_algorithm(), certificate.octets());
         let name = HashedId8::of_hash(&hash);
         let region = certificate.content().region.as_ref().or(region).cloned();
-        Ok(Trusted {
+        Ok(TrustedCertificate {
             certificate,
             name,
             hash,
@@ -303,7 +309,7 @@ impl CertificateStore {
 
 /// Checks a certificate against its issuer, except for the signature.
 fn check_chain(
-    issuer: &Trusted,
+    issuer: &TrustedCertificate,
     certificate: &Certificate,
     countries: &dyn Countries,
 ) -> Result<(), SecurityDrop> {
@@ -313,8 +319,8 @@ fn check_chain(
         (Some(mine), Some(theirs)) => mine.is_within(theirs, countries),
         _ => true,
     };
-    // TS 103 097 6: the assurance level (three bits) of an issuer is not below that of the certificates it
-    // issues.
+    // TS 103 097 6: the assurance level (three bits) of an issuer is at least that of the certificates that
+    // it issues.
     let level = |assurance: Option<u8>| assurance.map_or(0, |assurance| assurance >> 5);
     let assured = above.assurance.is_none() || level(content.assurance) <= level(above.assurance);
     let unique = |mut psids: Vec<u64>| {
@@ -332,7 +338,7 @@ fn check_chain(
 
 /// Removes the least recently used certificate until there is room for one more; false if the store may
 /// remove none.
-fn make_room(map: &mut BTreeMap<HashedId8, Trusted>, most: usize) -> bool {
+fn make_room(map: &mut BTreeMap<HashedId8, TrustedCertificate>, most: usize) -> bool {
     while map.len() >= most {
         let oldest =
             map.iter().filter(|(_, trusted)| !trusted.pinned).min_by_key(|(_, trusted)| trusted.last_used);

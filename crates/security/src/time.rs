@@ -7,7 +7,7 @@ use std::time::Duration;
 use carnet_base::WallTime;
 
 /// 2004-01-01T00:00:00 UTC in microseconds since 1970-01-01T00:00:00 UTC, without leap seconds.
-const EPOCH: u64 = 1_072_915_200_000_000;
+const ITS_EPOCH_MICROSECONDS: u64 = 1_072_915_200_000_000;
 
 /// Microseconds of TAI since 2004-01-01T00:00:00 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -21,14 +21,14 @@ impl Time64 {
     /// Converts a wall clock date; `leap_seconds` is the number of leap seconds of UTC since 2004, five in
     /// 2026.
     pub fn from_wall_time(date: WallTime, leap_seconds: u32) -> Time64 {
-        let since = (date.as_unix_nanos() / 1000).saturating_sub(EPOCH);
+        let since = (date.as_unix_nanos() / 1000).saturating_sub(ITS_EPOCH_MICROSECONDS);
         Time64(since.saturating_add(u64::from(leap_seconds) * 1_000_000))
     }
 
-    /// Converts to a wall clock date, see [`Time64::from_wall_time`].
+    /// Converts to the wall-clock date, as [`Time64::from_wall_time`] does in the other direction.
     pub fn to_wall_time(self, leap_seconds: u32) -> WallTime {
         let since = self.0.saturating_sub(u64::from(leap_seconds) * 1_000_000);
-        WallTime::from_unix_nanos(since.saturating_add(EPOCH).saturating_mul(1000))
+        WallTime::from_unix_nanos(since.saturating_add(ITS_EPOCH_MICROSECONDS).saturating_mul(1000))
     }
 
     /// Returns the date in whole seconds, rounded down.
@@ -53,7 +53,7 @@ impl Time64 {
 }
 
 impl Time32 {
-    /// Returns the beginning of the second.
+    /// Returns the date at which this second begins, in microseconds.
     pub fn start(self) -> Time64 {
         Time64(u64::from(self.0) * 1_000_000)
     }
@@ -117,7 +117,7 @@ pub struct ValidityPeriod {
 }
 
 impl ValidityPeriod {
-    /// Returns the first moment after the period.
+    /// Returns the first date that is no longer in the period.
     pub fn end(&self) -> Time64 {
         let length = u64::from(self.duration.count) * self.duration.unit.microseconds();
         Time64(self.start.start().0.saturating_add(length))
@@ -133,7 +133,7 @@ impl ValidityPeriod {
         if self.contains(moment) { moment } else { self.start.start() }
     }
 
-    /// Returns whether the period lies within that of the issuer (5.1.2.4).
+    /// Returns whether this period lies within the issuer's period (5.1.2.4).
     pub fn is_within(&self, issuer: &ValidityPeriod) -> bool {
         self.start >= issuer.start && self.end() <= issuer.end()
     }

@@ -5,7 +5,7 @@ use carnet_cits::facilities::FacilitiesSettings;
 use carnet_its::cdd::{self, StationId, StationType, VehicleLengthValue, VehicleWidth};
 use carnet_its::facilities::Parameters;
 use carnet_its::sa::Service;
-use carnet_its::sam::{ItsAid, LONGEST_IDENTIFIER};
+use carnet_its::sam::{ItsAid, MAX_IDENTIFIER_LENGTH};
 use carnet_its::{den, ldm};
 
 /// Returns the settings of the facilities for a station of this type.
@@ -49,7 +49,7 @@ pub(crate) fn facilities(
             .collect(),
         // A service announcement cannot carry a longer name, so it then has no name.
         advertiser: Some(name)
-            .filter(|name| (1..=LONGEST_IDENTIFIER).contains(&name.len()))
+            .filter(|name| (1..=MAX_IDENTIFIER_LENGTH).contains(&name.len()))
             .map(str::to_owned),
     }
 }

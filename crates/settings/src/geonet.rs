@@ -4,9 +4,8 @@ use carnet_api::config::{
     self, AreaForwarding, Authorization, BeaconInterval, DccAlgorithm, DccTimeOnAir, Geonet, GeonetAddress,
     Planarisation, PositionSource, Recovery, ReorderHold, ReorderRule, Standard, UnicastForwarding,
 };
-use carnet_geonet::ipv6_adaptation::in_order::Rule;
-use carnet_geonet::ipv6_adaptation::{self, Hold, Ipv6Area, Ipv6Config, Prefix};
-use carnet_geonet::multicast::{MulticastConfig, Timing};
+use carnet_geonet::ipv6_adaptation::{self, Ipv6Area, Ipv6Config, Prefix, in_order};
+use carnet_geonet::multicast::{MldTiming, MulticastConfig};
 use carnet_geonet::{MacAddress, Mib, dcc, mib};
 use carnet_mobility::mnpp;
 use carnet_station::io::{Area, AreaShape};
@@ -38,7 +37,7 @@ fn dcc(config: &config::Dcc) -> dcc::Config {
         },
         queue_length: config.queue_length.into(),
         data_rate: config.data_rate,
-        assumed: f64::from(config.assumed_busy) / 100.0,
+        assumed_busy_ratio: f64::from(config.assumed_busy) / 100.0,
     }
 }
 
@@ -58,13 +57,13 @@ fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
         hop_limit: ipv6.hop_limit,
         reorder_wait: ipv6.reorder_wait,
         reorder_rule: match ipv6.reorder_rule {
-            ReorderRule::Shorter => Rule::Shorter,
-            ReorderRule::Changed => Rule::Changed,
-            ReorderRule::Always => Rule::Always,
+            ReorderRule::Shorter => in_order::ReorderRule::Shorter,
+            ReorderRule::Changed => in_order::ReorderRule::Changed,
+            ReorderRule::Always => in_order::ReorderRule::Always,
         },
         reorder_hold: match ipv6.reorder_hold {
-            ReorderHold::Packets => Hold::Packets,
-            ReorderHold::Acknowledgements => Hold::Acknowledgements,
+            ReorderHold::Packets => ipv6_adaptation::ReorderHold::Packets,
+            ReorderHold::Acknowledgements => ipv6_adaptation::ReorderHold::Acknowledgements,
         },
         congestion_mark: ipv6.congestion_mark,
         fragments: ipv6.fragments,
@@ -77,11 +76,11 @@ fn multicast(config: &Geonet) -> Option<MulticastConfig> {
     let multicast = config.multicast.as_ref()?;
     Some(MulticastConfig {
         downstream: multicast.lan.clone(),
-        timing: Timing {
+        timing: MldTiming {
             robustness: multicast.robustness,
             query_interval: multicast.query_interval,
             query_response_interval: multicast.query_response_interval,
-            ..Timing::default()
+            ..MldTiming::default()
         },
         unmapped: multicast.unmapped,
     })

@@ -16,7 +16,7 @@ use carnet_station::io::{
     Area, AreaShape, Delivered, DeliveredKind, GeonetRequest, GeonetTransport, Input, Output, Position,
 };
 
-use crate::station::{Options, Refusal, SimulatedStation};
+use crate::station::{InputRefusal, Options, SimulatedStation};
 use crate::types::{
     CARNET_SIM_ABI_VERSION, CARNET_SIM_NEVER, CarnetSimAddress, CarnetSimOptions, CarnetSimOutput,
     CarnetSimOutputKind, CarnetSimPosition, CarnetSimRequest, CarnetSimStatus,
@@ -31,7 +31,10 @@ pub struct CarnetSimStation {
 
 impl CarnetSimStation {
     /// Runs `call` unless the station has panicked, and converts its result, or its panic, to a status.
-    fn run(&mut self, call: impl FnOnce(&mut SimulatedStation) -> Result<(), Refusal>) -> CarnetSimStatus {
+    fn run(
+        &mut self,
+        call: impl FnOnce(&mut SimulatedStation) -> Result<(), InputRefusal>,
+    ) -> CarnetSimStatus {
         if self.panicked {
             return CarnetSimStatus::Panicked;
         }
@@ -39,12 +42,14 @@ impl CarnetSimStation {
             Ok(Ok(())) => CarnetSimStatus::Done,
             Ok(Err(refusal)) => {
                 let (status, words) = match refusal {
-                    Refusal::NotDrained => (CarnetSimStatus::NotDrained, "outputs wait still".to_string()),
-                    Refusal::TimeRunsBackwards => (
+                    InputRefusal::NotDrained => {
+                        (CarnetSimStatus::NotDrained, "outputs wait still".to_string())
+                    }
+                    InputRefusal::TimeRunsBackwards => (
                         CarnetSimStatus::TimeRunsBackwards,
                         "the time is before that of an earlier call".into(),
                     ),
-                    Refusal::Refused(words) => (CarnetSimStatus::Refused, words),
+                    InputRefusal::Refused(words) => (CarnetSimStatus::Refused, words),
                 };
                 self.error = words;
                 status
@@ -195,7 +200,7 @@ unsafe fn with_frame(
     destination: *const u8,
     packet: *const u8,
     length: usize,
-    call: impl FnOnce(&mut SimulatedStation, ReceivedFrame<'_>) -> Result<(), Refusal>,
+    call: impl FnOnce(&mut SimulatedStation, ReceivedFrame<'_>) -> Result<(), InputRefusal>,
 ) -> CarnetSimStatus {
     // SAFETY: by contract, in all of this block.
     let (station, source, destination, packet) =
@@ -401,7 +406,7 @@ pub unsafe extern "C" fn carnet_sim_handle_input(
     let (station, json) = unsafe { (station.as_mut(), octets(json, length)) };
     let (Some(station), Some(json)) = (station, json) else { return CarnetSimStatus::BadArgument };
     station.run(|station| {
-        let input = serde_json::from_slice(json).map_err(|error| Refusal::Refused(error.to_string()))?;
+        let input = serde_json::from_slice(json).map_err(|error| InputRefusal::Refused(error.to_string()))?;
         station.handle_input(Time::from_nanos(now), input)
     })
 }
@@ -453,7 +458,7 @@ pub unsafe extern "C" fn carnet_sim_poll_output(
     let mut taken = None;
     let status = station.run(|station| {
         taken = station.poll_output().map(described).transpose()?.map(|(mut described, octets)| {
-            let octets = station.keep(octets);
+            let octets = station.keep_output_octets(octets);
             (described.octets, described.length) = (octets.as_ptr(), octets.len());
             described
         });
@@ -471,7 +476,7 @@ pub unsafe extern "C" fn carnet_sim_poll_output(
 }
 
 /// Converts an output to the type of C, and its octets.
-fn described(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), Refusal> {
+fn described(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), InputRefusal> {
     let mut described = CarnetSimOutput {
         kind: CarnetSimOutputKind::Other,
         link: 0,
@@ -513,7 +518,7 @@ fn described(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), Refusal> {
             described.kind = CarnetSimOutputKind::Packet;
             packet
         }
-        other => serde_json::to_vec(&other).map_err(|error| Refusal::Refused(error.to_string()))?,
+        other => serde_json::to_vec(&other).map_err(|error| InputRefusal::Refused(error.to_string()))?,
     };
     Ok((described, octets))
 }
@@ -597,7 +602,7 @@ mod tests {
         // SAFETY: the options and the buffers live as long as the calls, and the station is freed at the end.
         unsafe {
             let station = carnet_sim_new(&raw const options, ptr::null_mut(), 0);
-            let status = (*station).run(|_| panic!("what cannot be"));
+            let status = (*station).run(|_| panic!("a panic of the test"));
             assert_eq!(status, CarnetSimStatus::Panicked);
             let mut words = [0; 8];
             assert_eq!(carnet_sim_last_error(station, words.as_mut_ptr(), words.len()), 14);

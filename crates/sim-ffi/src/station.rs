@@ -30,7 +30,7 @@ pub struct Options<'a> {
 
 /// Reason why the station has refused an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum InputRefusal {
     /// The caller has not taken all outputs of the previous input.
     NotDrained,
     /// The time of the input is earlier than that of the previous input.
@@ -102,19 +102,19 @@ impl SimulatedStation {
     }
 
     /// Checks the order of calls before an input, and records the input.
-    fn enter(&mut self, now: Time, input: impl FnOnce() -> Input) -> Result<(), Refusal> {
+    fn enter(&mut self, now: Time, input: impl FnOnce() -> Input) -> Result<(), InputRefusal> {
         if !self.drained {
-            return Err(Refusal::NotDrained);
+            return Err(InputRefusal::NotDrained);
         }
         if now < self.now {
-            return Err(Refusal::TimeRunsBackwards);
+            return Err(InputRefusal::TimeRunsBackwards);
         }
         self.now = now;
         let wall = self.wall(now);
         if let Some(recording) = &mut self.recording {
-            recording
-                .input(now, wall, input())
-                .map_err(|error| Refusal::Refused(format!("the recording cannot be written: {error}")))?;
+            recording.input(now, wall, input()).map_err(|error| {
+                InputRefusal::Refused(format!("the recording cannot be written: {error}"))
+            })?;
         }
         self.drained = false;
         Ok(())
@@ -124,7 +124,7 @@ impl SimulatedStation {
     ///
     /// # Errors
     /// Returns the reason of a refusal.
-    pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), Refusal> {
+    pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), InputRefusal> {
         self.enter(now, || Input::Frame(owned(&frame)))?;
         self.station.handle_frame(now, frame);
         Ok(())
@@ -134,7 +134,7 @@ impl SimulatedStation {
     ///
     /// # Errors
     /// Returns the reason of a refusal.
-    pub fn handle_unacknowledged(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), Refusal> {
+    pub fn handle_unacknowledged(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), InputRefusal> {
         self.handle_input(now, Input::Unacknowledged(owned(&frame)))
     }
 
@@ -142,7 +142,12 @@ impl SimulatedStation {
     ///
     /// # Errors
     /// Returns the reason of a refusal.
-    pub fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) -> Result<(), Refusal> {
+    pub fn handle_host_frame(
+        &mut self,
+        now: Time,
+        link: u32,
+        frame: HostFrame<'_>,
+    ) -> Result<(), InputRefusal> {
         self.enter(now, || {
             let HostFrame { destination, source, ether_type, payload } = frame;
             Input::VirtualFrame(VirtualFrame {
@@ -161,13 +166,13 @@ impl SimulatedStation {
     ///
     /// # Errors
     /// Returns the reason of a refusal.
-    pub fn handle_input(&mut self, now: Time, input: Input) -> Result<(), Refusal> {
+    pub fn handle_input(&mut self, now: Time, input: Input) -> Result<(), InputRefusal> {
         self.enter(now, || input.clone())?;
         let wall = self.wall(now);
-        self.station.handle_input(now, wall, input).map_err(Refusal::Refused)
+        self.station.handle_input(now, wall, input).map_err(InputRefusal::Refused)
     }
 
-    /// Returns the next output. The caller gives the output's octets back by [`Self::keep`].
+    /// Returns the next output. The caller gives the output's octets back by [`Self::keep_output_octets`].
     pub fn poll_output(&mut self) -> Option<Output> {
         let taken = std::mem::take(&mut self.taken);
         if taken.capacity() > 0 {
@@ -179,7 +184,7 @@ impl SimulatedStation {
     }
 
     /// Keeps the octets of an output until the caller takes the next output, and returns them.
-    pub fn keep(&mut self, octets: Vec<u8>) -> &[u8] {
+    pub fn keep_output_octets(&mut self, octets: Vec<u8>) -> &[u8] {
         self.taken = octets;
         &self.taken
     }
@@ -200,9 +205,11 @@ impl SimulatedStation {
     ///
     /// # Errors
     /// Returns the reason why the recording cannot be written.
-    pub fn flush(&mut self) -> Result<(), Refusal> {
+    pub fn flush(&mut self) -> Result<(), InputRefusal> {
         match self.recording.as_mut().map(Recording::flush) {
-            Some(Err(error)) => Err(Refusal::Refused(format!("the recording cannot be written: {error}"))),
+            Some(Err(error)) => {
+                Err(InputRefusal::Refused(format!("the recording cannot be written: {error}")))
+            }
             _ => Ok(()),
         }
     }

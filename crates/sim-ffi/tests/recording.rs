@@ -7,7 +7,7 @@ use carnet_api::config::Config;
 use carnet_base::{Time, WallTime};
 use carnet_geonet::{BROADCAST, ReceivedFrame};
 use carnet_settings::recording::Inputs;
-use carnet_sim::station::{Options, Refusal, SimulatedStation};
+use carnet_sim::station::{InputRefusal, Options, SimulatedStation};
 use carnet_station::io::{GeonetRequest, GeonetTransport, Input, Output, Position};
 
 const CONFIG: &str = "[station]\nname = 'node'\n[geonet]\ninterface = 'radio'\nposition = \
@@ -53,9 +53,9 @@ fn a_recorded_run_replays() {
             Ok(()),
             "a drained station takes inputs"
         );
-        assert_eq!(other.handle_input(Time::from_millis(6), Input::Timeout), Err(Refusal::NotDrained));
+        assert_eq!(other.handle_input(Time::from_millis(6), Input::Timeout), Err(InputRefusal::NotDrained));
         drain(&mut other);
-        assert_eq!(other.handle_input(Time::ZERO, Input::Timeout), Err(Refusal::TimeRunsBackwards));
+        assert_eq!(other.handle_input(Time::ZERO, Input::Timeout), Err(InputRefusal::TimeRunsBackwards));
         for step in 1..100 {
             let now = Time::from_millis(100 * step);
             recorded.handle_input(now, position(100 * step as u32, 21_008_000)).expect("a position");

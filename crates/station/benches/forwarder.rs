@@ -108,8 +108,8 @@ fn bench(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(format!("home agent, {bindings} bindings"));
         for size in [64_usize, 1250] {
             let payload = vec![0xaa; size - HEADER_LEN];
-            // The number of destinations is the number of bindings, so that the caches work as with the
-            // traffic of a fleet.
+            // Use as many destinations as bindings, so that the processor's caches work as with a fleet's
+            // traffic.
             let towards: Vec<Vec<u8>> = (0..bindings)
                 .map(|index| packet(protocol::NO_NEXT_HEADER, CORRESPONDENT, inside(index), &payload))
                 .collect();

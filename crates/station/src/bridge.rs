@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_cits::geonetworking::{Geonet, StationMessage};
-use carnet_geonet::approach::distance_in;
+use carnet_geonet::approach::predicted_distance;
 use carnet_geonet::ipv6_adaptation::{Adaptation, addresses};
 use carnet_geonet::location_table::mac_key;
 use carnet_geonet::{MacAddress, Router};
@@ -29,7 +29,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 /// A station counts as staying if it is nearer than this share of the range, now and after [`STAYING`].
 const INSIDE: f64 = 0.9;
 const STAYING: Duration = Duration::from_secs(2);
-/// The stations in range, taken from the router's location table.
+/// Distances of the stations in the router's location table.
 #[derive(Debug)]
 struct Around<'a>(&'a Router);
 
@@ -39,7 +39,7 @@ impl Surroundings for Around<'_> {
         let table = router.location_table();
         let entry = table.entry(table.find(now, mac_key(station))?);
         let near = entry.is_neighbour();
-        let unknown = Sight { heard: entry.heard(), near, stays: near, leaves: false };
+        let unknown = Sight { heard: entry.last_received(), near, stays: near, leaves: false };
         let accurate = |vector: &&LongPositionVector| vector.accurate;
         let own = router.position_vector().filter(accurate);
         let Some((own, other)) = own.zip(Some(entry.position_vector()).filter(accurate)) else {
@@ -47,9 +47,9 @@ impl Surroundings for Around<'_> {
         };
         let range = router.mib().max_communication_range;
         let (at_once, soon, later) = (
-            distance_in(own, other, Duration::ZERO),
-            distance_in(own, other, LEAVING),
-            distance_in(own, other, STAYING),
+            predicted_distance(own, other, Duration::ZERO),
+            predicted_distance(own, other, LEAVING),
+            predicted_distance(own, other, STAYING),
         );
         let stays = near && at_once.max(later) <= INSIDE * range;
         Some(Sight { stays, leaves: at_once.max(soon) > EDGE * range, ..unknown })
@@ -70,7 +70,7 @@ impl Stations for Around<'_> {
         let table = router.location_table();
         let other = table.find(now, mac_key(station)).map(|slot| table.entry(slot).position_vector());
         let both = router.position_vector().zip(other);
-        both.map_or(f64::INFINITY, |(own, other)| distance_in(own, other, Duration::ZERO))
+        both.map_or(f64::INFINITY, |(own, other)| predicted_distance(own, other, Duration::ZERO))
     }
 
     fn beacon_interval(&self) -> Duration {
@@ -105,8 +105,8 @@ impl Station {
 
     /// Completes the outputs of all wings after an input.
     pub(crate) fn flush(&mut self, now: Time, wall: WallTime) {
-        // The MTU over GeoNetworking counts from the start, so that hosts need not learn a smaller MTU when a
-        // neighbour appears.
+        // Count the MTU of GeoNetworking from the start: otherwise hosts would have to learn a smaller MTU
+        // when a neighbour appears.
         let mtu = Geonet::of(&self.geonet).and_then(Geonet::ipv6).map(Adaptation::mtu);
         self.nemo.flush(now, wall, mtu);
         self.flush_geonet(now);
@@ -151,7 +151,7 @@ impl Station {
         }
     }
 
-    /// Handles a frame that its destination has not acknowledged. Returns `true` if its packet has taken
+    /// Handles a frame that the receiver has not acknowledged. Returns `true` if its packet has been sent on
     /// another route.
     pub(crate) fn was_taken_back(&mut self, now: Time, frame: &Frame) -> bool {
         let Some(geonet) = &mut self.geonet else { return false };

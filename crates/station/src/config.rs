@@ -7,11 +7,11 @@ use carnet_nemo::{MnppSettings, MobileRouterSettings, NemoConfig};
 /// Config of a station. A role that is absent is inactive.
 #[derive(Debug, Clone, Default)]
 pub struct StationConfig {
-    /// Config of the home agent; `None` if the station has no such role.
+    /// Config of the home agent; `None` if the station is no home agent.
     pub home_agent: Option<HomeAgentConfig>,
-    /// Settings of the mobile router; `None` if the station has no such role.
+    /// Settings of the mobile router; `None` if the station is no mobile router.
     pub mobile_router: Option<MobileRouterSettings>,
-    /// Settings of the GeoNetworking router; `None` if the station has no such role.
+    /// Settings of the GeoNetworking router; `None` if the station is no GeoNetworking router.
     pub geonet: Option<GeonetSettings>,
     /// Routes to the mobile networks of neighbouring vehicles, for a mobile router with IPv6 over
     /// GeoNetworking.

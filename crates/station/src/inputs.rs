@@ -82,8 +82,8 @@ impl Station {
         result
     }
 
-    /// Handles frequent inputs that concern only GeoNetworking, without work in any other part. Returns any
-    /// other input to the caller.
+    /// Handles frequent inputs that concern only GeoNetworking, so that they cost no work elsewhere. Returns
+    /// other inputs to the caller.
     fn handle_geonet_input(&mut self, now: Time, input: Input) -> ControlFlow<Result<(), String>, Input> {
         match input {
             Input::Timeout if self.nemo.poll_timeout().is_none_or(|due| due > now) => {
@@ -155,7 +155,7 @@ impl Station {
                 }
             }
             Input::GeonetReport(report) => {
-                self.nemo.handle_stations_used(now, &report.ways);
+                self.nemo.handle_stations_used(now, &report.own_packet_destinations);
                 if let Some(geonet) = &mut self.geonet {
                     geonet.handle_report(now, &report);
                 }
@@ -205,8 +205,7 @@ impl Station {
         ControlFlow::Break(Ok(()))
     }
 
-    /// Sets the date for the next [`Self::handle_frame`], which has no date among its parameters, unlike
-    /// [`Self::handle_input`].
+    /// Sets the date for the next [`Self::handle_frame`], which gets none, unlike [`Self::handle_input`].
     pub fn handle_date(&mut self, now: Time, wall: WallTime) {
         if let Some(geonet) = &mut self.geonet {
             geonet.handle_date(now, wall);

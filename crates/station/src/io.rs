@@ -14,7 +14,7 @@ use carnet_base::hex;
 pub use carnet_base::{Address, Endpoint, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState};
 pub use carnet_cits::facilities::command::{DenmOrder, DenmWish};
 pub use carnet_cits::facilities::output::{Action, Message, MessageKind};
-pub use carnet_cits::geonetworking::acceleration::{Accelerate, Report};
+pub use carnet_cits::geonetworking::acceleration::{Accelerate, FastPathReport};
 pub use carnet_cits::geonetworking::command::{AreaOrder, Around};
 pub use carnet_cits::geonetworking::input::{Frame, GeonetRequest, GeonetTransport, VirtualFrame};
 pub use carnet_cits::geonetworking::output::{Delivered, DeliveredKind, VirtualLink};
@@ -39,8 +39,8 @@ pub enum Input {
     Packet(#[serde(with = "hex")] Vec<u8>),
     /// An ICMPv6 message received on a link: Neighbor Discovery, or an error about a tunnel packet.
     Icmpv6(LinkMessage),
-    /// The complete state of an interface; addresses and routers that are not in it no longer exist. The
-    /// platform sends this input at the start for every interface, and again after each change.
+    /// Complete state of an interface: addresses and routers that it does not list no longer exist. The
+    /// platform sends it for each interface at the start, and after each change.
     Interface(Interface),
     /// An interface no longer exists.
     InterfaceGone {
@@ -59,7 +59,7 @@ pub enum Input {
     Roaming {
         /// Name of the interface.
         interface: String,
-        /// Whether the modem roams; `None` if its state is no longer known.
+        /// Whether the modem is roaming; `None` if that is no longer known.
         roaming: Option<bool>,
     },
     /// Result of the request that [`Output::ProbePortal`] demanded.
@@ -76,8 +76,8 @@ pub enum Input {
         /// Values of the counters.
         octets: Octets,
     },
-    /// A fast path has sent packets into a tunnel since its last report. For packets of the slow path the
-    /// station needs no such input.
+    /// The fast path has sent packets into a tunnel since the last such input. The station notices packets of
+    /// the slow path itself.
     TunnelUsed {
         /// Local end of the tunnel.
         local: Endpoint,
@@ -86,8 +86,8 @@ pub enum Input {
     },
     /// Packets that a fast path has counted since its start, for each tunnel whose counts have changed.
     TunnelTraffic(Vec<TunnelTraffic>),
-    /// Some destinations of packets that a fast path has sent into the tunnel to the home agent since its
-    /// last report.
+    /// Destinations to which the fast path has sent packets through the tunnel to the home agent since the
+    /// last such input; not necessarily all.
     Destinations(Vec<Ipv6Addr>),
     /// An IPv6 packet that arrived inside IPv4 or UDP; see [`crate::Station::handle_datagram`].
     Datagram {
@@ -113,8 +113,8 @@ pub enum Input {
         #[serde(with = "hex")]
         message: Vec<u8>,
     },
-    /// An ICMP message from the path (RFC 1191): outer packets between two ends must not exceed this size.
-    /// The message proves nothing.
+    /// ICMP message of a router on the path (RFC 1191): the outer packets between two tunnel ends must not be
+    /// larger. The station does not trust it without a test.
     DatagramTooBig {
         /// Local end of the tunnel.
         local: Endpoint,
@@ -125,9 +125,9 @@ pub enum Input {
     },
     /// A frame of EtherType 0x8947 from the GeoNetworking link.
     Frame(Frame),
-    /// A frame that this station sent to one other station, which did not acknowledge it.
+    /// A unicast frame of this station that the receiver has not acknowledged.
     Unacknowledged(Frame),
-    /// The GN address of this station, sent when it becomes known or changes.
+    /// GN address of this station, when it becomes known or changes.
     GeonetAddress(u64),
     /// Largest payload of a frame on the GeoNetworking link, in octets.
     GeonetMtu(u32),
@@ -153,8 +153,8 @@ pub enum Input {
     },
     /// Whether a fast path for GeoNetworking exists beside the router.
     GeonetFastPath(bool),
-    /// Report of the GeoNetworking fast path about the time since its last report.
-    GeonetReport(Report),
+    /// Report of the GeoNetworking fast path about its work since the previous report.
+    GeonetReport(FastPathReport),
     /// An IPv6 packet to a multicast group, received on an interface of the mobile network.
     LanPacket {
         /// Name of the interface.
@@ -194,7 +194,7 @@ pub enum Command {
     /// Reset GeoNetworking to its state after a start: no neighbours, no waiting packets, and the first
     /// address. Conformance tests use this command.
     ResetGeonet,
-    /// Set an area at run time, or replace an area of the same name.
+    /// Sets an area at run time; replaces an area with the same name.
     SetArea(AreaOrder),
     /// Remove an area that an operator has set at run time.
     RemoveArea {
@@ -203,21 +203,21 @@ pub enum Command {
     },
     /// Change the pseudonym now.
     ChangePseudonym,
-    /// Lock the pseudonym, so that it does not change.
+    /// Locks the pseudonym: it does not change while the lock lasts.
     LockPseudonym {
         /// Duration of the lock in seconds; 0 ends an earlier lock.
         for_s: u32,
     },
     /// Trigger, update or terminate an event on the road.
     Denm(DenmOrder),
-    /// Ask all mobile nodes to leave the home agent, for planned maintenance.
+    /// Moves all mobile nodes away from the home agent, before planned maintenance.
     Drain {
-        /// Addresses of home agents to which the nodes go; any known home agent if empty.
+        /// Addresses of the home agents to which the nodes shall go; if empty, any known home agent.
         to: Vec<Ipv6Addr>,
-        /// Time in seconds during which the home agent asks the nodes.
+        /// Time in seconds within which the home agent sends its requests to all nodes.
         within_s: u32,
     },
-    /// Accept registrations at the home agent again.
+    /// Ends a drain: the home agent accepts registrations again.
     EndDrain,
     /// End bindings of a mobile node.
     Revoke {
@@ -226,7 +226,8 @@ pub enum Command {
         /// Binding Identifiers of the bindings to end; all bindings of the node if empty.
         bids: Vec<u16>,
     },
-    /// The station is about to stop: it de-registers, and ends the state that its peers have about it.
+    /// The program is about to end: the station de-registers, and ends its direct routes and other state at
+    /// its peers.
     Shutdown,
 }
 
@@ -234,13 +235,13 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
-    /// A change of the desired forwarding state. It must be in place before the caller executes the next
+    /// Change of the desired forwarding state. The caller must apply it before it carries out the next
     /// output.
     Forwarding(Change),
-    /// An IPv6 packet to be written into the tunnel device; the kernel routes it from there.
+    /// IPv6 packet that the caller writes into the TUN device; the kernel routes it.
     Packet(#[serde(with = "hex")] Vec<u8>),
-    /// A Mobility Header message that the kernel's IPsec must protect. The protected packet comes back from
-    /// the tunnel device, and the station then sends it.
+    /// Mobility Header message that the kernel must protect by IPsec. The protected packet comes back through
+    /// the TUN device, and the station sends it.
     Protect {
         /// Address of this station in the security association: a home address, or the home agent's.
         source: Ipv6Addr,
@@ -288,14 +289,13 @@ pub enum Output {
     EventOver(Action),
     /// Action ID of the event that a [`DenmWish::Trigger`] has begun.
     Triggered(Action),
-    /// Create this virtual interface, or change it.
+    /// Creates or changes this virtual interface.
     VirtualLink(VirtualLink),
     /// Remove this virtual interface.
     VirtualLinkGone(u32),
-    /// A frame for the host, which the station itself has made.
+    /// Frame for the host that the station itself has made.
     VirtualFrame(VirtualFrame),
-    /// A frame for the host: an IPv6 packet received over GeoNetworking. Other receivers may get the same
-    /// packet as well.
+    /// IPv6 packet from GeoNetworking, in a frame for the host. The same packet may go to several receivers.
     Ipv6 {
         /// Identifier of the virtual interface.
         link: u32,
@@ -320,8 +320,8 @@ pub enum Output {
     Subscription {
         /// Address of the multicast group.
         group: Ipv6Addr,
-        /// Whether the filter mode is EXCLUDE: all sources but the listed ones. Otherwise only the listed
-        /// sources pass; with an empty list the host leaves the group.
+        /// Whether the filter mode is EXCLUDE: all sources except the listed ones. Otherwise only the listed
+        /// sources; an empty list means that the host leaves the group.
         exclude: bool,
         /// Source addresses of the filter.
         sources: Vec<Ipv6Addr>,

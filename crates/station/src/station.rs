@@ -122,7 +122,7 @@ impl Station {
         Geonet::of(&self.geonet).map(Geonet::router)
     }
 
-    /// Returns the facilities above GeoNetworking, if the station has them.
+    /// Returns the facilities, if the station has any.
     pub fn facilities(&self) -> Option<&Facilities> {
         Geonet::of(&self.geonet).and_then(Geonet::facilities)
     }
@@ -132,7 +132,7 @@ impl Station {
         Geonet::of(&self.geonet).and_then(Geonet::multicast)
     }
 
-    /// Returns the adaptation sublayer of IPv6 over GeoNetworking, if the station has it.
+    /// Returns the IPv6 adaptation of GeoNetworking, if the station has it.
     pub fn ipv6_adaptation(&self) -> Option<&Adaptation> {
         Geonet::of(&self.geonet).and_then(Geonet::ipv6)
     }
@@ -178,8 +178,7 @@ impl Station {
         Geonet::of(&self.geonet).and_then(Geonet::gate)
     }
 
-    /// Takes back the buffer of an executed [`Output::Frame`] or [`Output::Ipv6`], so that the station can
-    /// use it again.
+    /// Takes the buffer of an executed [`Output::Frame`] or [`Output::Ipv6`] back, to use its memory again.
     pub fn recycle(&mut self, octets: Vec<u8>) {
         if let Some(geonet) = &mut self.geonet {
             geonet.recycle(octets);

@@ -15,7 +15,7 @@ use common::{FIRST, interface, router_config};
 
 /// Frames and beacons are far more frequent than the timers of Mobile IPv6, and must not delay these timers.
 #[test]
-fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
+fn busy_geonetworking_router_does_not_delay_mobile_router() {
     let station_address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
     let config = StationConfig {
         geonet: Some(common::geonet(station_address)),
@@ -53,8 +53,8 @@ fn a_busy_geonetworking_router_lets_the_mobile_router_have_its_turn() {
             tell(&mut station, now, Input::Timeout);
         }
     }
-    // RFC 4861 6.2.4: three advertisements at most 16 s apart. RFC 6275 11.8: one Binding Update follows
-    // another after 1 s, 2 s, 4 s and so on up to 32 s. A beacon comes every 3 to 3.75 s.
+    // RFC 4861 6.2.4: three advertisements at intervals of at most 16 s. RFC 6275 11.8: Binding Updates after
+    // 1 s, 2 s, 4 s and so on, up to 32 s. One beacon every 3 to 3.75 s.
     assert!(advertisements >= 3, "{advertisements} advertisements");
     assert!((6..=9).contains(&updates), "{updates} Binding Updates");
     assert!((30..=41).contains(&frames), "{frames} beacons");

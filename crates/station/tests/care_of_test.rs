@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Lets time pass; `sends` says whether the correspondent sends packets meanwhile.
+    /// Runs the world for this time. `sends` says whether the correspondent sends packets meanwhile.
     fn pass(&mut self, milliseconds: u64, sends: bool) {
         for _ in 0..milliseconds {
             if sends {
@@ -140,7 +140,7 @@ impl World {
         self.stations[HOME_AGENT].nemo().binding_status(self.now)[0].state
     }
 
-    /// Returns the number of packets lost from half a second before an event until two seconds after it.
+    /// Returns how many packets are lost from half a second before an event to two seconds after it.
     fn lost_by(&mut self, happens: impl FnOnce(&mut World)) -> usize {
         self.pass(500, true);
         happens(self);
@@ -151,7 +151,7 @@ impl World {
 }
 
 #[test]
-fn first_registration_carries_nothing_before_the_echo_and_tells_nobody() {
+fn home_agent_forwards_nothing_before_first_care_of_test_answer() {
     let mut world = World::new(true);
     world.pass(DELAY.as_millis() as u64 + 1, false);
     assert_eq!(world.state(), "untested");
@@ -166,13 +166,13 @@ fn first_registration_carries_nothing_before_the_echo_and_tells_nobody() {
 }
 
 #[test]
-fn make_before_break_loses_nothing_and_the_old_path_serves_until_the_echo() {
+fn make_before_break_uses_old_path_until_care_of_test_and_loses_nothing() {
     let mut world = World::new(true);
     world.pass(1000, false);
     assert_eq!(world.lost_by(|world| world.hand_over("w1")), 0);
     let (old, new) = (world.net.to[&address(FIRST)], world.net.to[&address(SECOND)]);
-    // The old address gets packets during the first half of the registration's round trip and during the
-    // round trip of the echo.
+    // Packets still go to the old address during half a round trip of the registration and one round trip of
+    // the echo.
     assert!((500 + 55..=500 + 70).contains(&old), "{old} packets to the old address, {new} to the new one");
     assert_eq!(old + new, world.net.sent);
 }
@@ -205,7 +205,7 @@ fn break_before_make_costs_one_more_round_trip_unless_the_address_was_tested_lat
     assert!(lately <= off + 1, "{lost:?}");
 }
 
-/// Another member of a fleet becomes the leader before the new care-of address has answered the test.
+/// Another member of the fleet becomes leader while the new care-of address has not answered the test yet.
 #[test]
 fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
     for goes_back in [false, true] {
@@ -233,7 +233,8 @@ fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
     }
 }
 
-/// Returns a Binding Update for these care-of addresses, with one flow that takes all of them.
+/// Returns a Binding Update with these care-of addresses, and one flow binding that copies packets to all of
+/// them.
 fn update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
     let bids: Vec<u16> = (1..).take(care_of_addresses.len()).collect();
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
@@ -260,7 +261,7 @@ fn update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
     .emit()
 }
 
-/// Returns the answer to an Echo Request through the tunnel, as any IPv6 node sends it.
+/// Returns the Echo Reply to an Echo Request through the tunnel, as every IPv6 node sends it.
 fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
     let outer = Header::parse(probe).ok()?;
     let reply = icmpv6::echo_reply(probe.get(HEADER_LEN..)?)?;
@@ -274,8 +275,8 @@ fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The test changes registrations at random. An address that never answers gets no packet of a correspondent.
-/// Such an address gets an acknowledgement for each Binding Update, and probes of 96 octets: 48 at once and
-/// two a second.
+/// It gets an acknowledgement for each Binding Update, and probes of 96 octets: 48 at once, then two a
+/// second.
 #[test]
 fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() {
     let mut rng = Rng::new(33);
@@ -288,8 +289,8 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
     let mut now = Time::ZERO;
     let answers = |place: Ipv6Addr| u128::from(place) >> 80 == u128::from(address("2001:db8:f1::")) >> 80;
     let (mut updates, mut update_octets, mut answered) = (0, 0, 0);
-    // Counts of packets to addresses that never answer: probes, and other packets of the home agent itself
-    // with their octets.
+    // Counts of packets to addresses that never answer: probes, other packets of the home agent itself, and
+    // the octets of these.
     let (mut probes, mut others, mut other_octets) = (0, 0, 0);
     let mut data_to_true = 0;
     let mut collect = |station: &mut Station, now: Time| {
@@ -373,7 +374,7 @@ struct Besieged {
     /// Addresses that answer Echo Requests; all other addresses never answer.
     true_places: Vec<Endpoint>,
     answered: BTreeSet<Endpoint>,
-    /// Destination of the last data packet; the next field is the number of data packets.
+    /// Destination of the last data packet. The next field counts the data packets.
     data: Option<Endpoint>,
     data_count: usize,
 }
@@ -429,7 +430,7 @@ impl Besieged {
     }
 
     fn give(&mut self, input: Input) {
-        // A refusal does not matter: the test checks packets only.
+        // Ignore a refusal of the input: the test checks only the packets that are sent.
         let _ = self.station.handle_input(self.now, WALL, input);
         self.drain();
     }
@@ -532,7 +533,7 @@ fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
             assert_eq!((besieged.sends(HOST), besieged.sends(HOME)), (None, None));
             besieged.pass(Duration::from_secs(1));
         }
-        // The binding has not ended, and no renewal of the new address restores the old address.
+        // The binding to the new address goes on, and its renewals do not bring back the old address.
         for sequence in 3..20 {
             besieged.registers(end(places[1]), Builder::binding_update(sequence, flags(false), 150));
             assert_eq!(besieged.sends(HOST), None);
@@ -541,10 +542,9 @@ fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
     }
 }
 
-/// An attacker registers addresses that answer, and addresses that never answer. Binding Updates come over
-/// IPv6 and UDP. They are plain or have identifiers, with or without addresses, and some have an Alternate
-/// Care-of Address. Some de-register, and some have flows. In between the home agent restarts, or gets
-/// another config.
+/// An attacker registers addresses that answer and addresses that never answer. Binding Updates come over
+/// IPv6 and UDP, plain or with identifiers, with or without addresses. Some have an Alternate Care-of Address
+/// or flow bindings, and some de-register. In between the home agent restarts or gets another config.
 #[test]
 fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
     const TRUE: [&str; 5] =
@@ -630,8 +630,8 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
     assert!(data_count > 5_000 && restarts > 100, "{data_count}, {restarts}");
 }
 
-/// A node sees the tokens of its own tests. The home agent must not use a seen token again for the address of
-/// a third party.
+/// A node sees the tokens in the tests of its own addresses. The home agent must not use such a token again
+/// for an address of a third party.
 #[test]
 fn tokens_do_not_repeat_when_the_config_takes_the_home_agent_away_and_brings_it_back() {
     let mut tokens = BTreeSet::new();

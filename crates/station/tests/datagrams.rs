@@ -23,7 +23,7 @@ fn end(text: &str) -> Endpoint {
 /// The NAT between home agent (0) and mobile router (1), and records.
 #[derive(Default)]
 struct Nat {
-    /// Packets that came out of a tunnel, each with the index of its station.
+    /// Packets that have come out of a tunnel, each with the index of its station.
     arrived: Vec<(usize, Vec<u8>)>,
     /// All packets on the wire, each with the index of the receiving station.
     wire: Vec<(usize, Vec<u8>)>,
@@ -86,7 +86,7 @@ impl World {
         self.settle();
     }
 
-    /// Returns the packets that came out of a tunnel and are not path MTU probes.
+    /// Returns the packets that have come out of a tunnel, without path MTU probes.
     fn data(&self) -> Vec<(usize, Vec<u8>)> {
         let data = self.net.arrived.iter().filter(|(_, packet)| packet[6] == protocol::NO_NEXT_HEADER);
         data.cloned().collect()
@@ -169,7 +169,7 @@ fn in_words((routes, rules): (Vec<Ipv4Route>, Vec<Ipv4Rule>)) -> Vec<String> {
     routes.chain(rules).collect()
 }
 
-/// Two modems of one make have the same address and the same gateway.
+/// Two modems of the same type may have the same address and the same gateway.
 #[test]
 fn each_uplink_has_an_ipv4_table_also_where_two_have_the_same_network() {
     let same: (&[&str], &[&str]) = (&["192.168.8.100/24"], &["192.168.8.1"]);
@@ -194,7 +194,7 @@ fn ipv4_table_follows_a_renewal_and_goes_with_the_address() {
     };
     assert_eq!(in_words(ipv4_tables(&[leased, renewed])), words("w0", " via 10.2.1.1", "10.2.1.7", "0"));
     assert_eq!(in_words(ipv4_tables(&[leased, ("w0", &[], &[])])), Vec::<String>::new());
-    // One modem has a /32 address and a route without gateway; another has a gateway outside its prefix.
+    // One modem has a /32 address and a route without a gateway, another has a gateway outside its prefix.
     let modem: (&str, &[&str], &[&str]) = ("w1", &["10.64.0.9/32"], &["0.0.0.0"]);
     assert_eq!(in_words(ipv4_tables(&[modem])), words("w1", "", "10.64.0.9", "1"));
     let with_gateway: (&str, &[&str], &[&str]) = ("w1", &["10.64.0.9/32"], &["10.64.0.10"]);
@@ -202,7 +202,7 @@ fn ipv4_table_follows_a_renewal_and_goes_with_the_address() {
 }
 
 #[test]
-fn strangers_get_nothing_through_and_break_nothing() {
+fn unknown_senders_pass_nothing_and_break_nothing() {
     let mut world = World::registered();
     for (from, source, destination) in [(1, HOST, CORRESPONDENT), (0, CORRESPONDENT, HOST)] {
         world.give(from, Input::Packet(data(source, destination)));
@@ -239,7 +239,7 @@ fn strangers_get_nothing_through_and_break_nothing() {
             assert!(own || (!is_stranger && may_pass), "{at}: {packet:02x?}");
         }
     }
-    // The station still forwards as before the messages.
+    // After these messages the station still forwards as before.
     let packet = data(HOST, CORRESPONDENT);
     world.net.arrived.clear();
     world.give(1, Input::Packet(packet.clone()));

@@ -20,7 +20,7 @@ use carnet_wire::geonet::{
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 
-/// A station, and the frames that it has sent: the last octet and the time of each frame.
+/// A station, and the frames that it has sent, as their last octet and their time.
 struct Bench {
     station: Station,
     address: GnAddress,
@@ -45,8 +45,8 @@ impl Bench {
     ) -> Bench {
         let address = GnAddress::new(false, StationType::PassengerCar, MAC);
         let settings = GeonetSettings {
-            // The station shall send no beacons. A single-hop broadcast restarts the beacon timer, so a long
-            // timer is enough.
+            // A long interval keeps the station from sending beacons, because each single-hop broadcast
+            // restarts the beacon timer.
             mib: Mib { beacon_retransmit_timer: Duration::from_secs(3600), ..Mib::default() },
             facilities,
             dcc,
@@ -62,7 +62,7 @@ impl Bench {
         let (sent, lifetimes, profiles, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut bench = Bench { station, address, now, sent, lifetimes, profiles, warnings };
         bench.stand(488_375_000);
-        // The packets of the start leave before the test.
+        // Wait until the packets of the start have been sent.
         bench.pass(Duration::from_secs(10));
         bench.sent.clear();
         bench.lifetimes.clear();
@@ -190,7 +190,7 @@ fn a_packet_that_outlives_its_wait_is_dropped() {
 }
 
 #[test]
-fn what_begins_anew_has_nothing_waiting() {
+fn reset_station_has_no_waiting_packets() {
     let mut bench = Bench::new(Some(dcc::Config::default()));
     let start = bench.now;
     bench.send(2, 60_000, 1);
@@ -201,7 +201,7 @@ fn what_begins_anew_has_nothing_waiting() {
 }
 
 #[test]
-fn without_a_gate_everything_goes_at_once_and_nobody_wants_to_know_the_channel() {
+fn station_without_gate_sends_at_once_and_refuses_channel_reports() {
     let mut bench = Bench::new(None);
     let start = bench.now;
     for content in 0..20 {
@@ -261,7 +261,7 @@ impl SecurityEntity for Clock {
 }
 
 #[test]
-fn a_packet_is_signed_when_it_leaves_and_takes_the_air_of_a_signed_one() {
+fn packet_is_signed_when_it_leaves_the_gate() {
     let mut bench = Bench::with(Some(dcc::Config::default()), None, Some(Box::new(Clock::default())));
     let start = bench.now;
     for content in 1..=3 {
@@ -289,7 +289,7 @@ fn a_lifetime_is_shorter_by_the_wait_and_one_hop_waits_a_second_at_most() {
 }
 
 #[test]
-fn what_a_stranger_wrote_into_a_packet_does_not_bring_it_before_own_ones() {
+fn traffic_class_of_forwarded_packet_does_not_raise_its_priority() {
     let mut bench = Bench::new(Some(dcc::Config::default()));
     let start = bench.now;
     bench.send(3, 60_000, 1);
@@ -313,16 +313,17 @@ fn what_a_stranger_wrote_into_a_packet_does_not_bring_it_before_own_ones() {
     assert_eq!(bench.sent_since(start), [(0, 1), (100, 2), (200, 99)]);
 }
 
-/// EN 302 636-4-1 F.3 at the gate: the station drops a waiting packet when another station forwards it.
+/// EN 302 636-4-1 F.3 at the gate: if another station forwards a packet that waits at the gate, the station
+/// drops its own copy.
 #[test]
-fn what_another_station_sends_on_while_it_waits_does_not_go() {
+fn packet_forwarded_by_another_station_leaves_the_queue() {
     for (copy, expected) in [(false, vec![(0, 1), (1000, 99)]), (true, vec![(0, 1)])] {
         let mut bench = Bench::new(Some(dcc::Config::default()));
         bench.tell(Input::ChannelBusy(900)).expect("accepted");
         bench.pass(Duration::from_millis(100));
         let start = bench.now;
-        // A packet of the station itself closes the gate for a second; the contention ends within a tenth of
-        // a second.
+        // A packet of this station closes the gate for a second. The contention ends within a tenth of a
+        // second.
         bench.send(3, 60_000, 1);
         let source = LongPositionVector {
             address: GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 9]),
@@ -383,7 +384,7 @@ fn own_packets_do_not_outlive_their_address() {
 }
 
 #[test]
-fn that_nobody_tells_any_more_is_said_once() {
+fn end_of_channel_reports_is_logged_once() {
     let mut bench = Bench::new(Some(dcc::Config::default()));
     for _ in 0..2 {
         bench.tell(Input::ChannelBusy(900)).expect("accepted");
@@ -407,11 +408,11 @@ fn cams_are_made_as_often_as_the_gate_lets_them_go() {
 }
 
 #[test]
-fn of_own_cams_the_newest_waits() {
+fn newer_cam_replaces_waiting_cam() {
     let mut bench = Bench::with(Some(dcc::Config::default()), Some(common::passenger_car()), None);
     bench.drive(50, 100, |bench| {
         bench.send(1, 1000, 1);
-        assert!(bench.station.congestion().expect("a gate").waiting()[2] <= 1);
+        assert!(bench.station.congestion().expect("a gate").queue_lengths()[2] <= 1);
     });
     assert!(bench.counter("geonet.dcc.dropped.replaced") > 20);
 }

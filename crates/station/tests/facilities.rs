@@ -38,7 +38,7 @@ fn station(index: u8, facilities: Option<FacilitiesSettings>) -> Station {
     common::world::station(config, index.into())
 }
 
-/// A radio between two stations, and what the second station and the applications got.
+/// A radio link between two stations, and the messages that the second station and its applications received.
 #[derive(Default)]
 struct Radio {
     /// Messages that the second station has passed to applications.
@@ -127,7 +127,7 @@ fn low(cam: &Cam) -> Option<carnet_its::cam::BasicVehicleContainerLowFrequency> 
 }
 
 #[test]
-fn a_cam_says_where_the_vehicle_is_and_how_it_moves() {
+fn cam_contains_position_and_movement_of_vehicle() {
     let mut pair = Pair::new(passenger_car());
     let quality =
         PositionQuality { confidence_cm: Some(250), altitude_cm: Some(12_345), ..Default::default() };
@@ -155,7 +155,7 @@ fn a_cam_says_where_the_vehicle_is_and_how_it_moves() {
     let high = high(last);
     assert_eq!((high.speed.speed_value.0, high.heading.heading_value.0), (2000, 900));
     assert_eq!((high.vehicle_length.vehicle_length_value.0, high.vehicle_width.0), (43, 18));
-    // The CAM's time is that of the position, in the time scale of the standard: TAI.
+    // The time in the CAM is the time of the position, in TAI as the standard requires.
     let date = TimestampIts::of(wall(Time::from_millis(5900)));
     assert_eq!(last.cam.generation_delta_time.0, date.0 as u16);
     let with_path = cams.iter().filter_map(low).next_back().expect("a low-frequency container");
@@ -169,7 +169,7 @@ fn a_cam_says_where_the_vehicle_is_and_how_it_moves() {
 }
 
 #[test]
-fn what_an_application_says_of_the_movement_counts_for_two_seconds() {
+fn movement_from_application_is_valid_for_two_seconds() {
     let mut pair = Pair::new(passenger_car());
     let mut cam = Cam::default();
     let HighFrequencyContainer::BasicVehicleContainerHighFrequency(told) =
@@ -202,11 +202,11 @@ fn what_an_application_says_of_the_movement_counts_for_two_seconds() {
     assert_eq!(high(stale).vehicle_length.vehicle_length_value.0, 120);
     assert_eq!(low(stale).map(|low| low.exterior_lights), Some(ExteriorLights::FOG_LIGHT_ON));
     let refused = pair.try_tell(0, Input::Vehicle(vec![1, 2, 3])).expect_err("no CAM");
-    assert!(refused.starts_with("the vehicle is no CAM"), "{refused}");
+    assert!(refused.starts_with("the vehicle data is not a CAM"), "{refused}");
 }
 
 #[test]
-fn two_seconds_after_the_position_was_lost_nothing_is_said() {
+fn cams_end_two_seconds_after_loss_of_position() {
     let mut pair = Pair::new(passenger_car());
     pair.drive(0, 0);
     pair.run(Duration::from_millis(100));
@@ -225,7 +225,7 @@ fn two_seconds_after_the_position_was_lost_nothing_is_said() {
 }
 
 #[test]
-fn a_station_that_sends_no_cams_hears_them() {
+fn station_without_ca_service_still_receives_cams() {
     let mut pair =
         Pair::new(FacilitiesSettings { cam: false, station_id: Some(StationId(77)), ..passenger_car() });
     for step in 0..10 {
@@ -238,7 +238,7 @@ fn a_station_that_sends_no_cams_hears_them() {
 }
 
 #[test]
-fn an_event_is_told_where_the_station_is_and_ended() {
+fn event_is_sent_at_station_position_and_ends() {
     let mut pair = Pair::new(passenger_car());
     pair.drive(0, 0);
     pair.drive(0, 40);
@@ -262,9 +262,9 @@ fn an_event_is_told_where_the_station_is_and_ended() {
         sequence_number: Default::default(),
     };
     for (index, wish, expected) in [
-        (1, DenmWish::Cancel, "1:0 is no event of this station's own"),
-        (0, DenmWish::Negate, "1:0 is an event of this station's own"),
-        (1, DenmWish::Update, "there is no event 1:0, or it is over"),
+        (1, DenmWish::Cancel, "event 1:0 does not belong to this station"),
+        (0, DenmWish::Negate, "event 1:0 belongs to this station"),
+        (1, DenmWish::Update, "event 1:0 does not exist, or it has ended"),
     ] {
         let refused = pair.order(index, wish, &denm).expect_err("refused");
         assert!(refused.contains(expected), "{refused}");
@@ -288,7 +288,7 @@ fn location_heard(pair: &mut Pair, denm: &Denm) -> LocationContainer {
 
 /// A location with speed or heading has at least one trace, which may have no points (SIZE(1..7)).
 #[test]
-fn an_event_with_speed_or_heading_keeps_the_way_that_led_to_it() {
+fn event_with_speed_or_heading_keeps_its_trace() {
     let speed = Some(Speed { speed_value: SpeedValue(1200), ..Speed::default() });
     let heading = Some(Heading { heading_value: HeadingValue(900), ..Heading::default() });
     let without_points = Traces(vec![PathHistory::default()]);
@@ -326,12 +326,12 @@ fn an_event_with_speed_or_heading_keeps_the_way_that_led_to_it() {
 }
 
 #[test]
-fn a_witness_ends_an_event_and_time_does() {
+fn event_ends_by_negation_or_expiry() {
     let mut pair = Pair::new(passenger_car());
     pair.drive(0, 0);
     let mut denm = Denm::default();
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(3);
-    // An event goes from the second station to the first, whose applications do not listen.
+    // An event is sent from the second station to the first, whose applications have not subscribed.
     let action = pair.order(1, DenmWish::Trigger, &denm).expect("told").expect("a name");
     pair.run(Duration::from_secs(4));
     let over = |output: &Output| matches!(output, Output::EventOver(other) if *other == action);
@@ -349,7 +349,7 @@ fn a_witness_ends_an_event_and_time_does() {
 }
 
 #[test]
-fn without_facilities_there_are_no_orders_and_messages_mean_nothing() {
+fn station_without_facilities_refuses_events_and_ignores_messages() {
     let mut pair = Pair::new(passenger_car());
     pair.stations[1] = station(2, None);
     pair.drive(1, 0);
@@ -373,7 +373,7 @@ fn without_facilities_there_are_no_orders_and_messages_mean_nothing() {
 }
 
 #[test]
-fn an_area_that_the_network_does_not_take_is_refused_at_once() {
+fn event_with_too_large_area_is_refused_at_once() {
     let mut pair = Pair::new(passenger_car());
     pair.drive(0, 0);
     let area = carnet_station::io::Area {
@@ -415,7 +415,7 @@ fn services_are_announced_and_known_to_others_as_long_as_they_are() {
     pair.run(Duration::from_secs(2));
     let known = |pair: &Pair| {
         let sa = &pair.stations[1].facilities().expect("facilities").services().sa;
-        sa.known().map(|it| (it.identifier.clone(), it.services.clone())).collect::<Vec<_>>()
+        sa.known_advertisements().map(|it| (it.identifier.clone(), it.services.clone())).collect::<Vec<_>>()
     };
     assert_eq!(known(&pair), [(Some("kiosk".to_owned()), vec![service])]);
     let counters = |index: usize| *pair.stations[index].facilities().expect("facilities").counters();

@@ -110,7 +110,7 @@ fn an_echo_comes_back_over_three_hops_and_counts_them() {
 }
 
 #[test]
-fn an_area_is_reached_and_nobody_else() {
+fn broadcast_reaches_only_stations_in_area() {
     let mut air = Air::new(5);
     let area = Area {
         shape: AreaShape::Circle,
@@ -129,7 +129,7 @@ fn an_area_is_reached_and_nobody_else() {
 
 /// If the link returns a frame, the router removes the neighbour and broadcasts the packet.
 #[test]
-fn a_frame_that_nobody_acknowledged_goes_another_way() {
+fn unacknowledged_frame_takes_another_next_hop() {
     let mut air = Air::new(2);
     let request = GeonetRequest {
         transport: GeonetTransport::GeoUnicast(address(1)),
@@ -156,11 +156,11 @@ fn a_frame_that_nobody_acknowledged_goes_another_way() {
 
 /// The upper tester of the conformance tests requests this reset before each test.
 #[test]
-fn geonetworking_begins_anew() {
+fn reset_clears_geonetworking_state() {
     let mut air = Air::new(2);
     let known = |air: &Air| air.stations[0].geonet().expect("GeoNetworking").location_table().len();
     assert_eq!(known(&air), 1);
-    // Another station uses this station's address, so this station changes its own.
+    // Another station uses the address of this station, so this station changes its address.
     let pv = LongPositionVector {
         address: GnAddress(address(0)),
         timestamp: Timestamp(7),
@@ -186,7 +186,7 @@ fn geonetworking_begins_anew() {
 }
 
 #[test]
-fn a_station_without_the_job_says_so() {
+fn station_without_role_refuses_its_commands() {
     let mut station = station(StationConfig::default(), 1);
     let request = GeonetRequest {
         transport: GeonetTransport::SingleHop,

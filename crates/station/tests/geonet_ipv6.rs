@@ -105,13 +105,13 @@ fn a_packet_of_a_host_comes_out_of_the_other_stations_interface() {
 }
 
 #[test]
-fn interfaces_follow_the_station() {
+fn virtual_interfaces_follow_station_address() {
     // The station learns its address late, and only then creates the interface.
     let mut station = Station::new(settings(None), PersistentState::default(), Rng::new(7), NOW, WALL);
     assert_eq!(station.poll_output(), None);
     let outputs = tell(&mut station, Input::GeonetAddress(address(A).0));
     assert_eq!(links(&outputs)[0].address, A);
-    // The station gets another address, from an operator or after an address conflict.
+    // The station's address changes, by an operator or after an address conflict.
     let outputs = tell(&mut station, Input::GeonetAddress(address(B).0));
     let [link] = links(&outputs)[..] else { panic!("{outputs:?}") };
     assert_eq!((link.id, link.address, link.link_local), (0, B, addresses::link_local(B)));
@@ -125,7 +125,7 @@ fn interfaces_follow_the_station() {
 }
 
 #[test]
-fn what_a_host_asks_is_answered_and_own_addresses_are_known() {
+fn station_answers_solicitations_and_knows_host_addresses() {
     let mut station = station(A);
     while station.poll_output().is_some() {}
     tell(&mut station, position(0));
@@ -139,7 +139,7 @@ fn what_a_host_asks_is_answered_and_own_addresses_are_known() {
     let [Output::VirtualFrame(answer)] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!((answer.link, answer.destination, answer.source, answer.ether_type), (0, A, B, 0x86dd));
 
-    // Only the host itself sends from an address of the host.
+    // Only the host itself may send from an address of the host.
     let mine: Ipv6Addr = "2001:db8::1".parse().expect("an address");
     tell(&mut station, Input::VirtualAddresses { link: 0, addresses: vec![(mine, 64)] });
     let mut liar = self::station(B);
@@ -158,8 +158,7 @@ fn what_a_host_asks_is_answered_and_own_addresses_are_known() {
     assert!(!heard.iter().any(|output| matches!(output, Output::Ipv6 { .. })), "{heard:?}");
 }
 
-/// The path becomes shorter. Packets that have overtaken earlier packets wait for these, up to the time
-/// limit.
+/// The path becomes shorter. Packets that have overtaken earlier ones wait for them, up to the time limit.
 #[test]
 fn packets_that_overtook_others_wait_for_them() {
     let mut config = settings(Some(address(B)));
@@ -172,7 +171,7 @@ fn packets_that_overtook_others_wait_for_them() {
     let place =
         LongPositionVector { address: address(A), latitude: 488_375_000, ..LongPositionVector::default() };
     let data = packet(addresses::link_local(A), addresses::link_local(B));
-    // Returns a frame with a sequence number, as if it had taken `hops` hops.
+    // Returns a frame with this sequence number that seems to have come over `hops` hops.
     let frame = |sequence: u16, hops: u8| {
         let destination = ShortPositionVector { address: address(B), ..ShortPositionVector::default() };
         let extended = ExtendedHeader::GeoUnicast { sequence, source: place, destination };
@@ -186,8 +185,8 @@ fn packets_that_overtook_others_wait_for_them() {
     assert_eq!(count(tell(&mut b, frame(3, 2))), 0, "it waits for the second");
     assert_eq!(count(tell(&mut b, frame(2, 3))), 2);
     assert_eq!(count(tell(&mut b, frame(9, 1))), 0);
-    // The missing packets seem to have been for other stations. The last wait was useless, so the next wait
-    // is the shortest.
+    // The missing numbers were probably packets for other stations, so the wait was useless. The next wait is
+    // the shortest possible.
     let due = b.poll_timeout().expect("a wait");
     assert_eq!(due, NOW + Duration::from_millis(1));
     b.handle_input(due, WALL, Input::Timeout).expect("accepted");
@@ -238,8 +237,8 @@ fn sent(outputs: Vec<Output>) -> Vec<Vec<u8>> {
     ipv6.collect()
 }
 
-/// Returns station B, which knows A's position. Also returns a function that makes A's frames from sequence
-/// number, hops and data.
+/// Returns station B, which knows A's position, and a function that makes frames of A from sequence number,
+/// hops and data.
 fn receiver(configure: impl FnOnce(&mut Ipv6Config)) -> (Station, impl Fn(u16, u8, &[u8]) -> Input) {
     let mut settings = settings(Some(address(B)));
     configure(settings.geonet.as_mut().and_then(|geonet| geonet.ipv6.as_mut()).expect("IPv6"));
@@ -265,11 +264,11 @@ fn receiver(configure: impl FnOnce(&mut Ipv6Config)) -> (Station, impl Fn(u16, u
 /// The station holds the host's duplicate acknowledgement while the missing packet may arrive by the longer
 /// path.
 #[test]
-fn duplicate_acknowledgements_wait_for_what_is_late() {
+fn duplicate_acknowledgements_wait_for_late_packets() {
     let (mut b, frame) = receiver(|ipv6| {
         ipv6.reorder_wait = Duration::from_millis(50);
-        ipv6.reorder_rule = carnet_geonet::ipv6_adaptation::in_order::Rule::Changed;
-        ipv6.reorder_hold = carnet_geonet::ipv6_adaptation::Hold::Acknowledgements;
+        ipv6.reorder_rule = carnet_geonet::ipv6_adaptation::in_order::ReorderRule::Changed;
+        ipv6.reorder_hold = carnet_geonet::ipv6_adaptation::ReorderHold::Acknowledgements;
     });
     let (there, here) = (addresses::link_local(A), addresses::link_local(B));
     let data = |number: u32| segment(there, here, (number * 100, 0), 100);
@@ -297,7 +296,7 @@ fn duplicate_acknowledgements_wait_for_what_is_late() {
 
 /// If the radio has a backlog, the station's own packets of ECN-capable flows carry a congestion mark.
 #[test]
-fn congestion_is_told_where_the_radio_is_behind() {
+fn backlog_of_radio_marks_packets_with_congestion() {
     let (mut b, frame) = receiver(|ipv6| ipv6.congestion_mark = Some(5000));
     let (there, here) = (addresses::link_local(A), addresses::link_local(B));
     tell(&mut b, frame(1, 3, &packet(there, here)));
@@ -325,7 +324,7 @@ fn congestion_is_told_where_the_radio_is_behind() {
 /// An area follows another station. Packets to the area's group go to the position of that station, and to no
 /// place before the station is found.
 #[test]
-fn a_group_leads_to_where_its_area_has_moved() {
+fn group_leads_to_present_position_of_its_area() {
     let (mut a, mut b) = (station(A), station(B));
     for (place, station) in [(0, &mut a), (1000, &mut b)] {
         while station.poll_output().is_some() {}
@@ -373,16 +372,16 @@ fn a_group_leads_to_where_its_area_has_moved() {
         a.handle_input(NOW, WALL, Input::Command(Command::SetArea(order))).expect_err("refused")
     };
     let local = AreaOrder { group: Some("ff02::42".parse().expect("an address")), ..order.clone() };
-    assert_eq!(refused(&mut a, local), "ff02::42 is not a multicast address of more than link scope");
+    assert_eq!(refused(&mut a, local), "ff02::42 is no multicast group with more than link scope");
     let second = AreaOrder { name: "second".into(), ..order };
-    assert_eq!(refused(&mut a, second), "the group is that of the area \"convoy\"");
-    // If the area is gone, the group reaches all stations around.
+    assert_eq!(refused(&mut a, second), "another area, \"convoy\", already has this multicast group");
+    // Without its area, the group goes to all stations in range.
     tell(&mut a, Input::Command(Command::RemoveArea { name: "convoy".into() }));
     assert_eq!(send(&mut a), None);
     assert_eq!(counter(&a, "geonet.ipv6.dropped.nowhere"), Some(1));
 }
 
-/// Returns a station; `fragments` says whether it fragments and reassembles packets.
+/// Returns a station. `fragments` says whether it fragments and reassembles packets.
 fn cutter(mac: [u8; 6], fragments: bool) -> Station {
     let mut config = settings(Some(address(mac)));
     if let Some(GeonetSettings { ipv6: Some(ipv6), .. }) = &mut config.geonet {
@@ -391,7 +390,7 @@ fn cutter(mac: [u8; 6], fragments: bool) -> Station {
     Station::new(config, PersistentState::default(), Rng::new(7), NOW, WALL)
 }
 
-/// Carries frames between the stations until no frame is left; returns the other outputs of both stations.
+/// Carries frames between the stations until both are silent. Returns all other outputs.
 fn talk(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>; 2] {
     let (mut said, mut from_a) = ([Vec::new(), Vec::new()], true);
     let mut outputs = outputs;
@@ -408,7 +407,7 @@ fn talk(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>;
 /// Stations of the previous release send fragments with next header 3. Payloads of applications with next
 /// header 0 are not fragments.
 #[test]
-fn pieces_of_the_release_before_are_put_together() {
+fn fragments_of_previous_release_are_reassembled() {
     let (mut b, frame) = receiver(|ipv6| ipv6.fragments = true);
     let data = packet(addresses::link_local(A), addresses::link_local(B));
     let size = (data.len() as u16).to_be_bytes();
@@ -429,7 +428,7 @@ fn pieces_of_the_release_before_are_put_together() {
 }
 
 #[test]
-fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
+fn large_packets_are_fragmented_if_both_stations_support_it() {
     for (other, octets) in [(true, 1500), (true, 1399), (false, 1500)] {
         let (mut a, mut b) = (cutter(A, true), cutter(B, other));
         let outputs: Vec<Output> = std::iter::from_fn(|| a.poll_output()).collect();
@@ -469,7 +468,7 @@ fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
             // From now on the station sends fragments without a query.
             let second = tell(&mut a, frame());
             assert_eq!(second.len(), 2);
-            // EN 302 636-4-1 9.7.2: next header 3 is for IPv6 packets, and fragments are not such packets.
+            // EN 302 636-4-1 9.7.2: next header 3 means IPv6, so fragments must have another one.
             for output in &second {
                 let Output::Frame(frame) = output else { panic!("{output:?}") };
                 let packet = Packet::parse(&frame.packet).expect("a packet");

@@ -141,7 +141,7 @@ fn at_home_a_node_sends_from_its_home_address_by_the_home_link() {
 
 /// For a mobile router's own packets the kernel's source address selection applies unchanged.
 #[test]
-fn a_router_is_no_node() {
+fn mobile_router_gets_no_route_of_a_mobile_node() {
     let (mut station, mut wanted) = start(router_config(&["2001:db8:a::/64"]));
     station.handle_input(Time::ZERO, WALL, Input::Interface(interface("w0", FIRST, true))).expect("accepted");
     wanted.follow(&mut station);
@@ -164,7 +164,7 @@ fn unbound(home_prefix: &str, home_address: &str, prefix: &str) -> Vec<RouteActi
 /// RFC 4887 6.2: a node without a registration counts as at home. A node whose home address is outside the
 /// home link's prefix cannot be on the home link (5.3).
 #[test]
-fn mobile_networks_at_home_are_behind_their_routers() {
+fn mobile_networks_at_home_are_routed_to_their_routers() {
     let by = |gateway: &str| {
         let gateway: Option<Ipv6Addr> = Some(address(gateway));
         vec![RouteAction::Forward { interface: "h0".into(), gateway }]
@@ -179,7 +179,7 @@ fn mobile_networks_at_home_are_behind_their_routers() {
 
 /// RFC 4887 5.1: packets for unused parts of the aggregate end at the home agent.
 #[test]
-fn the_rest_of_an_extended_home_network_is_unreachable() {
+fn unused_part_of_extended_home_network_is_unreachable() {
     let mut config = agent_config(&["2001:db8:1:a::/64"]);
     if let Some(agent) = &mut config.home_agent {
         agent.home_network = Some("2001:db8:1::/48".parse().expect("a prefix"));
@@ -193,8 +193,8 @@ fn the_rest_of_an_extended_home_network_is_unreachable() {
 }
 
 /// RFC 6275 9.3.1 and 9.3.3: a Binding Error answers a Home Address option. A tunnelled packet of a node
-/// without a binding causes an ICMPv6 error (RFC 4443 3.1 code 4), up to a rate limit. A tunnelled packet of
-/// an unknown source causes no answer.
+/// without a binding is answered by an ICMPv6 error (RFC 4443 3.1 code 4), up to a rate limit. A tunnelled
+/// packet of an unknown source is not answered.
 #[test]
 fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_option_a_binding_error() {
     let mut agent = Station::new(
@@ -237,8 +237,8 @@ fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_o
         let header = Header::parse(&found[0]).expect("a packet");
         assert_eq!((header.source, header.destination), (address(AGENT), address(FIRST)));
         assert_eq!((header.next_header, &found[0][40..42]), (protocol::ICMPV6, &[1, 4][..]));
-        // RFC 4443 2.4 (c): the error has at most the minimum MTU, and enough of the packet for the sender to
-        // recognise it.
+        // RFC 4443 2.4 (c): the error has at most 1280 octets, and quotes enough of the packet for its sender
+        // to recognise it.
         assert!(found[0].len() <= 1280 && found[0][48..128] == question[..80]);
     }
     assert!(answers(&tunnelled("2001:db8:bad::1", 8)).is_empty());
@@ -256,7 +256,7 @@ fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_o
 /// After a reload, the station reports what the new config adds, removes and changes by home address, and
 /// which bindings it ends.
 #[test]
-fn a_config_that_is_read_again_tells_what_it_changes() {
+fn reloaded_config_reports_its_changes() {
     let told = |station: &mut Station, config: &StationConfig| {
         station.reconfigure(Time::ZERO, WALL, config.clone());
         let outputs = std::iter::from_fn(|| station.poll_output());
@@ -310,7 +310,7 @@ fn a_config_that_is_read_again_tells_what_it_changes() {
         told(&mut agent, &with(&[behind_no_nat.clone(), second, third.clone()])),
         [changes(&[&of("c")], &[], &[&of("a")])]
     );
-    let reason = "its node is not in the config any more".to_owned();
+    let reason = "the new config does not have its node".to_owned();
     assert_eq!(
         told(&mut agent, &with(&[behind_no_nat, third])),
         [

@@ -30,7 +30,7 @@ fn under_ipsec(mut config: StationConfig) -> StationConfig {
     config
 }
 
-/// Returns a packet between the two ends of a security association.
+/// Returns a packet between the two addresses of a security association.
 fn packet(source: &str, destination: &str, label: u32, next_header: u8, payload: &[u8]) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
@@ -199,7 +199,7 @@ fn a_router_returns_home_and_leaves_again_under_esp() {
 }
 
 #[test]
-fn without_a_security_association_nothing_leaves_and_it_is_said() {
+fn without_security_association_messages_are_dropped_and_logged() {
     let mut world = World::new();
     world.net.unassociated = true;
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
@@ -229,7 +229,7 @@ fn update(sequence: u16, alternate: Option<&str>) -> Vec<u8> {
 }
 
 #[test]
-fn a_home_agent_believes_nothing_in_the_clear_and_no_address_outside_of_esp() {
+fn home_agent_under_ipsec_rejects_unprotected_messages_and_addresses() {
     let mut world = World::new();
     let mut message = update(1, Some(FIRST));
     let clear = ControlPacket {
@@ -243,8 +243,8 @@ fn a_home_agent_believes_nothing_in_the_clear_and_no_address_outside_of_esp() {
     world.tell(0, Input::Packet(clear.emit()));
     assert_eq!(world.dropped(0), 1);
 
-    // The station does not accept a message that it has not passed to the kernel. It does not accept a
-    // message twice either.
+    // The station accepts a message from the kernel only if it passed the message to the kernel before, and
+    // only once.
     let protected = |label, message: &[u8]| Input::Protected {
         source: address(HOME),
         destination: address(AGENT),
@@ -266,12 +266,12 @@ fn a_home_agent_believes_nothing_in_the_clear_and_no_address_outside_of_esp() {
     arrive(&mut world, &update(3, Some(FIRST)));
     assert_eq!((world.dropped(0), world.bound()), (3, vec![FIRST.to_owned()]));
 
-    // If the kernel refuses an ESP packet, the packet comes back once, and not endlessly.
+    // If the kernel refuses an ESP packet, the packet comes back once; it does not circulate.
     world.tell(0, Input::Packet(esp(HOME, AGENT, 1, b"nothing")));
 }
 
 #[test]
-fn a_router_believes_no_acknowledgement_in_the_clear() {
+fn router_under_ipsec_rejects_unprotected_acknowledgement() {
     let mut world = World::new();
     world.net.unassociated = true;
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));

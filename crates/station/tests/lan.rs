@@ -121,7 +121,7 @@ fn without_prefixes_of_its_own_the_last_interface_has_the_rest() {
 }
 
 #[test]
-fn a_reload_tells_hosts_which_server_is_none_any_more() {
+fn reload_withdraws_removed_dns_servers_from_hosts() {
     let (mut station, _) = station(vec!["i0".into(), own("i1", "fd00::53"), "i2".into()]);
     station.reconfigure(Time::ZERO, WALL, config(vec!["i0".into(), own("i1", "fd00::54"), "i2".into()]));
     let (found, events) = outputs(&mut station);
@@ -134,7 +134,7 @@ fn a_reload_tells_hosts_which_server_is_none_any_more() {
 
 /// An operator's radvd takes over one of the interfaces.
 #[test]
-fn advertise_is_a_matter_of_each_interface() {
+fn each_interface_has_its_own_advertise_setting() {
     let silent = LanSettings { advertise: false, ..own("i1", "fd00::53") };
     let (fresh, found) = station(vec!["i0".into(), silent.clone(), "i2".into()]);
     assert_eq!(addresses(&fresh), ["i0 2001:db8:a::1/64", "i2 2001:db8:c::1/64"]);

@@ -37,7 +37,7 @@ fn octets(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn scapy_builds_the_same() {
+fn scapy_builds_same_router_advertisement() {
     let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
     let found = Command::new(&python).args(["-c", "import scapy.all"]).output();
     if !found.is_ok_and(|output| output.status.success()) {

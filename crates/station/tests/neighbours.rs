@@ -15,7 +15,7 @@ use carnet_mobility::mnpp::Authorization;
 use carnet_nemo::forwarding::desired::{
     Change, Entry, RouteAction, TABLE_MAIN, TABLE_NEIGHBOURS, TABLE_TUNNEL, priority,
 };
-use carnet_station::io::{Command, Frame, Input, Output, Position, Report, VirtualFrame};
+use carnet_station::io::{Command, FastPathReport, Frame, Input, Output, Position, VirtualFrame};
 use carnet_station::{GeonetSettings, MnppSettings, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
@@ -23,7 +23,7 @@ use common::world::{Network, station};
 use common::{AGENT, address, agent_config, interface, router_config};
 
 const RANGE: f64 = 250.0;
-/// Tenths of a microdegree of longitude in one metre, at the latitude of the test.
+/// Longitude of one metre at the latitude of the test, in 0.1 microdegree.
 const PER_METRE: f64 = 136.4;
 
 fn care_of(who: usize) -> String {
@@ -253,7 +253,7 @@ impl World {
 }
 
 #[test]
-fn nothing_is_lost_when_vehicles_pass_each_other() {
+fn passing_vehicles_lose_no_packet_on_direct_route() {
     let mut world = World::new(Authorization::HomeAgent);
     (world.net.place, world.net.speed) = (600.0, -50.0);
     world.talk(24.0);
@@ -305,7 +305,7 @@ fn a_radio_that_falls_silent_costs_half_a_second_and_none_where_it_tells() {
 }
 
 #[test]
-fn one_route_more_and_nothing_else_moves() {
+fn neighbouring_network_adds_one_route_and_changes_no_other() {
     let mut world = World::new(Authorization::HomeAgent);
     let before = world.net.wanted[0].clone();
     let rule = |priority, table| {
@@ -333,7 +333,7 @@ fn one_route_more_and_nothing_else_moves() {
 
 /// A station does not see the packets of a fast path; the fast path reports them ten times a second.
 #[test]
-fn packets_of_a_fast_path_are_use_of_the_way() {
+fn packets_of_fast_path_keep_direct_route_in_use() {
     let mut world = World::new(Authorization::HomeAgent);
     world.net.place = 50.0;
     world.talk(3.0);
@@ -349,7 +349,11 @@ fn packets_of_a_fast_path_are_use_of_the_way() {
             world.tick();
             if step.is_multiple_of(10) {
                 let next_sequence = 30_000 + 50 * step;
-                let report = Report { next_sequence, ways: ways.clone(), ..Report::default() };
+                let report = FastPathReport {
+                    next_sequence,
+                    own_packet_destinations: ways.clone(),
+                    ..FastPathReport::default()
+                };
                 world.tell(0, Input::GeonetReport(report));
             }
         }
@@ -360,7 +364,7 @@ fn packets_of_a_fast_path_are_use_of_the_way() {
 
 /// An attacker without a mobile network of its own announces the mobile network of the other vehicle.
 #[test]
-fn a_liar_gets_nothing() {
+fn router_that_announces_foreign_network_gets_no_traffic() {
     for (authorization, believed) in [(Authorization::HomeAgent, false), (Authorization::Anybody, true)] {
         let mut world = World::new(authorization);
         let mut liar = vehicle(1, authorization);

@@ -28,7 +28,7 @@ const ROUTER: usize = 1;
 /// Path from one uplink through the network to the home agent.
 #[derive(Debug, Clone, Copy)]
 struct Way {
-    /// MTU of packets from the router, and MTU of packets to it.
+    /// Path MTU from the router, and path MTU to the router.
     mtu: [usize; 2],
     /// Whether Packet Too Big messages of routers on the path arrive.
     tells: bool,
@@ -230,7 +230,7 @@ impl World {
         self.tell(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST, length)));
     }
 
-    /// Sends a packet of this length in each direction; returns how many of the two arrive.
+    /// Sends a packet of this length in each direction. Returns how many of the two arrive.
     fn passes(&mut self, length: usize) -> usize {
         self.net.arrived.clear();
         self.exchange(length);
@@ -238,7 +238,7 @@ impl World {
         self.net.arrived.iter().filter(|packet| packet.len() == length).count()
     }
 
-    /// Returns the MTU of the transmitting tunnel at both ends of it.
+    /// Returns the MTU of the transmitting tunnel, at each of its two ends.
     fn mtus(&self) -> (usize, usize) {
         let mtu = |station: &Station| {
             station.nemo().tunnel_status().iter().find(|t| t.transmit).map_or(0, |t| t.mtu)
@@ -310,7 +310,7 @@ fn home_agent_takes_probe_answers_with_a_home_address_option() {
     assert_eq!(counters.get("tunnel.dropped.upper_layer").copied().unwrap_or_default(), 0);
 }
 
-/// An answer with a Home Address option from an address without a binding proves nothing.
+/// A probe answer with a Home Address option proves nothing if its source has no binding.
 #[test]
 fn home_agent_drops_probe_answers_from_an_address_without_binding() {
     let mut world = World::new(way(1400, false), WIDE);
@@ -329,8 +329,7 @@ fn is_echo_reply(packet: &[u8]) -> bool {
     })
 }
 
-/// RFC 6275 9.3.2: a home agent that answers like a correspondent node does not use the tunnel for the
-/// answer.
+/// RFC 6275 9.3.2: a home agent that answers like a correspondent node sends its answer outside the tunnel.
 #[test]
 fn router_takes_probe_answers_with_a_routing_header() {
     let mut world = World::new(way(1400, false), WIDE);
@@ -342,7 +341,7 @@ fn router_takes_probe_answers_with_a_routing_header() {
     assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
 }
 
-/// An answer with a routing header from a node other than the home agent proves nothing.
+/// A probe answer with a routing header proves nothing if it does not come from the home agent.
 #[test]
 fn router_drops_probe_answers_of_others_with_a_routing_header() {
     let mut world = World::new(way(1400, false), WIDE);
@@ -356,7 +355,7 @@ fn router_drops_probe_answers_of_others_with_a_routing_header() {
 }
 
 #[test]
-fn probing_works_where_somebody_else_decapsulates() {
+fn probing_works_if_kernel_decapsulates() {
     let mut world = World::new(way(1400, false), WIDE);
     world.net.decapsulated = true;
     world.start();
@@ -365,7 +364,7 @@ fn probing_works_where_somebody_else_decapsulates() {
 }
 
 #[test]
-fn a_black_hole_is_found_within_a_second_and_traffic_passes() {
+fn mtu_black_hole_is_found_within_a_second() {
     for (mtu, expected) in
         [(1400, 1360), (1492, 1452), (1410, 1360), (1320, 1280), (1280, 1240), (1300, 1240)]
     {
@@ -379,7 +378,7 @@ fn a_black_hole_is_found_within_a_second_and_traffic_passes() {
             assert_eq!(world.passes(expected + 1), 0);
             assert!(world.net.arrived.iter().any(|packet| packet[6] == protocol::ICMPV6), "Packet Too Big");
         }
-        // The result of the search lasts, and costs little: seven searches for a larger size in an hour.
+        // After the search only its confirmation costs packets: seven searches for a larger size in an hour.
         let before = (world.now, world.net.set.len());
         world.talk(3600);
         assert_eq!(world.net.set.len(), before.1, "{:?}", world.net.set);
@@ -393,7 +392,7 @@ fn a_black_hole_is_found_within_a_second_and_traffic_passes() {
 }
 
 #[test]
-fn packet_too_big_settles_it_in_a_round_trip() {
+fn packet_too_big_sets_mtu_within_a_round_trip() {
     let mut world = World::new(way(1400, true), WIDE);
     world.start();
     world.run(Duration::from_millis(250));
@@ -401,7 +400,7 @@ fn packet_too_big_settles_it_in_a_round_trip() {
     assert_eq!(world.passes(1360), 2);
     world.talk(590);
     assert_eq!(world.mtus(), (1360, 1360));
-    // When Packet Too Big expires, a probe comes before the traffic: hosts see no change.
+    // Before the MTU of a Packet Too Big expires, a probe tests the path, so hosts see no change.
     let changes = world.net.set.len();
     world.talk(1800);
     assert_eq!((world.mtus(), world.net.set.len()), ((1360, 1360), changes), "{:?}", world.net.set);
@@ -411,7 +410,7 @@ fn packet_too_big_settles_it_in_a_round_trip() {
 }
 
 #[test]
-fn packet_too_big_is_forgotten_on_an_idle_path_too() {
+fn packet_too_big_expires_on_idle_path() {
     let mut world = World::new(way(1400, true), WIDE);
     world.start();
     world.run(SECOND_LONG);
@@ -424,14 +423,14 @@ fn packet_too_big_is_forgotten_on_an_idle_path_too() {
 }
 
 #[test]
-fn without_answers_nothing_is_concluded_but_packet_too_big_still_counts() {
+fn without_probe_answers_only_packet_too_big_changes_mtu() {
     let mut world = World::new(way(1500, true), WIDE);
-    // No answer arrives: the home agent's kernel sends an answer, but the answer gets lost on the way back.
+    // The home agent's kernel answers the probes, and the answers are lost on their way back.
     world.net.echoes = false;
     world.net.ways.insert(FIRST, Way { mtu: [1500, 0], tells: false, open: true });
     world.start();
     world.run(Duration::from_secs(60));
-    // The path works in only one direction, so the router does not even register.
+    // No answers arrive over this path, so the router does not register over it.
     assert!(world.net.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set);
     world.net.ways.insert(FIRST, WIDE);
     world.talk(120);
@@ -440,14 +439,13 @@ fn without_answers_nothing_is_concluded_but_packet_too_big_still_counts() {
         let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
         (counters["tunnel.probes"], counters["tunnel.probes_answered"])
     };
-    // The searches fail each time, with growing pauses between them.
+    // Each search fails, and the pauses between them grow.
     let before = agent_probes(&world);
     world.talk(3600);
     let after = agent_probes(&world);
     assert_eq!(after.1, 0);
     assert!(after.0 - before.0 < 12 * 20, "{before:?} {after:?}");
-    // RFC 8201: the station uses the MTU of Packet Too Big for ten minutes, and then the MTU of the link
-    // again.
+    // RFC 8201: the station uses the MTU of a Packet Too Big for ten minutes, then the MTU of the link again.
     world.net.ways.insert(FIRST, way(1400, true));
     for _ in 0..3 {
         world.exchange(1460);
@@ -460,7 +458,7 @@ fn without_answers_nothing_is_concluded_but_packet_too_big_still_counts() {
 }
 
 #[test]
-fn loss_and_reordering_lower_nothing_and_hide_no_black_hole() {
+fn loss_and_reordering_do_not_disturb_mtu_search() {
     for seed in 0..40 {
         for (mtu, expected) in [(1500, 1460), (1400, 1360)] {
             let mut world = World::new(way(mtu, false), WIDE);
@@ -475,7 +473,7 @@ fn loss_and_reordering_lower_nothing_and_hide_no_black_hole() {
 }
 
 #[test]
-fn each_direction_has_its_own() {
+fn each_direction_has_its_own_path_mtu() {
     let mut world = World::new(Way { mtu: [1500, 1400], tells: false, open: true }, WIDE);
     world.start();
     world.run(SECOND_LONG);
@@ -487,7 +485,7 @@ fn each_direction_has_its_own() {
 }
 
 #[test]
-fn a_slow_path_is_not_mistaken_for_a_narrow_one() {
+fn slow_round_trips_do_not_lower_mtu() {
     let mut world = World::new(WIDE, WIDE);
     world.net.link.delay = (Duration::from_millis(500), Duration::from_millis(900));
     world.start();
@@ -497,7 +495,7 @@ fn a_slow_path_is_not_mistaken_for_a_narrow_one() {
 }
 
 #[test]
-fn a_handover_changes_the_mtu_at_once_and_the_lan_hears_of_it() {
+fn handover_changes_mtu_and_advertises_it_at_once() {
     let mut world = World::new(WIDE, way(1400, false));
     world.start();
     world.talk(20);
@@ -512,7 +510,7 @@ fn a_handover_changes_the_mtu_at_once_and_the_lan_hears_of_it() {
     world.run(Duration::from_millis(200));
     assert_eq!(world.mtus(), (1460, 1460));
     world.talk(900);
-    // Hosts get the larger MTU only after the path has had it for some time.
+    // The advertised MTU rises only after the path has had the larger MTU for some time.
     let told: BTreeSet<u32> =
         world.net.told.iter().filter(|t| t.0 < before + Duration::from_secs(600)).map(|t| t.1).collect();
     assert_eq!(told, BTreeSet::from([1360, 1460]));
@@ -521,7 +519,7 @@ fn a_handover_changes_the_mtu_at_once_and_the_lan_hears_of_it() {
 }
 
 #[test]
-fn a_path_that_becomes_narrow_in_use_is_noticed() {
+fn path_that_becomes_narrow_is_noticed_in_use() {
     let mut world = World::new(WIDE, WIDE);
     world.start();
     world.talk(100);
@@ -531,7 +529,7 @@ fn a_path_that_becomes_narrow_in_use_is_noticed() {
 }
 
 #[test]
-fn an_idle_path_is_looked_at_when_it_is_used_again() {
+fn idle_path_is_probed_when_used_again() {
     let mut world = World::new(WIDE, WIDE);
     world.start();
     world.run(Duration::from_secs(1000));
@@ -544,7 +542,7 @@ fn an_idle_path_is_looked_at_when_it_is_used_again() {
 }
 
 #[test]
-fn an_unreachable_node_is_not_probed_for_ever() {
+fn probing_of_unreachable_node_ends() {
     let mut world = World::new(WIDE, Way { open: false, ..WIDE });
     world.start();
     world.run(SECOND_LONG);
@@ -559,7 +557,7 @@ fn an_unreachable_node_is_not_probed_for_ever() {
 }
 
 #[test]
-fn outsiders_lower_nothing() {
+fn unproven_icmp_messages_do_not_lower_mtu() {
     let mut world = World::new(WIDE, WIDE);
     world.start();
     world.talk(5);
@@ -593,7 +591,7 @@ fn outsiders_lower_nothing() {
 }
 
 #[test]
-fn forged_answers_hide_no_black_hole() {
+fn forged_probe_answers_do_not_hide_black_hole() {
     let mut world = World::new(way(1400, false), WIDE);
     let mut rng = Rng::new(9);
     world.start();

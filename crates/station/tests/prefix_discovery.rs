@@ -20,9 +20,9 @@ const ROUTER: usize = 1;
 
 /// The network between the stations, and records.
 struct Internet {
-    /// Identifiers of the router's solicitations so far.
+    /// Identifiers of the Mobile Prefix Solicitations that the router has sent.
     asked: Vec<u16>,
-    /// Whether solicitations to the home agent get lost.
+    /// Whether solicitations to the home agent are lost.
     deaf: bool,
     warnings: Vec<String>,
 }
@@ -45,7 +45,7 @@ impl Network for Internet {
         }
     }
 
-    /// A refusal of the home agent does not matter here.
+    /// Ignore a refusal of the home agent.
     fn refused(&mut self, _reason: &str) {}
 }
 
@@ -116,7 +116,7 @@ fn heard(source: Ipv6Addr, destination: Ipv6Addr, message: Vec<u8>) -> LinkMessa
 }
 
 #[test]
-fn it_is_asked_after_a_registration_and_once_a_day() {
+fn router_solicits_prefixes_after_registration_and_daily() {
     let mut world = World::new(true, false);
     assert_eq!(world.net.asked.len(), 1);
     world.sleep(3600);
@@ -128,14 +128,14 @@ fn it_is_asked_after_a_registration_and_once_a_day() {
 }
 
 #[test]
-fn nobody_is_asked_unless_it_is_wanted() {
+fn router_sends_no_solicitation_unless_configured() {
     let mut world = World::new(false, false);
     world.sleep(3600);
     assert!(world.net.asked.is_empty());
 }
 
 #[test]
-fn without_an_answer_it_is_asked_three_times() {
+fn router_sends_three_solicitations_without_answer() {
     let mut world = World::new(true, true);
     world.sleep(2 * 3600);
     assert_eq!(world.net.asked.len(), 3);
@@ -143,7 +143,7 @@ fn without_an_answer_it_is_asked_three_times() {
 
 /// RFC 6275 11.4.3: the router silently discards an advertisement that fails the checks.
 #[test]
-fn only_the_home_agents_answer_to_the_last_question_counts() {
+fn only_home_agents_answer_to_last_solicitation_counts() {
     let mut world = World::new(true, true);
     let identifier = world.net.asked[0];
     world.answer("2001:db8:1::9", HOME, identifier, 0, 0);
@@ -157,7 +157,7 @@ fn only_the_home_agents_answer_to_the_last_question_counts() {
     world.answer(AGENT, HOME, last, 0, 0);
     assert_eq!(world.net.warnings.len(), 1);
     assert!(world.net.warnings[0].contains("no longer advertises"), "{}", world.net.warnings[0]);
-    // A second copy of the answer matches no open request.
+    // A second copy of the answer belongs to no outstanding solicitation.
     world.answer(AGENT, HOME, last, 600, 600);
     assert_eq!(world.net.warnings.len(), 1);
     assert!(
@@ -167,7 +167,7 @@ fn only_the_home_agents_answer_to_the_last_question_counts() {
 }
 
 #[test]
-fn the_operator_hears_what_has_changed() {
+fn changed_home_prefix_is_reported_to_operator() {
     let mut world = World::new(true, true);
     for (valid, preferred) in [(600, 600), (600, 0), (600, 0), (0, 0), (600, 600)] {
         let identifier = *world.net.asked.last().expect("a question");

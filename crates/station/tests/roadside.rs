@@ -19,7 +19,7 @@ use common::world::{Network, station};
 use common::{WALL, router_config};
 
 const RANGE: f64 = 250.0;
-/// Tenths of a microdegree of longitude in one metre, at the latitude of the test.
+/// Longitude of one metre at the latitude of the test, in 0.1 microdegree.
 const PER_METRE: f64 = 136.4;
 const BUS: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
 
@@ -267,7 +267,7 @@ fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
     assert_eq!((one, two, none), (Some(care_of(0).into()), Some(care_of(1).into()), None));
     // A unit sends a beacon every 3 s or a little later: by then the bus is a hundred metres further.
     assert!((-250.0..-120.0).contains(&first), "{first}");
-    // Here the second unit is nearer by a third, and the first unit still in range.
+    // The vehicle changes where the second unit is nearer by a third, and the first is still in range.
     assert!((175.0..200.0).contains(&second), "{second}");
     // The bus keeps its router until the router no longer sends.
     assert!((530.0..700.0).contains(&third), "{third}");
@@ -279,8 +279,8 @@ fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
     assert_eq!(road.stations[BUS_STATION].nemo().uplink_status(road.now)[0].state, "down: no default router");
 }
 
-/// If the vehicle has another uplink, it leaves a unit before the unit's radio range ends. It takes a unit
-/// that stays in range for a while.
+/// A vehicle with another uplink stops using a roadside unit before its radio range ends. It starts using one
+/// only if it stays in range for a while.
 #[test]
 fn another_uplink_takes_over_before_the_radio_ends() {
     let mut road = road_with_uplinks(&["gn0", "w0"]);
@@ -314,8 +314,8 @@ fn a_bus_between_two_units_stays_with_one() {
     }
 }
 
-/// Returns a Router Advertisement of an unknown station in a frame, by `transport`, as if sent from a place
-/// 200 m further.
+/// Returns a frame with a Router Advertisement of an unknown station, sent by `transport` from a position 200
+/// m away.
 fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Input {
     let mac = [2, 0, 0, 0, 2, number];
     let geonet = Some(settings(mac, StationType::RoadSideUnit));
@@ -374,7 +374,7 @@ fn made_up_routers_do_not_put_out_the_one_in_use() {
         }
         drive(road, 1.0);
     };
-    // The attacker advertises more routers than the table holds, and all of them are usable.
+    // The attacker advertises more usable routers than the table can hold.
     flood(&mut road, 0..80);
     assert!(care_of_address(&road).is_some());
     // The real unit advertises last, and is the nearest.
@@ -390,7 +390,7 @@ fn made_up_routers_do_not_put_out_the_one_in_use() {
 }
 
 #[test]
-fn a_router_that_is_no_neighbour_is_none() {
+fn advertisement_of_distant_station_is_ignored() {
     let transports = [
         (GeonetTransport::SingleHop, Some(address_in(forged_prefix(7)).into())),
         (GeonetTransport::TopologicallyScoped, None),

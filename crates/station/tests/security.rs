@@ -20,7 +20,7 @@ use carnet_security::message::Envelope;
 use carnet_security::permissions::{Psid, PsidSsp};
 use carnet_security::pseudonym::{Identity, Strategy};
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
-use carnet_security::{Config, Now, Policy, Security, SecurityDrop, pki, unwrapped};
+use carnet_security::{Config, Now, Policy, Security, SecurityDrop, pki, without_envelope};
 use carnet_station::io::{
     Area, AreaShape, Command, Delivered, DenmOrder, DenmWish, Event, Frame, GeonetRequest, GeonetTransport,
     Input, Output, Position,
@@ -100,7 +100,7 @@ fn entity(policy: Policy, credentials: &Credentials) -> (Box<Security>, Vec<(Cre
     let config = Config { policy, ..Config::default() };
     let mut security = Security::new(config, Box::new(Portable), Box::new(()), Rng::new(7));
     let now = Now { time: Time::ZERO, date: date(Time::ZERO) };
-    let refused = credentials.furnish(&mut security, &Portable, now);
+    let refused = credentials.add_credentials(&mut security, &Portable, now);
     (Box::new(security), refused)
 }
 
@@ -117,7 +117,7 @@ fn vehicle(pki: &Pki, tickets: Vec<(Certificate, PrivateKey)>, longest_lock: u64
     let mut security = Security::new(config, Box::new(Portable), Box::new(()), Rng::new(7));
     let now = Now { time: Time::ZERO, date: date(Time::ZERO) };
     let credentials = Credentials { tickets, ..pki.credentials(11) };
-    assert_eq!(credentials.furnish(&mut security, &Portable, now), []);
+    assert_eq!(credentials.add_credentials(&mut security, &Portable, now), []);
     Some(Box::new(security))
 }
 
@@ -155,7 +155,7 @@ fn station_with(index: usize, security: Option<Box<Security>>, services: Vec<Ser
 
 /// A radio, and what it carried and delivered.
 struct Radio {
-    /// Tells whether the station with the second index receives frames of the station with the first index.
+    /// Returns whether the station with the second index receives frames of the station with the first index.
     reach: fn(usize, usize) -> bool,
     /// Frames that stations have sent, each with the index of its sender.
     sent: Vec<(usize, Frame)>,
@@ -195,7 +195,7 @@ impl Road {
         road
     }
 
-    /// Lets all stations drive for some tenths of a second, 5 m in each, 100 m apart from each other.
+    /// Moves all stations for some tenths of a second, 5 m in each, 100 m apart from each other.
     fn drive(&mut self, tenths: usize) {
         for _ in 0..tenths {
             let end = self.now + Duration::from_millis(100);
@@ -216,18 +216,18 @@ impl Road {
         }
     }
 
-    /// Returns the MID by which the second station knows the first station.
+    /// Returns the MID under which the second station knows the first.
     fn who(&self) -> [u8; 6] {
         self.stations[0].geonet().expect("a router").address().mid()
     }
 
-    /// Returns the frames that the first station has sent from index `since` on, each with the packet in it.
+    /// Returns the frames that the first station has sent since index `since`, each with the packet in it.
     fn said(&self, since: usize) -> Vec<(&Frame, Vec<u8>)> {
         let own = self.net.sent[since..].iter().filter(|(from, _)| *from == 0);
-        own.map(|(_, frame)| (frame, unwrapped(&frame.packet).expect("it is signed"))).collect()
+        own.map(|(_, frame)| (frame, without_envelope(&frame.packet).expect("it is signed"))).collect()
     }
 
-    /// Triggers an event at the first station that lasts `seconds`.
+    /// Makes the first station send DENMs about an event for `seconds`.
     fn report_event(&mut self, seconds: u32) {
         let mut denm = Denm::default();
         denm.denm.management.validity_duration = cdd::ValidityDuration(seconds);
@@ -242,8 +242,8 @@ impl Road {
         self.tell(0, Input::Command(Command::Denm(order)));
     }
 
-    /// Returns the stations that station `index` knows, by their numbers: those in its location table, and
-    /// those on its map.
+    /// Returns the numbers of the stations that station `index` knows: in its location table, and in its
+    /// Local Dynamic Map.
     fn known(&self, index: usize) -> (Vec<usize>, Vec<usize>) {
         let table = self.stations[index].geonet().expect("a router").location_table();
         let map = &self.stations[index].facilities().expect("facilities").services().ldm;
@@ -259,7 +259,7 @@ const fn everybody(_: usize, _: usize) -> bool {
 }
 
 #[test]
-fn what_is_signed_is_believed() {
+fn signed_messages_are_accepted() {
     let pki = Pki::new(1, 2);
     let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], everybody);
     road.drive(30);
@@ -276,7 +276,7 @@ fn what_is_signed_is_believed() {
 }
 
 #[test]
-fn nobody_else_is_believed() {
+fn unsigned_messages_are_rejected() {
     let (pki, strangers, revoked) = (Pki::new(1, 2), Pki::new(3, 4), Pki::new(1, 5));
     let mut trusting = pki.credentials(11);
     trusting.revoked.push(name_of(&Portable, &revoked.authority));
@@ -294,8 +294,8 @@ fn nobody_else_is_believed() {
     ];
     let mut road = Road::new(all, |from, to| to == 0 && from < 5);
     road.drive(49);
-    // Station 5 sends its last frames while its ticket is valid, and one of them contains the ticket. These
-    // frames arrive a second late.
+    // Station 5 sends its last frames while its ticket is still valid; one of them carries the ticket. They
+    // arrive one second later.
     let last: Vec<Frame> =
         road.net.sent.iter().filter(|(from, _)| *from == 5).map(|(_, frame)| frame.clone()).collect();
     road.drive(10);
@@ -307,28 +307,31 @@ fn nobody_else_is_believed() {
     for reason in ["unsecured", "unknown_issuer", "revoked", "certificate_expired"] {
         assert!(road.counter(0, &format!("security.dropped.{reason}")) > 0, "{reason}");
     }
-    // After that the station sends nothing, and warns once.
-    assert_eq!(road.net.warnings, ["nothing is sent: no ticket of this station holds here and now"]);
+    // Without a valid ticket the station sends nothing, and warns once.
+    assert_eq!(
+        road.net.warnings,
+        ["the station sends nothing: this station has no ticket that is valid at its position now"]
+    );
 }
 
 #[test]
-fn nor_is_what_was_changed_or_comes_again() {
+fn changed_and_replayed_messages_are_rejected() {
     let pki = Pki::new(1, 2);
-    // The stations are out of range of each other; the test delivers the frames.
+    // The stations are out of range of each other, and the test passes the frames by hand.
     let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
     road.drive(12);
     let frames: Vec<Frame> =
         road.net.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
     let fresh = frames.last().expect("frames").clone();
     let dropped = |road: &Road, reason: &str| road.counter(0, &format!("security.dropped.{reason}"));
-    // Changes an octet of the position vector, or the last octet of the signature.
+    // Changes an octet in the position vector or at the end of the signature.
     for at in [40, fresh.packet.len() - 1] {
         let mut changed = fresh.clone();
         changed.packet[at] ^= 1;
         road.tell(0, Input::Frame(changed));
     }
     assert_eq!(road.known(0), (vec![], vec![]));
-    // The message waits for the certificate. The first frame of the last second contains the certificate.
+    // The message waits for its certificate. The first frame of the last second carries the certificate.
     for frame in frames.iter().rev().take(11) {
         road.tell(0, Input::Frame(frame.clone()));
     }
@@ -344,7 +347,7 @@ fn nor_is_what_was_changed_or_comes_again() {
 }
 
 #[test]
-fn what_is_sent_on_keeps_its_envelope_and_its_end() {
+fn forwarded_packet_keeps_envelope_of_its_source() {
     let pki = Pki::new(1, 2);
     let all = (11..14).map(|ticket| strict(&pki.credentials(ticket))).collect();
     let mut road = Road::new(all, |from, to| from.abs_diff(to) == 1);
@@ -373,7 +376,7 @@ fn what_is_sent_on_keeps_its_envelope_and_its_end() {
         road.net.delivered.iter().filter(|(_, it)| it.payload == b"beware").map(|(at, _)| *at).collect();
     assert_eq!(heard, [1, 2]);
     assert!(road.counter(1, "security.forwarded") > 0);
-    // The receiver does not take an attacker's late replay of the first copy for a forwarded packet.
+    // An attacker replays the first copy late. The receiver does not take it for a forwarded copy.
     let copy = road.net.sent[before..].iter().find(|(from, _)| *from == 0).expect("the packet").1.clone();
     road.drive(30);
     road.tell(1, Input::Frame(copy));
@@ -381,7 +384,7 @@ fn what_is_sent_on_keeps_its_envelope_and_its_end() {
 }
 
 #[test]
-fn who_accepts_the_unsigned_is_told_no_lies_by_signers() {
+fn station_with_lax_policy_still_rejects_invalid_signatures() {
     let (pki, strangers) = (Pki::new(1, 2), Pki::new(3, 4));
     let (lenient, refused) = entity(Policy::AcceptUnsigned, &pki.credentials(11));
     assert_eq!(refused, []);
@@ -463,7 +466,7 @@ fn what_the_ticket_does_not_allow_is_refused_with_the_identifier_and_not_counted
     let mut refusal = |input| road.stations[0].handle_input(now, wall(now), input).expect_err("refused");
     for (port, name) in [(port::SSEM, "637 (SSEM)"), (port::SAEM, "540801 (SAEM)"), (4000, "141 (GN-MGMT)")] {
         let reason = refusal(Input::Geonet(to_port(port, b"anything")));
-        assert_eq!(reason, format!("the ticket of this station does not allow application {name}"));
+        assert_eq!(reason, format!("the ticket of this station does not permit application {name}"));
     }
     // The event is road works, which the SSP of an ordinary ticket does not permit.
     let mut denm = Denm::default();
@@ -486,12 +489,11 @@ fn what_the_ticket_does_not_allow_is_refused_with_the_identifier_and_not_counted
 }
 
 #[test]
-fn a_station_whose_clock_is_wrong_is_told_so() {
+fn wrong_clock_of_station_is_reported() {
     let pki = Pki::new(1, 2);
     let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
     road.drive(100);
-    // The test delivers frames of the second station late, so that the clock of the first station seems to be
-    // a minute ahead.
+    // The second station's frames arrive a minute late, so the clock of the first station seems to be ahead.
     let frames: Vec<Frame> =
         road.net.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
     assert!(road.net.warnings.is_empty(), "{:?}", road.net.warnings);
@@ -512,7 +514,7 @@ fn a_station_whose_clock_is_wrong_is_told_so() {
 }
 
 #[test]
-fn credentials_that_nobody_would_take_are_named() {
+fn rejected_credentials_are_listed() {
     let (pki, strangers) = (Pki::new(1, 2), Pki::new(3, 4));
     let mut credentials = pki.credentials(11);
     let (certificate, _) = pki.ticket(12, until(100));
@@ -531,7 +533,7 @@ fn credentials_that_nobody_would_take_are_named() {
     assert_eq!(refused, expected);
     // The first line of a key file is valid; all further lines of this test are invalid.
     let key = PrivateKey::parse(&format!("nist-p256 {}\n", "11".repeat(32))).expect("a key");
-    assert!(key.ready(&Portable).is_some());
+    assert!(key.to_signing_key(&Portable).is_some());
     for line in ["", "nist-p256", "nist-p256 11", "p256 11", &format!("nist-p256 {}zz", "11".repeat(31))] {
         assert_eq!(PrivateKey::parse(line), None, "{line}");
     }
@@ -556,7 +558,7 @@ fn facilities_in(packet: &[u8]) -> Option<(u32, Option<usize>)> {
 /// TS 102 731, TR 103 415: ticket, GN address, link-layer address and station ID change together. Later
 /// messages contain no part of the previous identity.
 #[test]
-fn a_vehicle_becomes_another_one_on_its_way() {
+fn vehicle_changes_its_pseudonym_while_driving() {
     let pki = Pki::new(1, 2);
     let tickets: Vec<_> = (11..15).map(|number| pki.ticket(number, until(10_000))).collect();
     let names: Vec<_> = tickets.iter().map(|(ticket, _)| name_of(&Portable, ticket)).collect();
@@ -574,8 +576,8 @@ fn a_vehicle_becomes_another_one_on_its_way() {
         if is_first {
             lives.push(mid);
         }
-        // The packet contains the digest or the certificate of the ticket that signed it, and no part of
-        // other identities.
+        // The packet carries the digest or the certificate of its ticket, and nothing of the station's other
+        // tickets.
         let has = |octets: &[u8]| frame.packet.windows(octets.len()).any(|window| window == octets);
         for (name, other) in names.iter().zip(&known) {
             assert!(*other == mid || !(has(&name.0) || has(other)), "{mid:02x?} tells of {other:02x?}");
@@ -589,7 +591,7 @@ fn a_vehicle_becomes_another_one_on_its_way() {
     assert!((4..=5).contains(&lives.len()), "{lives:02x?}");
     assert!(lives.windows(2).all(|pair| pair[0] != pair[1]) && lives.iter().all(|life| known.contains(life)));
     assert_eq!(road.counter(0, "security.pseudonyms"), lives.len() as u64 - 1);
-    // The second station has accepted all messages, and sees a station for each identity.
+    // The second station has accepted all messages, and knows one station for each identity.
     let map = &road.stations[1].facilities().expect("facilities").services().ldm;
     let station = |mid: &[u8; 6]| u32::from_be_bytes([mid[2], mid[3], mid[4], mid[5]]);
     assert!(lives.iter().rev().take(2).all(|life| map.station(StationId(station(life))).is_some()));
@@ -601,7 +603,7 @@ fn a_vehicle_becomes_another_one_on_its_way() {
 }
 
 #[test]
-fn what_is_told_of_holds_a_change_back() {
+fn own_active_event_delays_pseudonym_change() {
     let pki = Pki::new(1, 2);
     let tickets = || (11..14).map(|number| pki.ticket(number, until(10_000))).collect::<Vec<_>>();
     let mut road = Road::new(vec![vehicle(&pki, tickets(), 255), None], everybody);
@@ -621,8 +623,8 @@ fn what_is_told_of_holds_a_change_back() {
     road.drive(1);
     let third = road.who();
     assert_ne!(third, second);
-    // An order to change takes effect at once, and a lock does not last longer than the longest permitted
-    // lock.
+    // A command changes the pseudonym at once, and a lock ends at the latest after the longest permitted
+    // time.
     road.report_event(600);
     road.tell(0, Input::Command(Command::ChangePseudonym));
     assert_ne!(road.who(), third);
@@ -637,7 +639,7 @@ fn what_is_told_of_holds_a_change_back() {
 }
 
 #[test]
-fn what_comes_back_of_the_one_before_is_known() {
+fn echo_of_former_pseudonym_is_recognised() {
     let pki = Pki::new(1, 2);
     let tickets: Vec<_> = (11..13).map(|number| pki.ticket(number, until(10_000))).collect();
     let mut road = Road::new(vec![vehicle(&pki, tickets, 255), strict(&pki.credentials(21))], |_, _| false);
@@ -655,7 +657,7 @@ fn what_comes_back_of_the_one_before_is_known() {
 }
 
 #[test]
-fn without_another_ticket_it_stays_who_it_is() {
+fn station_without_another_ticket_keeps_its_pseudonym() {
     let pki = Pki::new(1, 2);
     let one = vec![pki.ticket(11, until(10_000))];
     let mut road = Road::new(vec![vehicle(&pki, one, 255), strict(&pki.credentials(21))], everybody);
@@ -666,12 +668,12 @@ fn without_another_ticket_it_stays_who_it_is() {
     let mut order = |index: usize, command| {
         road.stations[index].handle_input(now, wall(now), Input::Command(command)).expect_err("refused")
     };
-    assert_eq!(order(0, Command::ChangePseudonym), "there is no other ticket of this station that holds now");
+    assert_eq!(order(0, Command::ChangePseudonym), "this station has no other ticket that is valid now");
     for command in [Command::ChangePseudonym, Command::LockPseudonym { for_s: 1 }] {
         assert!(order(1, command).contains("there is no [security.pseudonyms]"));
     }
-    // The station replaces an expired ticket by another ticket with its own address. Without a valid ticket
-    // it sends nothing.
+    // When a ticket expires, the station changes to another ticket with its own address. Without a valid
+    // ticket it sends nothing.
     let two = vec![pki.ticket(11, until(10)), pki.ticket(12, until(16))];
     let ends: Vec<_> =
         two.iter().map(|(ticket, _)| Identity::of_ticket(name_of(&Portable, ticket)).mid).collect();
@@ -683,5 +685,8 @@ fn without_another_ticket_it_stays_who_it_is() {
         assert!(ends.contains(&frame.source));
     }
     assert_eq!(road.who(), ends[1]);
-    assert_eq!(road.net.warnings, ["nothing is sent: no ticket of this station holds here and now"]);
+    assert_eq!(
+        road.net.warnings,
+        ["the station sends nothing: this station has no ticket that is valid at its position now"]
+    );
 }

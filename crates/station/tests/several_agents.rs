@@ -67,7 +67,7 @@ fn without_key(mut config: StationConfig) -> StationConfig {
     config
 }
 
-/// Index of the router's station, after those of the two home agents.
+/// Index of the mobile router's station; the two home agents have the indices before it.
 const ROUTER: usize = 2;
 
 /// The Internet between the stations, their kernels, and records.
@@ -180,7 +180,7 @@ impl World {
         assert_eq!((self.up_packet(), self.down_packet()), (1, 1), "{:?}", self.net.events);
     }
 
-    /// Lets time pass; calls `look` after each step.
+    /// Runs the world for this time, and calls `look` after each step.
     fn sleep_and(&mut self, seconds: f64, mut look: impl FnMut(&mut World)) {
         let end = self.now + Duration::from_secs_f64(seconds);
         while self.step(end) {
@@ -228,7 +228,7 @@ fn heard_on(uplink: usize, header: &Header, packet: &[u8]) -> Input {
 }
 
 #[test]
-fn the_first_that_is_named_is_taken_and_the_second_when_it_dies() {
+fn router_uses_first_home_agent_and_second_after_failure() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
     world.net.dead[0] = true;
@@ -238,7 +238,7 @@ fn the_first_that_is_named_is_taken_and_the_second_when_it_dies() {
     world.sleep(75.0);
     assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.net.events);
     world.passes();
-    // The router stays with the second home agent when the first home agent is back.
+    // When the first home agent returns, the router stays with the second one.
     world.net.dead[0] = false;
     world.sleep(600.0);
     assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]));
@@ -246,7 +246,7 @@ fn the_first_that_is_named_is_taken_and_the_second_when_it_dies() {
 }
 
 #[test]
-fn one_that_never_answers_costs_five_seconds() {
+fn silent_home_agent_costs_five_seconds() {
     let mut world = World::usual(router_of(&["2001:db8:1::99", OTHER], false));
     world.net.route = 1;
     world.sleep(4.0);
@@ -257,7 +257,7 @@ fn one_that_never_answers_costs_five_seconds() {
 }
 
 #[test]
-fn one_that_refuses_is_left_at_once() {
+fn router_leaves_refusing_home_agent_at_once() {
     let mut strict = agent_of(AGENT, OTHER);
     if let Some(agent) = &mut strict.home_agent {
         agent.nodes[0].prefixes = ["2001:db8:b::/64".parse().expect("a prefix")].into();
@@ -274,7 +274,7 @@ fn one_that_refuses_is_left_at_once() {
 }
 
 #[test]
-fn when_all_refuse_they_are_asked_less_and_less_often() {
+fn refusing_home_agents_are_tried_at_growing_intervals() {
     let strict = |own, other| {
         let mut config = agent_of(own, other);
         if let Some(agent) = &mut config.home_agent {
@@ -287,12 +287,12 @@ fn when_all_refuse_they_are_asked_less_and_less_often() {
     world.sleep(600.0);
     let refused =
         world.net.events.iter().filter(|event| matches!(event, Event::BindingRefused { .. })).count();
-    // The pauses between rounds are 4, 8, 16, 32, 64, 64 s and so on.
+    // The pauses between the rounds of attempts are 4, 8, 16, 32, 64, 64 s and so on.
     assert!((5..=20).contains(&refused), "{refused}");
 }
 
 #[test]
-fn the_last_one_is_tried_first_after_a_restart() {
+fn router_tries_last_home_agent_first_after_restart() {
     let mut world = World::usual(router_of(&["2001:db8:1::99", OTHER], false));
     world.net.route = 1;
     world.sleep(6.0);
@@ -307,7 +307,7 @@ fn the_last_one_is_tried_first_after_a_restart() {
 }
 
 #[test]
-fn home_agents_are_found_out() {
+fn router_discovers_home_agents() {
     let mut world = World::usual(router_of(&[], true));
     // RFC 6275 10.5.1: the router first tries the home agent with the higher preference.
     assert_eq!(
@@ -325,7 +325,7 @@ fn home_agents_are_found_out() {
 }
 
 #[test]
-fn an_answer_that_nobody_asked_for_or_without_r_finds_nobody() {
+fn unsolicited_discovery_reply_or_reply_without_r_flag_is_ignored() {
     let mut world = World::usual(router_of(&[], true));
     world.net.dead = [true, true];
     let config = per_agent(router_of(&[], true));
@@ -338,7 +338,7 @@ fn an_answer_that_nobody_asked_for_or_without_r_finds_nobody() {
     let header = Header::parse(&packet).expect("a packet");
     world.tell(ROUTER, heard_on(0, &header, &packet));
     assert!(world.home_agent().is_unspecified());
-    // The router sends four requests in the first minute, and then pauses (RFC 6275 12).
+    // The router sends four discovery requests in the first minute, and then pauses (RFC 6275 12).
     world.sleep(60.0);
     world.net.dead = [false, false];
     world.sleep(60.0);
@@ -374,11 +374,11 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
         }
         (answers, format!("{:?}", agent.home_agent()).len())
     };
-    // A network that floods gets five answers, and then one answer a second.
+    // A network that sends a flood gets five answers, then one a second.
     let (answers, before) = flood(0, 10_000, 1);
     assert!((5..=6).contains(&answers), "{answers} answers");
-    // The limit of one network does not affect other networks. All sources together get fifty answers, and
-    // then fifty a second.
+    // The limit of a network does not affect other networks. All sources together get fifty answers, then
+    // fifty a second.
     let (answers, _) = flood(10_000, 20_000, 1000);
     assert!((50..=105).contains(&answers), "{answers} answers");
     // More sources do not take more memory of the home agent.
@@ -425,8 +425,8 @@ fn a_drain_loses_nothing_and_sends_what_still_comes_after_those_who_left() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     world.passes();
     world.drain().expect("there is another");
-    // Messages take no time in this test. The router has registered at the other home agent, and then left
-    // this home agent.
+    // Messages take no time in this test: the router has already registered at the other home agent and
+    // de-registered here.
     world.passes();
     assert_eq!(
         (world.home_agent(), world.bound()),
@@ -444,16 +444,16 @@ fn a_drain_loses_nothing_and_sends_what_still_comes_after_those_who_left() {
     world.sleep_and(120.0, World::passes);
     let drain = world.machine(0).drain().expect("a drain");
     assert_eq!((drain.phase, drain.nodes, drain.left.len()), (DrainPhase::Done, 1, 0));
-    // The Internet now routes the mobile network to the other home agent.
+    // From now on, the Internet routes the mobile network to the other home agent.
     world.net.route = 1;
     world.passes();
-    // No router may come back to this home agent before the end of the drain.
+    // Until the drain ends, no router may register at this home agent again.
     assert_eq!(world.order(0, Command::EndDrain), Ok(()));
     assert!(world.order(0, Command::EndDrain).is_err());
 }
 
 #[test]
-fn whoever_comes_back_is_no_longer_relayed() {
+fn returning_router_is_no_longer_relayed() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     world.drain().expect("there is another");
     world.sleep(10.0);
@@ -493,8 +493,8 @@ fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
     world.reconfigure(0, config.clone());
     assert_eq!(world.machine(0).drain().as_ref(), Some(&before));
     world.passes();
-    // The drain continues: the second home agent is back, and the first home agent sends the router a switch
-    // request.
+    // The drain goes on: the second home agent is reachable again, and the first one sends the router a Home
+    // Agent Switch.
     world.net.dead[1] = false;
     world.sleep(30.0);
     assert_eq!(
@@ -522,7 +522,7 @@ fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
 }
 
 #[test]
-fn only_peers_may_relay_and_only_to_those_who_are_here() {
+fn only_peers_may_relay_to_registered_nodes() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     let relayed = |source: &str, destination: &str| {
         let inner = data(CORRESPONDENT, destination);
@@ -569,7 +569,7 @@ fn a_relay_may_lead_over_a_second_home_agent_to_a_third_and_never_back() {
 }
 
 #[test]
-fn without_anybody_to_go_to_there_is_no_drain() {
+fn drain_without_other_home_agent_is_refused() {
     let mut config = agent_of(AGENT, OTHER);
     if let Some(agent) = &mut config.home_agent {
         agent.others.peers.clear();
@@ -583,7 +583,7 @@ fn without_anybody_to_go_to_there_is_no_drain() {
 }
 
 #[test]
-fn a_drain_to_one_that_is_dead_leaves_everything_as_it_is() {
+fn drain_to_unreachable_home_agent_changes_nothing() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     world.net.dead[1] = true;
     world.drain().expect("there is another, as far as anybody knows");
@@ -623,7 +623,7 @@ fn without_a_key_a_switch_leads_to_those_that_the_router_knows() {
     );
     world.passes();
 
-    // The router ignores the request if the same key would authenticate messages of both home agents.
+    // If both home agents share one key, the router ignores the request.
     let agents = [agent_of(AGENT, OTHER), agent_of(OTHER, AGENT)];
     let mut world = World::as_it_is(agents, router_config(&[PREFIX]));
     world.drain().expect("there is another");
@@ -650,9 +650,10 @@ fn played_to(agent: &str, packet: &[u8]) -> Input {
     Input::Packet(packet.emit())
 }
 
-/// RFC 4285's MAC does not cover the home agent's address, and home agents do not share sequence numbers.
+/// The MAC of RFC 4285 does not cover the home agent's address, and home agents do not share sequence
+/// numbers. A recorded message must not be valid at another home agent.
 #[test]
-fn what_was_said_to_one_home_agent_is_nothing_to_another() {
+fn message_to_one_home_agent_is_rejected_by_another() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     let play = |world: &mut World, expected: [bool; 2]| {
         let recorded = std::mem::take(&mut world.net.recorded);
@@ -677,7 +678,7 @@ fn what_was_said_to_one_home_agent_is_nothing_to_another() {
     play(&mut world, [false, true]);
     world.net.route = 1;
     world.passes();
-    // The operator moves the router back to the first home agent.
+    // The operator moves the router back to the first home agent by a drain.
     world.order(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
     world.sleep(10.0);
     world.order(1, Command::EndDrain).expect("there is one");
@@ -702,10 +703,10 @@ fn a_revoked_router_stops_and_asks_again_after_ten_minutes() {
     world.passes();
 }
 
-/// The router tries a home agent that has revoked its registration and starts again. The router must start a
-/// new wait for this home agent. The wait for a lost registration would be over already.
+/// While the router tries a home agent, that home agent revokes the registration and restarts. The router
+/// must start the wait for its answer anew: the wait after a lost registration would already be over.
 #[test]
-fn one_that_is_tried_and_takes_the_registration_back_is_waited_for_anew() {
+fn router_waits_anew_for_home_agent_that_revoked_and_restarted() {
     let mut router = router_of(&[AGENT, OTHER], false);
     if let Some(router) = &mut router.mobile_router {
         for (bid, uplink) in (1..).zip(&mut router.router.uplinks) {
@@ -760,13 +761,13 @@ fn a_revocation_without_an_answer_ends_the_binding_all_the_same() {
     world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
     world.tell(ROUTER, Input::Interface(interface("w1", SECOND, false)));
     world.order(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
-    // Only the router itself knows that its uplinks are down, so the home agent gets no answer from it.
+    // The home agent does not know that the router's uplinks are down, so its requests stay unanswered.
     world.sleep(6.0);
     assert_eq!(world.bound(), [false, false], "{:?}", world.net.events);
 }
 
 #[test]
-fn orders_that_are_forged_or_played_again_are_not_followed() {
+fn forged_or_replayed_requests_of_home_agent_are_ignored() {
     let key = || {
         let common = carnet_mobility::SecurityAssociation {
             spi: 300,
@@ -805,7 +806,7 @@ fn orders_that_are_forged_or_played_again_are_not_followed() {
     }
     world.tell(ROUTER, order(Some(key()), before));
     assert_eq!(world.home_agent(), address(OTHER), "the right one is followed");
-    // The operator moves the router back, and the attacker replays the recording at the same time.
+    // While the operator moves the router back, the attacker replays the recorded messages.
     world.sleep(10.0);
     world.order(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
     world.sleep(10.0);

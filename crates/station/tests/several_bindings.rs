@@ -79,7 +79,7 @@ fn inside(station: &mut Station, remote: &str, packet: Vec<u8>) -> Vec<Output> {
     feed(station, Input::Datagram { local: end(HERE), remote: end(remote), traffic_class: 0, packet })
 }
 
-/// Returns the packets that leave inside IPv4: source, destination, and the packet of each.
+/// Returns the packets that the station sends inside IPv4, each with source and destination.
 fn encapsulated(outputs: &[Output]) -> Vec<(Endpoint, Endpoint, Vec<u8>)> {
     let packet = |output: &Output| match output {
         Output::Encapsulated { local, remote, packet, .. } => Some((*local, *remote, packet.clone())),
@@ -127,8 +127,8 @@ fn distribution(station: &Station) -> Option<&Distribution> {
     })
 }
 
-/// Returns a home agent with binding 1 inside UDP, and bindings 2 and 3 over IPv6; the next sequence number
-/// is 4.
+/// Returns a home agent with binding 1 inside UDP and bindings 2 and 3 over IPv6. The next sequence number is
+/// 4.
 fn three() -> Station {
     let mut station = start(PersistentState::default());
     inside(&mut station, MAPPED, update(1, HOME, &[bid(1, "192.0.2.77")]));
@@ -138,7 +138,7 @@ fn three() -> Station {
     station
 }
 
-/// Each binding has a tunnel. The preferred one carries all packets, without a distribution, so that a fast
+/// Each binding has a tunnel, and the preferred one carries all packets. No distribution is needed, so a fast
 /// path can forward.
 #[test]
 fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
@@ -149,7 +149,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     );
     assert_eq!(distribution(&station), None);
     assert_eq!(way(&mut station, 5000), Some(end(MAPPED)));
-    // The home agent accepts packets from each of the two care-of addresses.
+    // The home agent accepts packets from both care-of addresses.
     for source in [FIRST, SECOND] {
         let inner = data(HOST, CORRESPONDENT, 1);
         let outer = carnet_virtual::packet(address(source), address(AGENT), protocol::IPV6, &inner);
@@ -161,7 +161,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     }
     let outputs = inside(&mut station, MAPPED, data(HOST, CORRESPONDENT, 1));
     assert!(matches!(outputs.last(), Some(Output::Packet(_))));
-    // The preferred binding ends; after that the next binding carries the packets.
+    // When the preferred binding ends, the next one carries the packets.
     let end_of = MobilityOption::BindingIdentifier {
         bid: 1,
         status: 0,
@@ -191,7 +191,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
 /// RFC 6089 5.3.6: a flow's packets take the binding of the flow, and all other packets keep theirs. The test
 /// also removes the flow.
 #[test]
-fn a_flow_takes_its_own_binding() {
+fn flow_uses_the_binding_of_its_policy() {
     let mut station = three();
     let selector = TrafficSelector::Ipv6(Ipv6Selector {
         next_header: Some(Range::only(17)),
@@ -214,7 +214,7 @@ fn a_flow_takes_its_own_binding() {
 /// A NAT loses its mapping. Data from the new address cause a Binding Error to that address. A Binding Update
 /// from the new address moves the tunnel.
 #[test]
-fn a_nat_that_forgets() {
+fn changed_nat_mapping_moves_the_tunnel() {
     let mut station = three();
     let before = tunnels(&station);
     let outputs = inside(&mut station, REMAPPED, data(HOST, CORRESPONDENT, 1));
@@ -231,7 +231,7 @@ fn a_nat_that_forgets() {
     assert!(matches!(outputs.last(), Some(Output::Packet(_))), "what was on its way is let in");
 }
 
-/// RFC 5847: the home agent answers a Heartbeat over the path by which it came.
+/// RFC 5847: the home agent answers a Heartbeat on the path on which it came.
 #[test]
 fn heartbeats_are_answered_over_each_path() {
     let mut station = three();
@@ -257,7 +257,7 @@ fn heartbeats_are_answered_over_each_path() {
 /// Status and stored state have every binding with its identifier. Tunnels and bindings return after a
 /// restart. The restart counter returns as well, and changes only at a start without stored state.
 #[test]
-fn bindings_are_shown_and_kept() {
+fn bindings_are_in_status_and_stable_storage() {
     let mut station = three();
     let shown: Vec<_> =
         station.nemo().binding_status(Time::ZERO).iter().map(|b| (b.bid, b.care_of_address)).collect();
@@ -285,7 +285,7 @@ fn bindings_are_shown_and_kept() {
 
 const SECOND_HOME: &str = "2001:db8:1::5678";
 
-/// Returns a home agent of two nodes; the second node's prefix is `2001:db8:b::/64`.
+/// Returns a home agent with two nodes; the prefix of the second node is `2001:db8:b::/64`.
 fn start_for_two() -> Station {
     let mut config = config();
     if let Some(agent) = &mut config.home_agent {
@@ -301,7 +301,8 @@ fn start_for_two() -> Station {
     station
 }
 
-/// Returns a Binding Update of a node for these care-of addresses, with one flow that takes all of them.
+/// Returns a node's Binding Update with these care-of addresses, and one flow binding that copies packets to
+/// all of them.
 fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]) -> Vec<u8> {
     let bids: Vec<u16> = (1..).take(care_of_addresses.len()).collect();
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
@@ -322,8 +323,8 @@ fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]
     .emit()
 }
 
-/// Returns number and octets of the packets that leave the station because of one received packet. A packet
-/// from the tunnel device for a network of the station's nodes enters the station again.
+/// Returns number and octets of all packets that the station sends because of one received packet. A packet
+/// to a network of the station's own nodes enters the station again.
 fn sent_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usize, usize) {
     let mut waiting = vec![packet];
     let (mut packets, mut octets) = (0, 0);
@@ -354,7 +355,7 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     let mut station = start_for_two();
     let at_victim: Vec<String> = (1..=16).map(|n| format!("2001:db8:f1::{n:x}")).collect();
     by_ipv6(&mut station, update_to_all(1, HOME, &at_victim));
-    // The second node's care-of addresses are in the first node's network.
+    // The care-of addresses of the second node are in the first node's network.
     let in_the_first: Vec<String> = (1..=16).map(|n| format!("2001:db8:a::{n:x}")).collect();
     by_ipv6(&mut station, update_to_all(1, SECOND_HOME, &in_the_first));
     assert_eq!(station.nemo().status().home_agent_bindings, Some(32));

@@ -25,7 +25,7 @@ const ROUTER: usize = 1;
 struct Internet {
     changes: Vec<Change>,
     events: Vec<Event>,
-    /// Packets that came out of the tunnel, for the host or for the correspondent.
+    /// Packets that have come out of the tunnel, for the host or for the correspondent.
     arrived: Vec<Vec<u8>>,
     /// Inputs of the router's station with their times, and below its outputs, for replay.
     inputs: Vec<(Time, Input)>,
@@ -145,7 +145,7 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     // A handover changes tunnels, but no kernel route.
     let is_tunnel = |c: &Change| matches!(c, Change::Set(entry) if matches!(**entry, Entry::Tunnel(_)));
     assert!(world.net.changes.iter().all(is_tunnel), "{:?}", world.net.changes);
-    // Both ends accept packets on the old path for some time after the handover.
+    // For some time after the handover, both ends accept packets on the old path.
     let old = data(HOST, CORRESPONDENT);
     let late = carnet_virtual::packet(address(FIRST), address(AGENT), protocol::IPV6, &old);
     world.net.arrived.clear();
@@ -157,9 +157,9 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
     assert_eq!(world.net.arrived, Vec::<Vec<u8>>::new(), "but not for ever");
 }
 
-/// Both ends know the time of the last move; refreshes of the binding do not change it.
+/// Both ends know when the care-of address last changed. A renewal of the binding does not change this time.
 #[test]
-fn both_ends_know_how_long_a_router_has_been_where_it_is() {
+fn both_ends_know_time_at_present_care_of_address() {
     let stays = |world: &World| {
         [world.agent(), world.router()]
             .map(|end| end.nemo().binding_status(world.now)[0].stay.map(|stay| stay.as_secs()))
@@ -197,7 +197,7 @@ fn forget_bindings(world: &mut World) {
 }
 
 #[test]
-fn an_agent_that_lost_its_bindings_is_told_by_the_next_packet() {
+fn router_registers_again_at_home_agent_that_lost_its_bindings() {
     let mut world = World::registered();
     world.run(Duration::from_secs(5));
     forget_bindings(&mut world);
@@ -205,9 +205,9 @@ fn an_agent_that_lost_its_bindings_is_told_by_the_next_packet() {
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1), "one packet was enough");
 }
 
-/// The home agent's machine sends an ICMPv6 error, as a machine without carnet does: it accepts no tunnelled
-/// packets (RFC 4443 3.1). The router registers again at once. An error that quotes a packet that the router
-/// has not sent changes nothing.
+/// The home agent's machine answers like one without carnet: an ICMPv6 error says that it accepts no
+/// tunnelled packets (RFC 4443 3.1). The router registers again at once. An error that quotes a packet that
+/// the router has not sent changes nothing.
 #[test]
 fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {
     let mut world = World::registered();
@@ -255,7 +255,7 @@ fn with_stored_state_nothing_has_to_be_registered_again() {
 }
 
 #[test]
-fn what_one_router_may_not_register_goes_nowhere() {
+fn unauthorized_prefix_gets_no_traffic() {
     let mut world = World::registered();
     let thief = router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]);
     world.restart(ROUTER, thief, PersistentState::default(), 9);
@@ -316,7 +316,7 @@ fn a_new_configuration_changes_only_the_difference() {
 }
 
 #[test]
-fn shutdown_tells_the_agent() {
+fn shutdown_deregisters_at_home_agent() {
     let mut world = World::registered();
     world.tell(ROUTER, Input::Command(Command::Shutdown));
     assert!(world.router().is_quiescent());

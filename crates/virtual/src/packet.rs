@@ -52,7 +52,8 @@ pub fn packet(source: Ipv6Addr, destination: Ipv6Addr, next_header: u8, payload:
 ///
 /// The length is below that of an IPv6 header.
 pub fn filled(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
-    let payload = vec![FILLER; length.checked_sub(HEADER_LEN).expect("a header at least")];
+    let payload =
+        vec![FILLER; length.checked_sub(HEADER_LEN).expect("a packet is at least as long as its header")];
     packet(source, destination, protocol::NO_NEXT_HEADER, &payload)
 }
 

@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn advisory_concerns_versions_that_are_neither_patched_nor_unaffected() {
-        let advisory = parse_advisory(ADVISORY).expect("an advisory").expect("one that counts");
+        let advisory = parse_advisory(ADVISORY).expect("an advisory").expect("the advisory applies");
         for (version, applies) in [("0.25.0", true), ("0.25.1", false), ("0.2.9", false), ("0.3.0", true)] {
             let version = version.parse().expect("a version");
             assert_eq!(advisory.applies_to(&version).expect("requirements"), applies, "{version}");

@@ -32,7 +32,7 @@ impl Geonet {
         if let Some(set) = station.geo_destinations(now).find(|set| set.name == name) {
             return set.area.map(Area::from).map_err(|unknown| unknown.to_string());
         }
-        let mut learnt = station.ipv6_adaptation().into_iter().flat_map(|ipv6| ipv6.learnt_areas());
+        let mut learnt = station.ipv6_adaptation().into_iter().flat_map(|ipv6| ipv6.learned_areas());
         let learnt = learnt.find(|learnt| learnt.interface == name);
         learnt.map(|learnt| learnt.area.into()).ok_or_else(|| {
             let known = self.areas(now, station);
@@ -102,7 +102,7 @@ impl Geonet {
             ..shown(&area.name, AreaOrigin::Config, wire_area(area).into(), own)
         });
         let set = station.geo_destinations(now).map(|set| shown_set(&set, now, own));
-        let learnt = station.ipv6_adaptation().into_iter().flat_map(|ipv6| ipv6.learnt_areas());
+        let learnt = station.ipv6_adaptation().into_iter().flat_map(|ipv6| ipv6.learned_areas());
         let learnt = learnt.map(|learnt| model::Area {
             prefixes: learnt
                 .prefixes
@@ -128,10 +128,10 @@ fn shown_set(set: &GeoDestination<'_>, now: Time, own: Option<Place>) -> model::
         (shown.latitude, shown.longitude, shown.inside) = (None, None, None);
     }
     model::Area {
-        around: match destination.around {
-            geo_destinations::Around::Place(_) => None,
-            geo_destinations::Around::Here => Some(GnAround::Here),
-            geo_destinations::Around::Station(address) => {
+        around: match destination.centre {
+            geo_destinations::AreaCentre::Place(_) => None,
+            geo_destinations::AreaCentre::Here => Some(GnAround::Here),
+            geo_destinations::AreaCentre::Station(address) => {
                 Some(GnAround::Station(GnStation::Address(GnAddress(address.0))))
             }
         },

@@ -23,7 +23,7 @@ pub fn dcc(now: Time, station: &Station) -> Result<Dcc, String> {
         state: state.map(str::to_owned),
         duty_cycle_percent: gate.duty_cycle().map(|share| 100.0 * share),
         closed_ms: 1e3 * gate.opens().saturating_since(now).as_secs_f64(),
-        waiting: gate.waiting().map(|count| count as u64).to_vec(),
+        waiting: gate.queue_lengths().map(|count| count as u64).to_vec(),
     })
 }
 
@@ -78,7 +78,7 @@ mod tests {
     fn the_dcc_answer_has_the_values_for_operators() {
         let refused = dcc(Time::ZERO, &station(None)).expect_err("refused");
         assert!(refused.contains("no [geonet.dcc]"), "{refused}");
-        let mut station = station(Some(Config { assumed: 0.2, ..Config::default() }));
+        let mut station = station(Some(Config { assumed_busy_ratio: 0.2, ..Config::default() }));
         let now = Time::from_secs(1);
         let shown = dcc(now, &station).expect("a gate");
         assert_eq!((shown.algorithm.as_str(), shown.busy_percent, shown.told_ms), ("reactive", 20.0, None));

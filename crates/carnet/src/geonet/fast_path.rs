@@ -10,8 +10,8 @@ use std::net::Ipv6Addr;
 
 use carnet_base::Time;
 use carnet_cits::geonetworking::acceleration::SequenceNumbers;
-use carnet_linux::geonet_path::{GeonetPath, GeonetPathLoading, Place, Places};
-use carnet_station::io::{Accelerate, Report};
+use carnet_linux::geonet_path::{AttachedInterface, FastPathInterfaces, GeonetPath, GeonetPathLoading};
+use carnet_station::io::{Accelerate, FastPathReport};
 use tracing::{info, warn};
 
 use super::{Geonet, WireAddress};
@@ -41,7 +41,7 @@ fn word(is_fast: bool) -> &'static str {
 impl FastPath {
     /// Returns the name of the present data path.
     pub(super) fn name(&self) -> &'static str {
-        word(self.path.as_ref().is_some_and(GeonetPath::is_placed))
+        word(self.path.as_ref().is_some_and(GeonetPath::is_attached))
     }
 
     /// Starts to load the programs, which takes seconds on a slow processor.
@@ -118,19 +118,19 @@ impl Geonet {
     pub fn place_fast_path(&mut self, is_router: bool) -> Option<bool> {
         let Geonet { link, interfaces, address, fast_path, .. } = self;
         let path = fast_path.path.as_mut()?;
-        let place = |(name, index): (&str, u32)| Place { name: name.to_owned(), index };
+        let place = |(name, index): (&str, u32)| AttachedInterface { name: name.to_owned(), index };
         let radio = link.interface().filter(|_| is_router && !link.has_feedback()).map(place);
-        let places = radio.zip(address.map(WireAddress::mid)).map(|(radio, address)| Places {
+        let places = radio.zip(address.map(WireAddress::mid)).map(|(radio, address)| FastPathInterfaces {
             radio,
             virtual_interface: interfaces.topological().map(place),
             address,
         });
-        let before = path.is_placed();
-        if let Err(error) = path.place(places) {
+        let before = path.is_attached();
+        if let Err(error) = path.attach(places) {
             // When an interface changes, the program tries to attach again.
             warn!("GeoNetworking takes the slow path: {error}");
         }
-        let is = path.is_placed();
+        let is = path.is_attached();
         if is != before {
             let path = word(is);
             let why = if link.has_feedback() { ", because the link reports acknowledgements" } else { "" };
@@ -159,7 +159,7 @@ impl Geonet {
 
     /// Returns the work that the fast path has done since the last call. While the fast path is in use, the
     /// caller asks as often as its packets need a new position.
-    pub fn report(&mut self, now: Time) -> Option<Report> {
+    pub fn report(&mut self, now: Time) -> Option<FastPathReport> {
         let freshness = self.freshness();
         self.tell_listeners();
         let path = self.fast_path.path.as_mut()?;

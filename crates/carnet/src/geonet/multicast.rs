@@ -89,7 +89,7 @@ pub fn groups(now: Time, station: &Station) -> Vec<Group> {
             sources: sources.into_iter().collect(),
             mapped,
             querier: membership.querier,
-            remaining_s: membership.until.map(|until| until.saturating_since(now).as_secs_f64()),
+            remaining_s: membership.expires.map(|until| until.saturating_since(now).as_secs_f64()),
         }
     });
     groups.collect()

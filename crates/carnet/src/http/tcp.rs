@@ -418,7 +418,7 @@ mod tests {
     fn the_error_of_an_unusable_token_file_names_the_reason() {
         let scratch = Scratch::new();
         for (text, mode, expected) in [
-            ("read 0123456789abcdef", 0o640, "expected rights 0600, found 0640"),
+            ("read 0123456789abcdef", 0o640, "expected file mode 0600, found 0640"),
             ("read short", 0o600, "tokens:1: the token has 5 characters, expected 16 at least"),
             ("\nwrite 0123456789abcdef", 0o600, "tokens:2: expected `read TOKEN` or `operate TOKEN`"),
             ("# nobody\n", 0o600, "has no tokens"),

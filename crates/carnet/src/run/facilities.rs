@@ -60,7 +60,7 @@ impl Runner {
             remaining_s: None,
         };
         let own = sa.announced().iter().map(announced);
-        let known = sa.known().flat_map(|station| {
+        let known = sa.known_advertisements().flat_map(|station| {
             station.services.iter().map(move |service| AnnouncedService {
                 station_id: Some(station.station_id.0),
                 advertiser: station.identifier.clone(),

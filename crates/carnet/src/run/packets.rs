@@ -145,7 +145,7 @@ impl Runner {
             let Ok(received) = reader.try_read(self.buffer.space()) else { break };
             count += 1;
             self.buffer.filled(received.length);
-            let carnet_linux::Received { local, remote, traffic_class, .. } = received;
+            let carnet_linux::ReceivedDatagram { local, remote, traffic_class, .. } = received;
             if self.recorder.is_active() {
                 let packet = self.buffer.as_slice().to_vec();
                 self.recorder.record(now, wall, Input::Datagram { local, remote, traffic_class, packet });

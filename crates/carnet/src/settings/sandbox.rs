@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use carnet_api::config::{Config, DataplanePath, GeonetInterface, PositionSource, disclose};
-use carnet_linux::sandbox::Plan;
+use carnet_linux::sandbox::SandboxPlan;
 use carnet_linux::with_secrets;
 
 use super::{GeonetPathChoice, geonet_path, needs_platform, undo_file};
@@ -19,9 +19,9 @@ const SHARED: [&str; 9] = ["/", "/etc", "/root", "/home", "/var", "/usr", "/opt"
 
 /// Returns the rights that a station with this config needs; `file` is the config file. Creates missing
 /// folders into which the station writes.
-pub fn plan(config: &Config, file: &Path) -> Plan {
+pub fn plan(config: &Config, file: &Path) -> SandboxPlan {
     let (station, platform) = (&config.station, needs_platform(config));
-    let mut plan = Plan::default();
+    let mut plan = SandboxPlan::default();
 
     folder(&mut plan, file);
     let base = file.parent().unwrap_or(Path::new(""));
@@ -59,7 +59,7 @@ pub fn plan(config: &Config, file: &Path) -> Plan {
         match &geonet.position {
             PositionSource::Gpsd { host, port, .. } => {
                 plan.connects.push(*port);
-                plan.names = host.parse::<IpAddr>().is_err();
+                plan.looks_up_names = host.parse::<IpAddr>().is_err();
             }
             PositionSource::Trace(file) => folder(&mut plan, file),
             PositionSource::Fixed(_) => {}
@@ -80,7 +80,7 @@ pub fn plan(config: &Config, file: &Path) -> Plan {
     };
     plan.programs = platform && accelerated || geonet_path(config) != GeonetPathChoice::Never;
     // The TUN device has a BPF program as well.
-    plan.steers = platform;
+    plan.loads_steering_program = platform;
     plan
 }
 
@@ -91,7 +91,7 @@ pub fn loads_later(config: &Config, path: Option<carnet_linux::Path>) -> bool {
 }
 
 /// Returns a right that `new` needs and that a process with only the rights of `old` lacks, in words.
-pub fn beyond(old: &Plan, new: &Plan) -> Option<String> {
+pub fn beyond(old: &SandboxPlan, new: &SandboxPlan) -> Option<String> {
     let inside = |path: &PathBuf| old.read.iter().chain(&old.write).any(|known| path.starts_with(known));
     if let Some(path) = new.read.iter().find(|path| !inside(path)) {
         return Some(format!("reading in {}", path.display()));
@@ -106,7 +106,7 @@ pub fn beyond(old: &Plan, new: &Plan) -> Option<String> {
 }
 
 /// Adds a folder in which the station creates files.
-fn own(plan: &mut Plan, folder: &Path) {
+fn own(plan: &mut SandboxPlan, folder: &Path) {
     // If the folder cannot be created, the code that writes into it reports the error.
     let _ = fs::create_dir_all(folder);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -115,15 +115,15 @@ fn own(plan: &mut Plan, folder: &Path) {
 
 /// Adds a folder with all its content, by its real name. If the folder does not exist, adds the folder that
 /// will contain it.
-fn whole(plan: &mut Plan, folder: &Path) {
+fn whole(plan: &mut SandboxPlan, folder: &Path) {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let found = folder.ancestors().find_map(|ancestor| fs::canonicalize(ancestor).ok());
     plan.read.extend(found.filter(|found| !is_shared(found)));
 }
 
 /// Adds the folder of a file. If the file is a link, adds the folder of its target, too.
-fn folder(plan: &mut Plan, file: &Path) {
-    plan.named.push(file.to_owned());
+fn folder(plan: &mut SandboxPlan, file: &Path) {
+    plan.config_paths.push(file.to_owned());
     for name in [Some(file.to_owned()), fs::canonicalize(file).ok()].into_iter().flatten() {
         let parent = match name.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -156,7 +156,7 @@ mod tests {
         let here = fs::canonicalize(scratch.path()).expect("a folder");
 
         let read = |file: &Path| {
-            let mut plan = Plan::default();
+            let mut plan = SandboxPlan::default();
             folder(&mut plan, file);
             plan.read
         };
@@ -171,17 +171,22 @@ mod tests {
 
     #[test]
     fn what_is_beyond_a_plan() {
-        let old =
-            Plan { read: vec!["/a".into()], write: vec!["/b".into()], network: true, ..Plan::default() };
-        let reads = |path: &str| Plan { read: vec![path.into()], network: true, ..Plan::default() };
+        let old = SandboxPlan {
+            read: vec!["/a".into()],
+            write: vec!["/b".into()],
+            network: true,
+            ..SandboxPlan::default()
+        };
+        let reads =
+            |path: &str| SandboxPlan { read: vec![path.into()], network: true, ..SandboxPlan::default() };
         for path in ["/a", "/a/c/d", "/b/c"] {
             assert_eq!(beyond(&old, &reads(path)), None);
         }
         assert_eq!(beyond(&old, &reads("/ab")).as_deref(), Some("reading in /ab"));
-        let connects = Plan { connects: vec![80], ..old.clone() };
+        let connects = SandboxPlan { connects: vec![80], ..old.clone() };
         assert_eq!(beyond(&old, &connects).as_deref(), Some("connecting to TCP port 80"));
         assert_eq!(beyond(&connects, &old), None);
-        let programs = Plan { programs: true, ..old.clone() };
+        let programs = SandboxPlan { programs: true, ..old.clone() };
         assert_eq!(beyond(&old, &programs).as_deref(), Some("BPF programs"));
         assert_eq!(beyond(&programs, &old), None);
     }

@@ -114,7 +114,7 @@ mod files {
                 ),
             });
         }
-        for (credential, reason) in credentials.furnish(&mut entity, &Computes, now) {
+        for (credential, reason) in credentials.add_credentials(&mut entity, &Computes, now) {
             let (key, path) = match credential {
                 Credential::Root(index) => ("roots", security.roots.get(index)),
                 // The operator has got a warning about the dates before. The entity checks dates again at

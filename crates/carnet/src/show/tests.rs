@@ -272,7 +272,7 @@ fn status_of_a_station() {
                        "keys_to_change": ["2001:db8:1::5"]},
         "sandbox": {"capabilities": ["CAP_NET_ADMIN", "CAP_NET_RAW"], "landlock": null, "seccomp": true,
                     "lacking": ["no Landlock here"]},
-        "obstacles": ["x is 0, 1 is needed; this station puts it right in 2 s"],
+        "obstacles": ["x is 0, 1 is needed; this station restores it in 2 s"],
     });
     let uplink = |interface: &str, state: &str, retry_s: Value| {
         json!({"interface": interface, "state": state, "retry_s": retry_s, "care_of_address": null, "bi\
@@ -312,7 +312,7 @@ mobile router     at home
 home agent        2001:db8:2::1
   bindings        3
   key to change   2001:db8:1::5 has few sequence numbers left
-in the way        x is 0, 1 is needed; this station puts it right in 2 s
+in the way        x is 0, 1 is needed; this station restores it in 2 s
 sandbox           seccomp
   capabilities    CAP_NET_ADMIN CAP_NET_RAW
   lacking         no Landlock here

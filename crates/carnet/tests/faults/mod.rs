@@ -178,18 +178,18 @@ fn disturb(world: &mut World) {
         }
         11 => {
             let trouble = world.rng.below(40) as f64 / 100.0;
-            world.nodes[index].kernel.set_trouble(trouble);
+            world.nodes[index].kernel.set_failure_probability(trouble);
         }
-        12 => world.nodes[index].kernel.set_trouble(0.0),
+        12 => world.nodes[index].kernel.set_failure_probability(0.0),
         13 => {
             let (full, trouble) = (world.rng.chance(0.5), world.rng.below(30) as f64 / 100.0);
-            world.nodes[index].disk.set_trouble(full, trouble);
+            world.nodes[index].disk.set_failure_probability(full, trouble);
         }
-        14 => world.nodes[index].disk.set_trouble(false, 0.0),
+        14 => world.nodes[index].disk.set_failure_probability(false, 0.0),
         15 => world.nodes[index].kernel.lose_events(),
         16..=17 => {
             let number = world.rng.below(1000) as usize;
-            world.nodes[index].kernel.meddle(number);
+            world.nodes[index].kernel.remove_own_object(number);
         }
         18 => {
             let ahead = [0, 3, 500, -3, -500][world.rng.below(5) as usize];
@@ -262,8 +262,8 @@ fn recover(world: &mut World) {
     // sets clocks back for good.
     world.ahead += AHEAD;
     for node in &mut world.nodes {
-        node.kernel.set_trouble(0.0);
-        node.disk.set_trouble(false, 0.0);
+        node.kernel.set_failure_probability(0.0);
+        node.disk.set_failure_probability(false, 0.0);
         node.clock_ahead = world.ahead;
     }
     // Routers learn the time of the home agent from its answers.

@@ -410,9 +410,9 @@ impl Node {
                 if let Some((_, _, changes)) = process.commit.take()
                     && self.rng.chance(0.5)
                 {
-                    self.disk.set_trouble(false, 0.4);
+                    self.disk.set_failure_probability(false, 0.4);
                     let _ = process.writer.write(&changes);
-                    self.disk.set_trouble(false, 0.0);
+                    self.disk.set_failure_probability(false, 0.0);
                 }
                 drop(process);
             }
@@ -421,7 +421,7 @@ impl Node {
 
     /// Returns the number of entries and packets that the process has in memory.
     pub fn size(&self) -> usize {
-        self.process.as_ref().map_or(0, |process| process.machine.size() + process.queue.held())
+        self.process.as_ref().map_or(0, |process| process.machine.entry_count() + process.queue.held())
     }
 }
 

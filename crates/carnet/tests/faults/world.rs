@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use carnet_base::{Rng, Time};
-use carnet_linux::simulated::Way;
+use carnet_linux::simulated::PacketPath;
 use carnet_mobility::mobile_router::State;
 use carnet_mobility::{Authentication, ReplayProtection};
 use carnet_station::StationConfig;
@@ -302,7 +302,7 @@ impl World {
                         NodeOutput::Began(_) => {}
                     }
                 }
-                let misdeeds = self.nodes[index].kernel.misdeeds();
+                let misdeeds = self.nodes[index].kernel.foreign_changes();
                 assert!(misdeeds.is_empty(), "machine {index}: {misdeeds:#?}");
             }
             if rests {
@@ -320,18 +320,18 @@ impl World {
         }
         let Ok(header) = Header::parse(&packet) else { return };
         let protocol = upper_layer(&packet).map_or(0, |(protocol, ..)| protocol);
-        match node.kernel.way(interface, header.source, header.destination, protocol) {
-            Way::Out(..) if header.hop_limit <= 1 => {}
-            Way::Out(out, _) if out == "carnet0" => {
+        match node.kernel.packet_path(interface, header.source, header.destination, protocol) {
+            PacketPath::Out(..) if header.hop_limit <= 1 => {}
+            PacketPath::Out(out, _) if out == "carnet0" => {
                 packet[HOP_LIMIT] -= 1;
                 let now = self.now;
                 node.packet(now, &packet);
             }
-            Way::Out(out, _) => {
+            PacketPath::Out(out, _) => {
                 packet[HOP_LIMIT] -= 1;
                 self.send(index, &out, packet);
             }
-            Way::Local | Way::Nowhere => {}
+            PacketPath::Local | PacketPath::Nowhere => {}
         }
     }
 

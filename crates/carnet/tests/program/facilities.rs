@@ -169,7 +169,7 @@ fn an_event_appears_on_the_maps_of_its_area_and_programs_react() {
     });
     let theirs = east.ask(&["denm", "cancel", &id]);
     assert!(
-        !theirs.status.success() && said(&theirs).contains("no event of this station's own"),
+        !theirs.status.success() && said(&theirs).contains("does not belong to this station"),
         "{}",
         said(&theirs)
     );
@@ -179,7 +179,7 @@ fn an_event_appears_on_the_maps_of_its_area_and_programs_react() {
     reacts.says("the road is free again");
     assert_eq!(quiet.said(), "", "nothing outside of the area");
     let again = west.ask(&["denm", "cancel", &id]);
-    assert!(!again.status.success() && said(&again).contains("or it is over"), "{}", said(&again));
+    assert!(!again.status.success() && said(&again).contains("or it has ended"), "{}", said(&again));
 }
 
 /// Returns whether tshark exists. If not, prints that the test needs it.

@@ -106,7 +106,7 @@ fn home_agent_whose_way_out_is_its_home_link_keeps_it_and_warns() {
     let _advertiser = Advertiser::on(&bed, elsewhere, "n1");
     wait_until("a way out", seconds(30), || learnt(&bed.agent) == [true, true]);
     let agent = Station::start(&bed.agent, &with_home_link(&bed));
-    let warning = "one of them gave this machine a default route";
+    let warning = "a Router Advertisement has already given this machine a default route";
     let obstacles = || agent.show("status")["obstacles"].to_string();
     wait_until("status warns", seconds(10), || obstacles().contains(warning));
     assert!(agent.log().contains(warning), "{}", agent.log());

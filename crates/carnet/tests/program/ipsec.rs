@@ -117,7 +117,7 @@ fn messages_are_protected_by_ipsec_and_unprotected_messages_are_ignored() {
     wait_until("the router finds no policy", seconds(20), || {
         station.counter("mobility.dropped.not_protected") > 0
     });
-    assert!(station.log().contains("there is no IPsec policy for it"), "{}", station.log());
+    assert!(station.log().contains("the kernel has no IPsec policy for it"), "{}", station.log());
     assert_eq!(messages(&sniffer.heard()), (0, 0));
 
     // The home agent does not answer a router without IPsec.

@@ -37,7 +37,7 @@ fn private(number: u8) -> PrivateKey {
 }
 
 fn ready(number: u8) -> Box<dyn SigningKey> {
-    private(number).ready(&Portable).expect("a scalar of the curve")
+    private(number).to_signing_key(&Portable).expect("a scalar of the curve")
 }
 
 impl Pki {
@@ -132,7 +132,7 @@ fn messages_that_the_ticket_does_not_allow_are_refused_with_the_identifier() {
         load": "c0ffee"})
     };
     let reason =
-        |application: &str| format!("the ticket of this station does not allow application {application}");
+        |application: &str| format!("the ticket of this station does not permit application {application}");
     for (port, application) in [(2008, "637 (SSEM)"), (2003, "138 (MAPEM)")] {
         conflict(&post("/v1/gnsend", &message(port)), &reason(application));
     }

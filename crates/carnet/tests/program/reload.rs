@@ -45,7 +45,7 @@ fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
     let (nobody, _) = shorter.split_once("\n[[home_agent.mobile_router]]").expect("a router");
     agent.reload(nobody);
     assert!(agent.bindings().is_empty());
-    let ended = "binding of 2001:db8:1::1234 ended: its node is not in the config any more";
+    let ended = "binding of 2001:db8:1::1234 ended: the new config does not have its node";
     assert!(agent.log().contains(ended), "{}", agent.log());
     assert!(!bed.agent.ip("-6 route").contains("2001:db8:a::/64"), "{}", bed.agent.ip("-6 route"));
     // The config has the router again.

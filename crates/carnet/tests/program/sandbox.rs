@@ -255,7 +255,7 @@ fn where_something_is_missing_auto_goes_on_and_required_does_not_start() {
     let mut station = Station::start_as(&host, &agent(&scratch, "sandbox = 'auto'"), &wrapper, PROGRAM);
     let sandbox = &station.show("status")["sandbox"];
     assert_eq!((&sandbox["landlock"], &sandbox["seccomp"]), (&json!(null), &json!(true)), "{sandbox}");
-    assert_eq!(station.log().matches("this kernel has no Landlock").count(), 1, "{}", station.log());
+    assert_eq!(station.log().matches("the kernel has no Landlock").count(), 1, "{}", station.log());
     station.terminate();
 
     let file = scratch.path("required.toml");

@@ -97,7 +97,7 @@ fn local_rule_that_another_program_puts_back_is_taken_away_again() {
     // Later repairs come only after pauses; during a pause, status and uplinks name the obstacle.
     for _ in 0..3 {
         bed.router.ip("-6 rule add pref 0 lookup local");
-        let obstacle = "the rule for the `local` table is back at priority 0";
+        let obstacle = "another program has moved the rule for the `local` table back to priority 0";
         wait_until("status tells", seconds(5), || {
             router.show("status")["obstacles"].to_string().contains(obstacle)
         });
@@ -105,7 +105,7 @@ fn local_rule_that_another_program_puts_back_is_taken_away_again() {
         assert!(String::from_utf8_lossy(&shown.stdout).contains(obstacle), "{shown:?}");
         wait_until("the rule is gone again", seconds(10), || !is_back());
     }
-    says_why(&router, "back at priority 0");
+    says_why(&router, "back to priority 0");
     traffic.flows();
     traffic.stop();
 }

@@ -44,7 +44,7 @@ pub struct DenmOrder {
     pub repetition_duration_ms: Option<u64>,
     /// Interval of the repetition in milliseconds. The station repeats only with both duration and interval.
     pub repetition_interval_ms: Option<u64>,
-    /// Destination area; `None`: the relevance area around the event.
+    /// Destination area; if `None`, the relevance area around the event.
     pub area: Option<Area>,
     /// Traffic Class (9.7.5), eight bits; `None`: the default of the service.
     #[serde(default)]
@@ -54,14 +54,18 @@ pub struct DenmOrder {
 impl Facilities {
     /// Executes an application's order about an event. Returns the action ID of a new event.
     pub(crate) fn handle_order(&mut self, now: Time, order: &DenmOrder) -> Result<Option<ActionId>, String> {
-        let denm: Denm =
-            Denm::from_octets(&order.denm).map_err(|error| format!("the order is no DENM: {error}"))?;
+        let denm: Denm = Denm::from_octets(&order.denm).map_err(|error| {
+            format!(
+                "the request does not contain a DENM: \
+                 {error}"
+            )
+        })?;
         let management = denm.denm.management;
         let action_id = management.action_id;
         let at = self.now(now);
         if management.detection_time > at.date.later(DETECTION_AHEAD) {
             return Err(format!(
-                "the event was detected at {}, later than now, expected at most {}",
+                "the detection time of the event, {}, is in the future: expected at most {}",
                 management.detection_time.0, at.date.0
             ));
         }
@@ -100,22 +104,24 @@ impl Facilities {
             DenmWish::Trigger => den.trigger(at, &request).map(Some),
             DenmWish::Update => den.update(at, action_id, &request).map(|()| None),
             DenmWish::Cancel if !den.is_own(action_id) => {
-                return Err(format!("{} is no event of this station's own", words(action_id)));
+                return Err(format!("event {} does not belong to this station", words(action_id)));
             }
             DenmWish::Negate if den.is_own(action_id) => {
                 return Err(format!(
-                    "{} is an event of this station's own, which cancels it",
+                    "event {} belongs to this station: cancel it instead of negating it",
                     words(action_id)
                 ));
             }
             DenmWish::Cancel | DenmWish::Negate => den.terminate(at, action_id, &request).map(|()| None),
         };
         result.map_err(|reason| match reason {
-            ItsDrop::UnknownEvent => format!("there is no event {}, or it is over", words(action_id)),
-            ItsDrop::NoPosition => "the event has no position, and this station knows none of its own".into(),
-            ItsDrop::Expired => "the event is over already".into(),
-            ItsDrop::TableFull => "this station speaks of too many events at once".into(),
-            other => format!("the event cannot be told: {other}"),
+            ItsDrop::UnknownEvent => format!("event {} does not exist, or it has ended", words(action_id)),
+            ItsDrop::NoPosition => "the request has no event position, and this station has no position \
+                 of its own"
+                .into(),
+            ItsDrop::Expired => "the event has already ended".into(),
+            ItsDrop::TableFull => "this station already has the largest number of events".into(),
+            other => format!("the station cannot send the message about the event: {other}"),
         })
     }
 }

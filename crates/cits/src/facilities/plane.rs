@@ -22,7 +22,7 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use carnet_geonet::Delivery;
 use carnet_geonet::geodesy::Position as Place;
-use carnet_its::ca::{Content, PathRecorder, Provided};
+use carnet_its::ca::{Content, PathRecorder, StationData};
 use carnet_its::cam::{
     BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer,
     LowFrequencyContainer, RsuContainerHighFrequency, SpecialVehicleContainer,
@@ -57,7 +57,7 @@ pub struct Facilities {
     settings: FacilitiesSettings,
     address: GnAddress,
     counters: FacilitiesCounters,
-    /// Date of the last input with a date, and the time of that input.
+    /// Last date from an input, and the time of that input.
     date: (Time, WallTime),
     /// Vehicle data that an application has set, and the time of that input.
     vehicle: Option<(Time, Box<Cam>)>,
@@ -109,7 +109,9 @@ impl Facilities {
     /// Counts the messages that the services could not compose.
     pub(crate) fn count_refused(&mut self) {
         let services = &mut self.services;
-        for reason in [services.ca.poll_refused(), services.sa.poll_refused()].into_iter().flatten() {
+        for reason in
+            [services.ca.poll_generation_error(), services.sa.poll_announcement_error()].into_iter().flatten()
+        {
             self.counters.dropped[reason as usize] += 1;
         }
     }
@@ -141,7 +143,8 @@ impl Facilities {
     /// # Errors
     /// Returns an error if the octets are not a CAM.
     pub(crate) fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
-        let cam = Cam::from_octets(octets).map_err(|error| format!("the vehicle is no CAM: {error}"))?;
+        let cam =
+            Cam::from_octets(octets).map_err(|error| format!("the vehicle data is not a CAM: {error}"))?;
         self.vehicle = Some((now, Box::new(cam)));
         if !self.quality.lost {
             self.provide(now);
@@ -162,7 +165,7 @@ impl Facilities {
         self.position = Some(position);
         self.path.handle_position(now, place);
         self.services.handle_position(place);
-        // Without a new position the CA service sends the last content for two more seconds, and then stops.
+        // Without new positions the CA service sends the last data for two more seconds, then nothing.
         if !self.quality.lost {
             self.provide(now);
         }
@@ -186,7 +189,7 @@ impl Facilities {
         Now { time: now, date: TimestampIts::of(wall).later(now.saturating_since(then)) }
     }
 
-    /// Gives the CA service the content of the next CAM.
+    /// Passes the data for the next CAM to the CA service.
     fn provide(&mut self, now: Time) {
         let Some(position) = self.position.filter(|_| self.settings.cam) else { return };
         let at = self.now(now);
@@ -194,16 +197,16 @@ impl Facilities {
             StationType::ROAD_SIDE_UNIT => Content::RoadSideUnit(RsuContainerHighFrequency::default()),
             _ => self.vehicle(now, &position),
         };
-        let provided = Provided {
+        let provided = StationData {
             reference_position: self.reference(&position),
             position_time: full(Timestamp(position.timestamp), at.date),
             content,
         };
-        self.services.handle_provided(at, provided);
+        self.services.handle_station_data(at, provided);
     }
 
     pub(super) fn reference(&self, position: &Position) -> ReferencePosition {
-        let mut reference = ReferencePosition::at(position.latitude, position.longitude);
+        let mut reference = ReferencePosition::at_coordinates(position.latitude, position.longitude);
         if let Some(radius) = self.quality.confidence_cm {
             // The position error is a circle: both axes are equal, and the orientation has no meaning.
             let axis = SemiAxisLength(radius.clamp(1, OUT_OF_RANGE) as u16);
@@ -253,7 +256,7 @@ impl Facilities {
         VehicleLength { vehicle_length_value: self.settings.vehicle_length, ..VehicleLength::default() }
     }
 
-    /// Adds speed and heading of the position, unless an application has set them.
+    /// Sets speed and heading from the position, unless an application has set them.
     fn add_movement(&self, position: &Position, high: &mut BasicVehicleContainerHighFrequency) {
         let speed = &mut high.speed.speed_value;
         if *speed == SpeedValue::UNAVAILABLE && self.quality.moves {
@@ -265,7 +268,7 @@ impl Facilities {
         }
         let heading = &mut high.heading.heading_value;
         if *heading == HeadingValue::UNAVAILABLE && self.quality.heads {
-            // EN 302 636-4-1 9.5.2 and TS 102 894-2 A.101 have the same unit.
+            // Position vector (EN 302 636-4-1 9.5.2) and CAM (TS 102 894-2 A.101) have the same unit.
             *heading = HeadingValue(position.heading % 3600);
         }
     }
@@ -302,8 +305,8 @@ impl Facilities {
     }
 }
 
-/// Returns the station ID of this address: the last 32 bits of its MID. Addresses of one maker differ in
-/// these bits.
+/// Returns the station ID for an address: the last 32 bits of its MID, in which addresses of one manufacturer
+/// differ.
 fn number(address: GnAddress) -> StationId {
     StationId(address.0 as u32)
 }

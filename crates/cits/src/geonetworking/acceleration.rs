@@ -3,15 +3,15 @@
 
 use carnet_base::{Time, hex};
 use carnet_geonet::MacAddress;
-pub use carnet_geonet::acceleration::{IDLE, Report, Sample, SequenceNumbers};
+pub use carnet_geonet::acceleration::{FastPathReport, PERMISSION_IDLE_TIME, SequenceNumbers, SourceSummary};
 use serde::{Deserialize, Serialize};
 
 /// New state for the fast path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accelerate {
-    /// Values that hold for all packets. The router sends them again with every [`Report`]. A fast path that
-    /// has not received them for some time does nothing.
+    /// Values that hold for all packets. The router sends them again with every [`FastPathReport`]. A fast
+    /// path that has not received them for some time does nothing.
     General(General),
     /// Next hop of this station's IPv6 packets to another station.
     Way(Way),

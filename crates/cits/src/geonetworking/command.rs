@@ -30,14 +30,14 @@ pub enum Around {
     },
     /// The present position of this station.
     Here,
-    /// The present position of the station with this GN address.
+    /// The area follows the station with this GN address.
     Station(u64),
 }
 
 /// An operator's order to set an area at run time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AreaOrder {
-    /// Name of the area; the area replaces an existing area of the same name.
+    /// Name of the area. An area with the same name is replaced.
     pub name: String,
     /// Centre of the area.
     pub around: Around,
@@ -58,12 +58,12 @@ pub struct AreaOrder {
 impl AreaOrder {
     pub(crate) fn destination(&self) -> Destination {
         Destination {
-            around: match self.around {
+            centre: match self.around {
                 Around::Place { latitude, longitude } => {
-                    geo_destinations::Around::Place(geodesy::Position::new(latitude, longitude))
+                    geo_destinations::AreaCentre::Place(geodesy::Position::new(latitude, longitude))
                 }
-                Around::Here => geo_destinations::Around::Here,
-                Around::Station(address) => geo_destinations::Around::Station(GnAddress(address)),
+                Around::Here => geo_destinations::AreaCentre::Here,
+                Around::Station(address) => geo_destinations::AreaCentre::Station(GnAddress(address)),
             },
             shape: self.shape.into(),
             distance_a: self.distance_a,
@@ -83,10 +83,10 @@ impl Geonet {
         if let Some(group) = order.group {
             let ipv6 = self.ipv6.as_ref().ok_or("this station has no IPv6 over GeoNetworking")?;
             if !group.is_multicast() || group.octets()[1] & 0x0f <= 2 {
-                return Err(format!("{group} is not a multicast address of more than link scope"));
+                return Err(format!("{group} is no multicast group with more than link scope"));
             }
             if ipv6.is_configured(group) {
-                return Err(format!("the group {group} is that of an area of the config"));
+                return Err(format!("an area of the config already has the multicast group {group}"));
             }
         }
         let lifetime = order.lifetime_ms.map(Duration::from_millis);
@@ -102,7 +102,10 @@ impl Geonet {
     /// Returns an error if no area has this name.
     pub fn handle_area_removal(&mut self, now: Time, name: &str) -> Result<(), String> {
         if !self.destinations.remove(name) {
-            return Err(format!("no area {name:?} was set while the station runs"));
+            return Err(format!(
+                "there is no area {name:?} that was set at run time: areas of the config \
+                 cannot be removed"
+            ));
         }
         self.tell_groups(now);
         Ok(())
@@ -128,10 +131,11 @@ impl Geonet {
         Ok(())
     }
 
-    /// Changes the pseudonym now, even if an application has locked it.
+    /// Changes the pseudonym now, also while an application has locked it.
     ///
     /// # Errors
-    /// Returns the reason of a failure, in words for the operator.
+    ///
+    /// Returns the reason of a failure, for the operator.
     pub fn handle_pseudonym_change(&mut self, now: Time) -> Result<(), String> {
         let identity = self.secured.as_mut().ok_or(NO_PSEUDONYMS)?.handle_pseudonym_change(now)?;
         self.become_another(now, Some(identity));

@@ -15,12 +15,12 @@ pub struct GeonetSettings {
     /// GN address of the station; its MID is the link-layer address. `None` if the address is not known yet:
     /// the station sets it later.
     pub address: Option<GnAddress>,
-    /// Settings of IPv6 over GeoNetworking; `None` without it.
+    /// Settings of IPv6 over GeoNetworking; `None` if the station has no IPv6 over GeoNetworking.
     pub ipv6: Option<Ipv6Config>,
-    /// Settings of multicast forwarding between the mobile network and IPv6 over GeoNetworking; `None`
-    /// without it.
+    /// Settings of multicast forwarding between mobile network and IPv6 over GeoNetworking; `None` if it is
+    /// off.
     pub multicast: Option<MulticastConfig>,
-    /// Settings of the facilities above the router; `None` without them.
+    /// Settings of the facilities; `None` if the station has no facilities.
     pub facilities: Option<FacilitiesSettings>,
     /// Settings of the congestion gate in front of the radio; `None`: packets go to the link at once.
     pub dcc: Option<carnet_geonet::dcc::Config>,

@@ -26,14 +26,13 @@ pub enum Output {
     EventOver(Action),
     /// Action ID of the event that a [`Trigger`](crate::facilities::command::DenmWish::Trigger) has begun.
     Triggered(Action),
-    /// Create this virtual interface, or change it.
+    /// Creates or changes this virtual interface.
     VirtualLink(VirtualLink),
     /// Remove this virtual interface.
     VirtualLinkGone(u32),
-    /// A frame for the host, which the station itself has made.
+    /// Frame for the host that the station itself has made.
     VirtualFrame(VirtualFrame),
-    /// A frame for the host: an IPv6 packet received over GeoNetworking. Other receivers may get the same
-    /// packet as well.
+    /// IPv6 packet from GeoNetworking, in a frame for the host. The same packet may go to several receivers.
     Ipv6 {
         /// Identifier of the virtual interface.
         link: u32,
@@ -57,8 +56,8 @@ pub enum Output {
     Subscription {
         /// Address of the multicast group.
         group: Ipv6Addr,
-        /// Whether the filter mode is EXCLUDE: all sources but the listed ones. Otherwise only the listed
-        /// sources pass; with an empty list the host leaves the group.
+        /// Whether the filter mode is EXCLUDE: all sources except the listed ones. Otherwise only the listed
+        /// sources; an empty list means that the host leaves the group.
         exclude: bool,
         /// Source addresses of the filter.
         sources: Vec<Ipv6Addr>,

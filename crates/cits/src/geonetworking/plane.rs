@@ -25,9 +25,9 @@ use std::time::Duration;
 
 use carnet_base::{RateLimiter, Rng, Time, next_of, parts};
 use carnet_geonet::geo_destinations::GeoDestinations;
-use carnet_geonet::ipv6_adaptation::in_order::InOrder;
-use carnet_geonet::ipv6_adaptation::patience::Patience;
-use carnet_geonet::ipv6_adaptation::{Adaptation, Hold};
+use carnet_geonet::ipv6_adaptation::in_order::ReorderingBuffer;
+use carnet_geonet::ipv6_adaptation::patience::DuplicateAckDelay;
+use carnet_geonet::ipv6_adaptation::{Adaptation, ReorderHold};
 use carnet_geonet::multicast::MulticastProxy;
 use carnet_geonet::{GeonetDrop, MacAddress, Output as Routed, ReceivedFrame, Router};
 use carnet_wire::geonet::GnAddress;
@@ -59,22 +59,22 @@ pub struct Geonet {
     /// Areas that operators have set at run time.
     pub(super) destinations: GeoDestinations,
     /// Reordering buffer of packets for hosts; `None` without reordering.
-    in_order: Option<InOrder<Output>>,
-    /// Holds duplicate acknowledgements of hosts while packets are missing; `None` without holding.
-    patience: Option<Patience<VirtualFrame>>,
+    in_order: Option<ReorderingBuffer<Output>>,
+    /// Delays duplicate acknowledgements of hosts while packets are missing; `None` if the config does not
+    /// ask for it.
+    patience: Option<DuplicateAckDelay<VirtualFrame>>,
     /// GN address at the start; the router's address may have changed since (10.2.1.5).
     address: GnAddress,
     echo_replies: RateLimiter,
-    /// Queue of messages for routes to neighbouring mobile networks; `None` if the station uses no such
+    /// Queue of received messages about neighbouring mobile networks; `None` if the station has no such
     /// routes.
     station_messages: Option<VecDeque<StationMessage>>,
     pub(super) outputs: VecDeque<Output>,
 }
 
 impl Geonet {
-    /// Returns the GeoNetworking part, if the station has it. The function matches the concrete type, unlike
-    /// `Option::as_ref`. So in a program that is built without this part, the compiler knows that the result
-    /// is `None`.
+    /// Returns the GeoNetworking part of the station, if it has one. Unlike with `Option::as_ref`, the
+    /// compiler sees that the result is `None` in a program that is built without this part.
     #[allow(clippy::match_as_ref)]
     pub fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
         match geonet {
@@ -83,7 +83,7 @@ impl Geonet {
         }
     }
 
-    /// Returns the GeoNetworking part for changes, if the station has it.
+    /// Returns the GeoNetworking part of the station for changes, if it has one.
     #[allow(clippy::match_as_ref)]
     pub fn of_mut(geonet: &mut Option<Geonet>) -> Option<&mut Geonet> {
         match geonet {
@@ -95,8 +95,8 @@ impl Geonet {
     /// Creates the plane. Its outputs are those of the start.
     pub fn new(part: parts::Geonet, settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
         let GeonetSettings { mib, ipv6, multicast, facilities, dcc, .. } = settings;
-        // The seed comes from a copy of the generator, so that older recordings replay with the same random
-        // numbers.
+        // Take the seed from a copy of the generator: the further random numbers stay the same, so that older
+        // recordings can be replayed.
         let seed = !rng.clone().u64();
         let reorder = ipv6.as_ref().filter(|config| config.reorder_wait > Duration::ZERO);
         let reorder = reorder.map(|config| (config.reorder_hold, config.reorder_rule, config.reorder_wait));
@@ -107,11 +107,11 @@ impl Geonet {
             multicast: multicast.map(MulticastProxy::new),
             facilities: facilities.map(|settings| Box::new(Facilities::new(settings, address, seed))),
             in_order: reorder
-                .filter(|(hold, ..)| *hold == Hold::Packets)
-                .map(|(_, rule, wait)| InOrder::new(rule, wait)),
+                .filter(|(hold, ..)| *hold == ReorderHold::Packets)
+                .map(|(_, rule, wait)| ReorderingBuffer::new(rule, wait)),
             patience: reorder
-                .filter(|(hold, ..)| *hold == Hold::Acknowledgements)
-                .map(|(_, rule, wait)| Patience::new(rule, wait)),
+                .filter(|(hold, ..)| *hold == ReorderHold::Acknowledgements)
+                .map(|(_, rule, wait)| DuplicateAckDelay::new(rule, wait)),
             ipv6: ipv6.map(|config| Adaptation::new(config, address)),
             secured: None,
             congestion: dcc.map(|config| Box::new(Congestion::new(config, address))),
@@ -129,16 +129,15 @@ impl Geonet {
         &self.router
     }
 
-    /// Returns the number of packets for hosts that waited for earlier packets, and the number of packets
-    /// that came too late.
+    /// Returns the number of packets for hosts that waited for earlier packets, and of packets that came
+    /// after later ones.
     pub fn reordered(&self) -> Option<(u64, u64)> {
-        self.in_order.as_ref().map(|in_order| (in_order.held, in_order.late))
+        self.in_order.as_ref().map(|in_order| (in_order.held_packets, in_order.late_packets))
     }
 
-    /// Returns the number of acknowledgements of hosts that the station held, and the number of those that it
-    /// never sent.
+    /// Returns the number of delayed acknowledgements of hosts, and how many of them the station never sent.
     pub fn acknowledgements(&self) -> Option<(u64, u64)> {
-        self.patience.as_ref().map(|patience| (patience.held, patience.spared))
+        self.patience.as_ref().map(|patience| (patience.held_acks, patience.suppressed_acks))
     }
 
     /// Returns the adaptation sublayer of IPv6 over GeoNetworking, if the plane has it.
@@ -149,8 +148,8 @@ impl Geonet {
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let ipv6 = self.ipv6.as_ref().and_then(Adaptation::poll_timeout);
-        let in_order = self.in_order.as_ref().and_then(InOrder::poll_timeout);
-        let patience = self.patience.as_ref().and_then(Patience::poll_timeout);
+        let in_order = self.in_order.as_ref().and_then(ReorderingBuffer::poll_timeout);
+        let patience = self.patience.as_ref().and_then(DuplicateAckDelay::poll_timeout);
         let destinations = self.destinations.poll_timeout();
         let multicast = self.multicast.as_ref().and_then(MulticastProxy::poll_timeout);
         self.router
@@ -262,7 +261,7 @@ impl Geonet {
             in_order.clear(&mut |output| self.outputs.push_back(output));
         }
         if let Some(patience) = &mut self.patience {
-            // The station drops the held acknowledgements, because TCP has timers of its own.
+            // Drop the delayed acknowledgements: TCP repeats them by its own timers.
             patience.clear(&mut drop);
         }
         if let Some(congestion) = &mut self.congestion {
@@ -293,7 +292,7 @@ impl Geonet {
         })
     }
 
-    /// Executes the outputs of the router, and then those of the services.
+    /// Carries out the outputs of the router, then those of the services.
     pub(super) fn collect(&mut self, now: Time) {
         self.collect_router(now);
         self.speak(now);
@@ -348,14 +347,15 @@ impl Geonet {
     }
 }
 
-/// Returns the number of hops that a delivered packet took: 1 if it came from a neighbour.
+/// Returns the number of hops that a delivered packet took; 1 means that it came from a neighbour.
 pub fn hops(delivered: &Delivered) -> u8 {
     delivered.maximum_hop_limit.saturating_sub(delivered.remaining_hop_limit).saturating_add(1)
 }
 
 fn event_output(event: carnet_geonet::Event) -> Option<Output> {
     let message = match event {
-        // Neighbours change often, so they are no events for operators; `carnet show neighbours` lists them.
+        // Do not report a new neighbour as an event: neighbours change often, and `carnet show neighbours`
+        // lists them.
         carnet_geonet::Event::NewNeighbour(_) => return None,
         carnet_geonet::Event::AddressConflict { address, replacement } if address == replacement => {
             format!("another station uses this station's GN address {address}")
@@ -364,12 +364,13 @@ fn event_output(event: carnet_geonet::Event) -> Option<Output> {
             format!("another station uses the GN address {address}; this station is {replacement} now")
         }
         carnet_geonet::Event::PacketDataRate { source, limit } => format!(
-            "packets of {source} are not forwarded: more than geonet.mib.max_packet_data_rate = {} allows \
-             (kilobytes per second; IPv6 has four fifths of it, 0 is no limit)",
+            "the router does not forward the packets of {source}: their data rate exceeds \
+             geonet.mib.max_packet_data_rate = {} (kilobytes per second; IPv6 may use four fifths of it, \
+             0 means no limit)",
             limit / 1000
         ),
         carnet_geonet::Event::LocationUnknown(address) => {
-            format!("nobody knows where the station {address} is")
+            format!("the Location Service has not found the station {address}")
         }
     };
     Some(Output::Warning(message))

@@ -2,7 +2,7 @@
 
 use carnet_base::{DropReason, Time};
 use carnet_geonet::dcc::DccDrop;
-use carnet_geonet::geo_destinations::{Destination, NoPlace};
+use carnet_geonet::geo_destinations::{Destination, UnknownCentre};
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
 use carnet_geonet::multicast::MulticastDrop;
 use carnet_wire::geonet::GeoArea;
@@ -20,7 +20,7 @@ pub struct GeoDestination<'a> {
     /// Time at which the area expires; `None` if it never expires.
     pub expires: Option<Time>,
     /// Present position of the area, which may follow a station.
-    pub area: Result<GeoArea, NoPlace>,
+    pub area: Result<GeoArea, UnknownCentre>,
 }
 
 impl Geonet {
@@ -30,7 +30,7 @@ impl Geonet {
             name,
             destination,
             expires,
-            area: self.destinations.area(now, name, &self.router).unwrap_or(Err(NoPlace::Own)),
+            area: self.destinations.area(now, name, &self.router).unwrap_or(Err(UnknownCentre::Own)),
         })
     }
 
@@ -80,7 +80,7 @@ impl Geonet {
             for (profile, count) in counted.sent.iter().enumerate() {
                 counters.push((format!("geonet.dcc.sent.dp{profile}"), *count));
             }
-            counters.push(("geonet.dcc.held".into(), counted.held));
+            counters.push(("geonet.dcc.held".into(), counted.held_packets));
             counters.push(("geonet.dcc.airtime".into(), counted.on_air_us));
             counters.push(("geonet.dcc.stale".into(), counted.stale));
             for reason in DccDrop::ALL {
@@ -110,7 +110,7 @@ impl Geonet {
             for (name, count) in [
                 ("sent", counted.sent),
                 ("received", counted.received),
-                ("settled", counted.settled),
+                ("settled", counted.answered_locally),
                 ("marked", counted.marked),
                 ("fragments.cut", counted.cut),
                 ("fragments.joined", counted.joined),

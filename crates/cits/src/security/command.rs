@@ -21,7 +21,7 @@ impl Secured {
             return Err(NO_PSEUDONYMS.into());
         }
         let identity = self.entity.change_pseudonym(self.now(now));
-        identity.ok_or_else(|| "there is no other ticket of this station that holds now".into())
+        identity.ok_or_else(|| "this station has no other ticket that is valid now".into())
     }
 
     /// Locks the pseudonym for a time span; an empty span ends the lock.

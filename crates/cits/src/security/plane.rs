@@ -27,7 +27,7 @@ use carnet_security::inspection::application_of_payload;
 use carnet_security::permissions::Psid;
 use carnet_security::pseudonym::Identity;
 use carnet_security::time::{Time64, ValidityPeriod};
-use carnet_security::{Counters, Handled, Now, Security, SecurityDrop, Verified, unwrapped};
+use carnet_security::{Counters, Handled, Now, Security, SecurityDrop, Verified, without_envelope};
 use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{CommonNextHeader, Packet, Timestamp};
 
@@ -36,10 +36,10 @@ use crate::position::{Position, PositionQuality};
 
 /// Offset of encoded elevations, in 0.1 m: elevations begin 409.6 m below the ellipsoid (IEEE 1609.2 6.3.21).
 const LOWEST: i32 = 4096;
-/// Code of the largest elevation and of all elevations above it.
+/// Code of the largest elevation, which also stands for all higher elevations.
 const HIGHEST: i32 = 0xefff;
 
-/// Interface of a security entity, see [`Security`].
+/// A security entity, see [`Security`]; the station can be built without one.
 #[allow(missing_docs, reason = "as of Security")]
 pub trait SecurityEntity: Debug + Send {
     fn handle_frame(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop>;
@@ -155,8 +155,8 @@ impl SecurityEntity for Security {
             until: own.iter().map(ValidityPeriod::end).filter(|end| *end > now.date).max().map(wall),
             issuers,
             tickets,
-            queued: (queued, config.most_queued),
-            parked: (parked, config.most_parked),
+            queued: (queued, config.max_queued),
+            parked: (parked, config.max_waiting_for_certificate),
             verifications_per_second: config.verifications_per_second,
             clock_ahead_ms: self.clock_ahead(now.time),
         }
@@ -167,11 +167,11 @@ fn leap_seconds() -> u32 {
     u32::try_from(Timestamp::LEAP_SECONDS).unwrap_or_default()
 }
 
-/// The security entity of a station, and the state that the station keeps beside it.
+/// Security entity of a station, and further state about signing and verification.
 #[derive(Debug)]
 pub struct Secured {
     pub(super) entity: Box<dyn SecurityEntity>,
-    /// Date of the last input with a date, and the time of that input.
+    /// Last date from an input, and the time of that input.
     date: (Time, WallTime),
     elevation: u16,
     silence: Silence,
@@ -186,12 +186,12 @@ pub struct Secured {
 }
 
 /// Reason why the station signs no packet.
-const NO_TICKET: &str = "no ticket of this station holds here and now";
+const NO_TICKET: &str = "this station has no ticket that is valid at its position now";
 /// Largest number of unpermitted applications about which operators get warnings.
 const MOST_UNPERMITTED: usize = 32;
 
-/// Whether the station drops its own packets because no ticket can sign them, and whether operators have got
-/// a warning about it.
+/// Whether the station drops its own packets because it has no valid ticket, and whether the operator has
+/// been warned about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Silence {
     None,
@@ -267,19 +267,19 @@ impl Secured {
         Err(match self.entity.check_own(self.now(now), next_header, payload) {
             Ok(()) => return Ok(()),
             Err(SecurityDrop::NoGenerationLocation) => {
-                "nothing can be signed: this station knows no position yet".into()
+                "this station cannot sign: it has no position yet".into()
             }
             Err(SecurityDrop::NoTicket) => NO_TICKET.into(),
             Err(SecurityDrop::NoServicePermission) => format!(
-                "the SSP of this station's ticket for application {application} do not cover what the \
-                 message says"
+                "the SSP of this station's ticket for application {application} do not permit the content \
+                 of the message"
             ),
-            Err(_) => format!("the ticket of this station does not allow application {application}"),
+            Err(_) => format!("the ticket of this station does not permit application {application}"),
         })
     }
 
-    /// Checks a message of a service, like [`Self::check_own`]. The service does not use the reason, so a
-    /// warning reports it to the operator.
+    /// Checks a message of a service, like [`Self::check_own`]. Warns the operator if the ticket does not
+    /// permit it.
     pub(crate) fn check_service(
         &mut self,
         now: Time,
@@ -308,8 +308,9 @@ impl Secured {
     /// Checks whether the ticket permits this message to a BTP port.
     ///
     /// # Errors
-    /// Returns the reason if not, as [`Self::check_own`] does. Without a valid ticket or without a position
-    /// it returns `Ok`, because the service decides about these cases.
+    ///
+    /// Returns the reason if it does not. Returns `Ok` without a valid ticket or a position, because the
+    /// service decides about these cases.
     pub(crate) fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
         let header = BtpB { destination_port: port, destination_port_info: 0 }.to_octets();
         let payload = [&header[..], message].concat();
@@ -334,7 +335,7 @@ impl Secured {
                 if reason == SecurityDrop::NoTicket
                     && let Ok(packet) = Packet::parse(packet)
                 {
-                    // The result does not matter here: the check only queues the warning.
+                    // Ignore the result: the check has warned the operator.
                     let _ = self.check_service(now, packet.common.next_header, packet.payload);
                 }
                 None
@@ -386,13 +387,15 @@ impl Secured {
             Some(ahead) => {
                 let direction = if ahead > 0 { "ahead of" } else { "behind" };
                 format!(
-                    "all signed messages of other stations are out of time: this station's clock seems to be \
-                     {} s {direction} theirs; nothing of theirs is believed, nor will they believe what it \
-                     signs",
+                    "all signed messages of other stations have a wrong time: this station's clock seems \
+                     to be {} s {direction} their clocks. The stations reject each other's messages: \
+                     check this machine's clock",
                     ahead.unsigned_abs() / 1000
                 )
             }
-            None => "signed messages of other stations are in time again".into(),
+            None => "the times of other stations' signed messages agree with this station's clock \
+                 again"
+                .into(),
         });
     }
 
@@ -400,7 +403,7 @@ impl Secured {
     pub(crate) fn poll_warning(&mut self) -> Option<String> {
         if self.silence == Silence::ToBeTold {
             self.silence = Silence::Told;
-            self.warnings.push_back(format!("nothing is sent: {NO_TICKET}"));
+            self.warnings.push_back(format!("the station sends nothing: {NO_TICKET}"));
         }
         self.warnings.pop_front()
     }
@@ -413,5 +416,5 @@ fn elevation(altitude_cm: i32) -> u16 {
 
 /// Returns a packet from the link in the form that the router has sent: without the envelope.
 pub(crate) fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
-    unwrapped(packet).map_or(Cow::Borrowed(packet), Cow::Owned)
+    without_envelope(packet).map_or(Cow::Borrowed(packet), Cow::Owned)
 }

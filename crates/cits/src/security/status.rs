@@ -18,9 +18,9 @@ pub struct SecurityState {
     pub issuers: usize,
     /// Number of known tickets of other stations.
     pub tickets: usize,
-    /// Number of messages that wait for verification, and the largest such number.
+    /// Number of messages that wait for verification now, and its largest value so far.
     pub queued: (usize, usize),
-    /// Number of messages that wait for a certificate, and the largest such number.
+    /// Number of messages that wait for a certificate now, and its largest value so far.
     pub parked: (usize, usize),
     /// Largest number of verifications in a second.
     pub verifications_per_second: u32,

@@ -13,21 +13,22 @@
 
 use std::time::Duration;
 
-use super::LONGEST;
+use super::MAX_GATE_CLOSED_TIME;
 
 /// Parameters of table 3.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters {
-    /// Part of its duty cycle that a station gives back at every step.
+    /// Fraction of its duty cycle by which a station reduces the duty cycle at every step.
     pub alpha: f64,
-    /// Part of the distance to the target that a station takes at every step.
+    /// Fraction of the difference between target and busy ratio by which a station changes its duty cycle at
+    /// every step.
     pub beta: f64,
     /// CBR_target: the busy ratio that control aims at.
     pub target: f64,
     /// Largest duty cycle of a station.
-    pub most: f64,
+    pub max_duty_cycle: f64,
     /// Smallest duty cycle of a station.
-    pub least: f64,
+    pub min_duty_cycle: f64,
     /// G+max: the largest increase of the duty cycle in one step.
     pub up: f64,
     /// G-max: the largest decrease of the duty cycle in one step, negative.
@@ -40,8 +41,8 @@ impl Default for Parameters {
             alpha: 0.016,
             beta: 0.0012,
             target: 0.68,
-            most: 0.03,
-            least: 0.0006,
+            max_duty_cycle: 0.03,
+            min_duty_cycle: 0.0006,
             up: 0.0005,
             down: -0.00025,
         }
@@ -49,21 +50,22 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// Returns the final share of each of `stations` stations that receive each other, if no other station
-    /// sends.
-    pub fn share(&self, stations: u32) -> f64 {
-        let Parameters { alpha, beta, target, most, least, .. } = self.possible();
+    /// Returns the duty cycle that each of `stations` stations has in the end, if all of them receive each
+    /// other and no other station sends.
+    pub fn equal_share(&self, stations: u32) -> f64 {
+        let Parameters { alpha, beta, target, max_duty_cycle: most, min_duty_cycle: least, .. } =
+            self.possible();
         // The quotient is not a number if alpha and beta are both 0.
         within(beta * target / (alpha + f64::from(stations) * beta), least, most)
     }
 
-    /// Returns the parameters with valid bounds: at most the whole channel, and more than nothing.
+    /// Returns the parameters with valid bounds of the duty cycle: above 0 and at most 1.
     fn possible(self) -> Parameters {
-        let least = within(self.least, LEAST, 1.0);
+        let least = within(self.min_duty_cycle, MIN_DUTY_CYCLE, 1.0);
         let down = within(self.down, -1.0, 1.0);
         Parameters {
-            least,
-            most: within(self.most, least, 1.0),
+            min_duty_cycle: least,
+            max_duty_cycle: within(self.max_duty_cycle, least, 1.0),
             down,
             up: within(self.up, down, 1.0),
             ..self
@@ -72,13 +74,13 @@ impl Parameters {
 }
 
 /// B.1: shortest time between packets.
-const SHORTEST: Duration = Duration::from_millis(25);
-/// Least duty cycle. Without a share a station would never send; the time on air divided by this value is
-/// still finite.
-const LEAST: f64 = 1e-18;
+const MIN_PACKET_INTERVAL: Duration = Duration::from_millis(25);
+/// Lower bound of the duty cycle. With 0 the station would never send. The time on air divided by this value
+/// is still finite.
+const MIN_DUTY_CYCLE: f64 = 1e-18;
 
-/// Returns the nearest value within the bounds; `least` if the value is not a number, which `clamp` would
-/// keep.
+/// Limits `value` to the bounds. Returns `least` if `value` is not a number; `clamp` would return the invalid
+/// value.
 fn within(value: f64, least: f64, most: f64) -> f64 {
     if value > least { value.min(most) } else { least }
 }
@@ -91,16 +93,16 @@ pub struct Limeric {
     duty_cycle: f64,
     /// Average busy ratio (CBR_ITS-S); `None` before the second reading.
     average: Option<f64>,
-    /// The first of two readings, before the second arrives.
-    first: Option<f64>,
+    /// First reading of a pair, while the second reading has not arrived.
+    first_reading: Option<f64>,
 }
 
 impl Limeric {
-    /// Creates the state before the first reading of the busy ratio.
+    /// Creates the controller in its state before the first reading of the busy ratio.
     pub fn new(parameters: Parameters) -> Limeric {
         let parameters = parameters.possible();
-        let duty_cycle = f64::midpoint(parameters.least, parameters.most);
-        Limeric { parameters, duty_cycle, average: None, first: None }
+        let duty_cycle = f64::midpoint(parameters.min_duty_cycle, parameters.max_duty_cycle);
+        Limeric { parameters, duty_cycle, average: None, first_reading: None }
     }
 
     /// Returns delta, the share of the channel that the station may have.
@@ -108,13 +110,14 @@ impl Limeric {
         self.duty_cycle
     }
 
-    /// Handles the busy ratio of the last 100 ms. Returns whether the function calculated a new duty cycle.
+    /// Handles the busy ratio of the last 100 ms. Returns whether the duty cycle was computed again.
     pub(super) fn handle_busy_ratio(&mut self, ratio: f64) -> bool {
-        let Some(first) = self.first.take() else {
-            self.first = Some(ratio);
+        let Some(first) = self.first_reading.take() else {
+            self.first_reading = Some(ratio);
             return false;
         };
-        let Parameters { alpha, beta, target, most, least, up, down } = self.parameters;
+        let Parameters { alpha, beta, target, max_duty_cycle: most, min_duty_cycle: least, up, down } =
+            self.parameters;
         // Step 1: average the busy ratios.
         let mean = f64::midpoint(first, ratio);
         let average = self.average.map_or(mean, |average| f64::midpoint(average, mean));
@@ -131,16 +134,17 @@ impl Limeric {
     pub(super) fn closed(&self, on_air: Duration, done: Option<(Duration, Duration)>) -> Duration {
         let whole = on_air.div_f64(self.duty_cycle);
         match done {
-            // B.2: the remaining time changes in proportion to the total time.
+            // B.2: if the closing time changes while the gate is closed, the remaining time changes by the
+            // same factor.
             Some((waited, all)) if waited < all => {
                 let left = (all - waited).as_secs_f64() / all.as_secs_f64();
                 whole.mul_f64(left) + waited
             }
-            // An open gate stays open.
+            // The gate is already open, so it stays open.
             Some((_, all)) => return all,
-            // B.1: the gate closes for the whole time.
+            // B.1: the gate closes for the full computed time.
             None => whole,
         }
-        .clamp(SHORTEST, LONGEST)
+        .clamp(MIN_PACKET_INTERVAL, MAX_GATE_CLOSED_TIME)
     }
 }

@@ -39,13 +39,14 @@ use self::adaptive::Limeric;
 use self::reactive::{Reactive, Table};
 
 /// T_CBR: interval at which the gate evaluates the busy ratio (5.2).
-pub const INTERVAL: Duration = Duration::from_millis(100);
-/// Time for which a reading is fresh.
-pub const FRESH: Duration = Duration::from_secs(1);
-/// The longest time for which any control closes the gate (B.1; the tables' longest T_off).
-pub(crate) const LONGEST: Duration = Duration::from_secs(1);
-/// Assumed octets of a packet if no packet of its profile has left yet: about those of a signed CAM.
-const TYPICAL: usize = 350;
+pub const BUSY_RATIO_INTERVAL: Duration = Duration::from_millis(100);
+/// Age in seconds above which a reading of the busy ratio is stale.
+pub const MAX_READING_AGE: Duration = Duration::from_secs(1);
+/// Longest time for which a controller closes the gate (B.1; the longest T_off of the tables).
+pub(crate) const MAX_GATE_CLOSED_TIME: Duration = Duration::from_secs(1);
+/// Assumed packet length in octets before the first packet of a profile leaves: about the length of a signed
+/// CAM.
+const TYPICAL_PACKET_OCTETS: usize = 350;
 
 carnet_base::drop_reasons! {
     /// Reason for which the gate did not send a packet.
@@ -54,9 +55,9 @@ carnet_base::drop_reasons! {
         QueueFull = "queue_full",
         /// The lifetime of the packet ended before the gate opened.
         LifetimeExpired = "lifetime_expired",
-        /// A newer packet of the same kind replaced the packet.
+        /// A newer packet replaced this packet in the queue, for example a newer CAM.
         Replaced = "replaced",
-        /// The packet had an address that the station no longer has.
+        /// The packet carries an address that the station has given up.
         AddressChanged = "address_changed",
         /// The packet waited to be forwarded by contention (F.3), and another station forwarded it first.
         Overheard = "overheard",
@@ -82,9 +83,9 @@ impl Profile {
     /// All profiles from the highest priority to the lowest.
     pub const ALL: [Profile; 4] = [Profile::Dp0, Profile::Dp1, Profile::Dp2, Profile::Dp3];
 
-    /// Returns the profile of a packet. An own packet has the profile that its request asked for, or that of
-    /// its traffic class (EN 302 636-4-2: TC ID 1 to 3). The class never gives DP0, and forwarded packets
-    /// have the lowest priority.
+    /// Returns the DCC profile of a packet. An own packet has the profile that its request names, otherwise
+    /// the profile of its traffic class (EN 302 636-4-2: TC ID 1 to 3). A traffic class alone never gives
+    /// DP0. Forwarded packets have DP3, the lowest priority.
     pub fn of(class: TrafficClass, asked: Option<Profile>, own: bool) -> Profile {
         match (own, asked, class.id) {
             (true, Some(profile), _) => profile,
@@ -114,13 +115,19 @@ pub struct Config {
     /// Data rate of the radio in Mbit/s: 3, 6, 9, 12, 18, 24 or 27. The rate 4.5 is left out, because it is
     /// not an integer.
     pub data_rate: u8,
-    /// Busy ratio before the first reading, and its lower bound after a stale reading.
-    pub assumed: f64,
+    /// Busy ratio that the gate assumes before the first reading. After a stale reading it is the lower bound
+    /// of the ratio.
+    pub assumed_busy_ratio: f64,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { algorithm: Algorithm::Reactive(Table::A1), queue_length: 10, data_rate: 6, assumed: 0.0 }
+        Config {
+            algorithm: Algorithm::Reactive(Table::A1),
+            queue_length: 10,
+            data_rate: 6,
+            assumed_busy_ratio: 0.0,
+        }
     }
 }
 
@@ -128,9 +135,9 @@ impl Default for Config {
 /// preamble and SIGNAL, then symbols of 8 us for SERVICE, MAC header, LLC, the octets, FCS and tail (IEEE
 /// 802.11, 17.4.3: OFDM with 10 MHz).
 pub fn air_time(octets: usize, data_rate: u8) -> Duration {
-    /// Octets around the packet: header of a QoS data frame, LLC and SNAP, FCS.
-    const AROUND: usize = 26 + 8 + 4;
-    let bits = 16 + 8 * (octets + AROUND) + 6;
+    /// Octets that the link layer adds to a packet: header of a QoS data frame, LLC and SNAP, FCS.
+    const LINK_LAYER_OVERHEAD_OCTETS: usize = 26 + 8 + 4;
+    let bits = 16 + 8 * (octets + LINK_LAYER_OVERHEAD_OCTETS) + 6;
     // A symbol of 8 us carries 8 bits for every Mbit/s.
     let symbols = bits.div_ceil(8 * usize::from(data_rate.max(1)));
     // No packet is long enough to reach this limit.
@@ -146,7 +153,7 @@ pub struct Packet<T> {
     pub lifetime: Duration,
     /// Octets behind the EtherType.
     pub octets: usize,
-    /// The packet replaces waiting packets of its profile that also have this flag.
+    /// Whether this packet replaces waiting packets of its profile that have this flag, too.
     pub replaces: bool,
     /// The packet itself, in the caller's form.
     pub content: T,
@@ -157,11 +164,11 @@ pub struct Packet<T> {
 pub struct Counters {
     /// Number of sent packets, by profile.
     pub sent: [u64; 4],
-    /// Number of packets that had to wait.
-    pub held: u64,
+    /// Number of packets that waited for the gate.
+    pub held_packets: u64,
     /// Total time on air of the sent packets, microseconds.
     pub on_air_us: u64,
-    /// Number of times that readings of the busy ratio stopped.
+    /// Number of times that the reports of the busy ratio stopped.
     pub stale: u64,
     dropped: [u64; DccDrop::ALL.len()],
 }
@@ -174,23 +181,23 @@ impl Counters {
 }
 
 #[derive(Debug)]
-enum Control {
+enum Controller {
     Reactive(Reactive),
     Adaptive(Limeric),
 }
 
 /// The last sent packet.
 #[derive(Debug, Clone, Copy)]
-struct Last {
-    at: Time,
+struct LastSentPacket {
+    sent_at: Time,
     on_air: Duration,
 }
 
 /// A waiting packet.
 #[derive(Debug)]
-struct Waiting<T> {
+struct QueuedPacket<T> {
     /// End of the packet's lifetime.
-    until: Time,
+    wait_until: Time,
     octets: usize,
     replaces: bool,
     content: T,
@@ -200,18 +207,18 @@ struct Waiting<T> {
 #[derive(Debug)]
 pub struct Gate<T> {
     config: Config,
-    control: Control,
+    control: Controller,
     /// Waiting packets by profile.
-    queues: [VecDeque<Waiting<T>>; 4],
+    queues: [VecDeque<QueuedPacket<T>>; 4],
     /// Time from which the gate is open.
     opens: Time,
-    last: Option<Last>,
+    last_sent: Option<LastSentPacket>,
     /// Time on air of the last packet of each profile.
     on_air: [Duration; 4],
     reading: Option<(Time, f64)>,
     stale: bool,
     /// Time at which the gate next evaluates the busy ratio.
-    look: Time,
+    next_evaluation: Time,
     counters: Counters,
 }
 
@@ -220,17 +227,17 @@ impl<T> Gate<T> {
     pub fn new(config: Config) -> Gate<T> {
         Gate {
             control: match config.algorithm {
-                Algorithm::Reactive(table) => Control::Reactive(Reactive::new(table)),
-                Algorithm::Adaptive(parameters) => Control::Adaptive(Limeric::new(parameters)),
+                Algorithm::Reactive(table) => Controller::Reactive(Reactive::new(table)),
+                Algorithm::Adaptive(parameters) => Controller::Adaptive(Limeric::new(parameters)),
             },
-            on_air: [air_time(TYPICAL, config.data_rate); 4],
+            on_air: [air_time(TYPICAL_PACKET_OCTETS, config.data_rate); 4],
             config,
             queues: Default::default(),
             opens: Time::ZERO,
-            last: None,
+            last_sent: None,
             reading: None,
             stale: false,
-            look: Time::ZERO,
+            next_evaluation: Time::ZERO,
             counters: Counters::default(),
         }
     }
@@ -246,7 +253,7 @@ impl<T> Gate<T> {
     }
 
     /// Returns the number of waiting packets, by profile.
-    pub fn waiting(&self) -> [usize; 4] {
+    pub fn queue_lengths(&self) -> [usize; 4] {
         self.queues.each_ref().map(VecDeque::len)
     }
 
@@ -255,13 +262,13 @@ impl<T> Gate<T> {
         self.queues.iter().flatten().map(|waiting| waiting.octets).sum()
     }
 
-    /// Returns the time for which the gate would close after a packet of the same length as the last packet
-    /// of this profile. A service must not send faster (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
+    /// Returns how long the gate closes after another packet of this profile with the length of the previous
+    /// one. A service must not send faster (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
     pub fn interval(&self, profile: Profile) -> Duration {
         let on_air = self.on_air[profile as usize];
         match &self.control {
-            Control::Reactive(reactive) => reactive.closed(on_air),
-            Control::Adaptive(limeric) => limeric.closed(on_air, None),
+            Controller::Reactive(reactive) => reactive.closed(on_air),
+            Controller::Adaptive(limeric) => limeric.closed(on_air, None),
         }
     }
 
@@ -270,25 +277,25 @@ impl<T> Gate<T> {
         self.opens
     }
 
-    /// Returns the last reading and its time; `None` if the reading is stale.
+    /// Returns the last reading of the busy ratio and its time; `None` if the reading is stale.
     pub fn reading(&self, now: Time) -> Option<(Time, f64)> {
-        self.reading.filter(|(at, _)| now.saturating_since(*at) <= FRESH)
+        self.reading.filter(|(at, _)| now.saturating_since(*at) <= MAX_READING_AGE)
     }
 
-    /// Returns the busy ratio that control uses now.
+    /// Returns the busy ratio from which the controller computes now.
     pub fn busy_ratio(&self, now: Time) -> f64 {
         match (self.reading(now), self.reading) {
             (Some((_, ratio)), _) => ratio,
-            (None, Some((_, stale))) => stale.max(self.config.assumed),
-            (None, None) => self.config.assumed,
+            (None, Some((_, stale))) => stale.max(self.config.assumed_busy_ratio),
+            (None, None) => self.config.assumed_busy_ratio,
         }
     }
 
     /// Returns the name of the state of reactive control; `None` with adaptive control.
     pub fn state(&self) -> Option<&'static str> {
         match &self.control {
-            Control::Reactive(reactive) => Some(reactive.name()),
-            Control::Adaptive(_) => None,
+            Controller::Reactive(reactive) => Some(reactive.name()),
+            Controller::Adaptive(_) => None,
         }
     }
 
@@ -296,8 +303,8 @@ impl<T> Gate<T> {
     /// control.
     pub fn duty_cycle(&self) -> Option<f64> {
         match &self.control {
-            Control::Reactive(_) => None,
-            Control::Adaptive(limeric) => Some(limeric.duty_cycle()),
+            Controller::Reactive(_) => None,
+            Controller::Adaptive(limeric) => Some(limeric.duty_cycle()),
         }
     }
 
@@ -318,7 +325,7 @@ impl<T> Gate<T> {
         // Expired and replaced packets leave the queue first; only then does a full queue drop its oldest
         // packet.
         let before = queue.len();
-        queue.retain(|waiting| waiting.until > now);
+        queue.retain(|waiting| waiting.wait_until > now);
         let valid = queue.len();
         queue.retain(|waiting| !(replaces && waiting.replaces));
         let replaced = valid - queue.len();
@@ -326,38 +333,43 @@ impl<T> Gate<T> {
         if full {
             queue.pop_front();
         }
-        queue.push_back(Waiting { until: now + lifetime, octets, replaces, content });
+        queue.push_back(QueuedPacket { wait_until: now + lifetime, octets, replaces, content });
         self.counters.dropped[DccDrop::LifetimeExpired as usize] += (before - valid) as u64;
         self.counters.dropped[DccDrop::Replaced as usize] += replaced as u64;
         self.counters.dropped[DccDrop::QueueFull as usize] += u64::from(full);
-        self.counters.held += 1;
+        self.counters.held_packets += 1;
         None
     }
 
     /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         let waits = self.queues.iter().any(|queue| !queue.is_empty());
-        Some(if waits { self.opens.min(self.look) } else { self.look })
+        Some(if waits { self.opens.min(self.next_evaluation) } else { self.next_evaluation })
     }
 
-    /// Serves the timers. [`Self::poll_packet`] may have a packet afterwards. Returns whether the gate
-    /// evaluated the busy ratio, which may change [`Self::interval`].
+    /// Handles the timers that are due: evaluates the busy ratio and opens the gate. The caller then calls
+    /// [`Self::poll_packet`]. Returns whether the busy ratio was evaluated, which may change
+    /// [`Self::interval`].
     pub fn handle_timeout(&mut self, now: Time) -> bool {
-        if now < self.look {
+        if now < self.next_evaluation {
             return false;
         }
-        let late = now.saturating_since(self.look);
-        self.look = if late < INTERVAL { self.look + INTERVAL } else { now + INTERVAL };
+        let late = now.saturating_since(self.next_evaluation);
+        self.next_evaluation = if late < BUSY_RATIO_INTERVAL {
+            self.next_evaluation + BUSY_RATIO_INTERVAL
+        } else {
+            now + BUSY_RATIO_INTERVAL
+        };
         let stale = self.reading.is_some() && self.reading(now).is_none();
         self.counters.stale += u64::from(stale && !self.stale);
         self.stale = stale;
         let ratio = self.busy_ratio(now);
         let changed = match &mut self.control {
-            Control::Reactive(reactive) => reactive.handle_busy_ratio(ratio),
-            Control::Adaptive(limeric) => limeric.handle_busy_ratio(ratio),
+            Controller::Reactive(reactive) => reactive.handle_busy_ratio(ratio),
+            Controller::Adaptive(limeric) => limeric.handle_busy_ratio(ratio),
         };
-        if changed && let Some(last) = self.last {
-            self.opens = last.at + self.closed(last, Some((now, self.opens)));
+        if changed && let Some(last) = self.last_sent {
+            self.opens = last.sent_at + self.closed(last, Some((now, self.opens)));
         }
         true
     }
@@ -368,7 +380,8 @@ impl<T> Gate<T> {
             return None;
         }
         for profile in Profile::ALL {
-            while let Some(Waiting { until, octets, content, .. }) = self.queues[profile as usize].pop_front()
+            while let Some(QueuedPacket { wait_until: until, octets, content, .. }) =
+                self.queues[profile as usize].pop_front()
             {
                 if until > now {
                     self.went(now, profile, octets);
@@ -380,7 +393,7 @@ impl<T> Gate<T> {
         None
     }
 
-    /// Drops the waiting packets for which `unwanted` holds.
+    /// Drops the waiting packets for which `unwanted` returns true, and counts them by `reason`.
     pub fn discard(&mut self, reason: DccDrop, unwanted: impl Fn(&T) -> bool) {
         for queue in &mut self.queues {
             let before = queue.len();
@@ -390,22 +403,23 @@ impl<T> Gate<T> {
     }
 
     fn went(&mut self, now: Time, profile: Profile, octets: usize) {
-        let last = Last { at: now, on_air: air_time(octets, self.config.data_rate) };
+        let last = LastSentPacket { sent_at: now, on_air: air_time(octets, self.config.data_rate) };
         self.counters.sent[profile as usize] += 1;
         self.counters.on_air_us += u64::try_from(last.on_air.as_micros()).unwrap_or(u64::MAX);
-        self.last = Some(last);
+        self.last_sent = Some(last);
         self.on_air[profile as usize] = last.on_air;
         self.opens = now + self.closed(last, None);
     }
 
-    /// Returns the time for which the gate is closed after a packet began. If an existing closure changes,
-    /// `since` holds the present time and the planned opening.
-    fn closed(&self, last: Last, since: Option<(Time, Time)>) -> Duration {
+    /// Returns the time for which the gate stays closed after the start of a packet. If the gate is closed
+    /// already, `since` holds the present time and the time at which it would open.
+    fn closed(&self, last: LastSentPacket, since: Option<(Time, Time)>) -> Duration {
         match &self.control {
-            Control::Reactive(reactive) => reactive.closed(last.on_air),
-            Control::Adaptive(limeric) => {
-                let done = since
-                    .map(|(now, opens)| (now.saturating_since(last.at), opens.saturating_since(last.at)));
+            Controller::Reactive(reactive) => reactive.closed(last.on_air),
+            Controller::Adaptive(limeric) => {
+                let done = since.map(|(now, opens)| {
+                    (now.saturating_since(last.sent_at), opens.saturating_since(last.sent_at))
+                });
                 limeric.closed(last.on_air, done)
             }
         }

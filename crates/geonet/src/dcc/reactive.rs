@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use super::LONGEST;
+use super::MAX_GATE_CLOSED_TIME;
 
 /// The table of annex A that the gate uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +85,8 @@ impl Reactive {
     pub(super) fn closed(&self, on_air: Duration) -> Duration {
         let (_, off_ms) = self.table.states()[self.state];
         let packets = on_air.as_micros().div_ceil(self.table.longest().as_micros()).max(1);
-        Duration::from_millis(off_ms).saturating_mul(u32::try_from(packets).unwrap_or(u32::MAX)).min(LONGEST)
+        Duration::from_millis(off_ms)
+            .saturating_mul(u32::try_from(packets).unwrap_or(u32::MAX))
+            .min(MAX_GATE_CLOSED_TIME)
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::MacAddress;
 use crate::Mib;
 use crate::location_table::SeededHash;
-use crate::packet::Waiting;
+use crate::packet::BufferedPacket;
 
 /// Returns the timeout of F.3: TO = MAX + (MIN - MAX) / DIST_MAX * distance, and MIN beyond DIST_MAX;
 /// distances in metres. Returns MAX if the distance is `None`.
@@ -31,12 +31,12 @@ pub(crate) type Identity = (u64, u16);
 /// A packet in contention.
 #[derive(Debug)]
 pub(crate) struct Contender {
-    pub packet: Waiting,
+    pub packet: BufferedPacket,
     /// Link-layer address of the station that sent the packet.
     pub sender: MacAddress,
     /// Number of copies received so far.
     pub copies: u32,
-    /// The rules of F.4 apply; otherwise the first copy ends the contention.
+    /// Whether the rules of F.4 apply. Without them, the first copy from another station ends the contention.
     pub advanced: bool,
     /// Sequence number of arrival in the buffer.
     order: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Contender {
 pub(crate) struct ContentionBuffer {
     packets: HashMap<Identity, Contender, SeededHash>,
     order: BTreeMap<u64, Identity>,
-    next: u64,
+    next_number: u64,
     octets: usize,
 }
 
@@ -56,7 +56,7 @@ impl ContentionBuffer {
         ContentionBuffer {
             packets: HashMap::with_hasher(SeededHash(seed)),
             order: BTreeMap::new(),
-            next: 0,
+            next_number: 0,
             octets: 0,
         }
     }
@@ -80,11 +80,11 @@ impl ContentionBuffer {
     /// Adds a packet that is not in the buffer. Passes the packets that must make room to `pushed_out`.
     pub fn insert(
         &mut self,
-        packet: Waiting,
+        packet: BufferedPacket,
         sender: MacAddress,
         advanced: bool,
         limit: usize,
-        mut pushed_out: impl FnMut(Waiting),
+        mut pushed_out: impl FnMut(BufferedPacket),
     ) {
         if packet.frame.len() > limit {
             return pushed_out(packet);
@@ -97,9 +97,10 @@ impl ContentionBuffer {
         }
         let identity = packet.meta.identity;
         self.octets += packet.frame.len();
-        self.order.insert(self.next, identity);
-        self.packets.insert(identity, Contender { packet, sender, copies: 1, advanced, order: self.next });
-        self.next += 1;
+        self.order.insert(self.next_number, identity);
+        self.packets
+            .insert(identity, Contender { packet, sender, copies: 1, advanced, order: self.next_number });
+        self.next_number += 1;
     }
 
     pub fn remove(&mut self, identity: Identity) -> Option<Contender> {
@@ -114,7 +115,7 @@ impl ContentionBuffer {
 mod tests {
     use super::*;
 
-    /// The timeouts follow F.3; the expected values come from the reference.
+    /// The timeouts follow the formula of F.3; the expected values come from ETSI's reference values.
     #[test]
     fn the_formula() {
         let mib = Mib::default();

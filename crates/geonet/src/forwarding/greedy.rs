@@ -16,25 +16,25 @@ use crate::location_table::{LocationTable, Slot};
 use crate::packet::Target;
 
 /// Number of cached next hops; a power of two.
-const CACHED: usize = 256;
+const CACHE_LINES: usize = 256;
 
 #[derive(Debug, Clone, Copy)]
-struct Cached {
+struct CachedNextHop {
     destination: Position,
     generation: u64,
     ego: Position,
     next_hop: Option<Slot>,
 }
 
-/// Cache of the last chosen next hops, by destination.
+/// Cache of recently chosen next hops, by destination.
 #[derive(Debug)]
 pub struct NextHopCache {
-    lines: Vec<Option<Cached>>,
+    cached_next_hops: Vec<Option<CachedNextHop>>,
 }
 
 impl Default for NextHopCache {
     fn default() -> Self {
-        NextHopCache { lines: vec![None; CACHED] }
+        NextHopCache { cached_next_hops: vec![None; CACHE_LINES] }
     }
 }
 
@@ -42,7 +42,7 @@ impl NextHopCache {
     /// Returns the neighbour that is the next hop to the metric's destination; `None` in a void.
     pub fn next_hop(&mut self, table: &LocationTable, metric: &Metric, ego: Position) -> Option<Slot> {
         let destination = metric.destination;
-        let line = &mut self.lines[line(place_key(destination))];
+        let line = &mut self.cached_next_hops[line(place_key(destination))];
         if let Some(cached) = line
             && cached.destination == destination
             && cached.generation == table.generation()
@@ -51,66 +51,66 @@ impl NextHopCache {
             return cached.next_hop;
         }
         let next_hop = table.index().nearest(metric, metric.squared(ego)).map(|(slot, _)| slot);
-        *line = Some(Cached { destination, generation: table.generation(), ego, next_hop });
+        *line = Some(CachedNextHop { destination, generation: table.generation(), ego, next_hop });
         next_hop
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Held {
-    towards: Towards,
+struct RetainedNextHop {
+    towards: TargetKey,
     next_hop: Slot,
     chosen: Time,
 }
 
-/// Target of packets that take the same path: the destination station, wherever it is, or the destination
-/// place.
+/// Key under which the router stores a next hop: the destination station, or the destination position of
+/// packets to an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Towards {
+enum TargetKey {
     Station(u64),
     Place(Position),
 }
 
-impl Towards {
-    fn of(target: &Target) -> Option<Towards> {
+impl TargetKey {
+    fn of(target: &Target) -> Option<TargetKey> {
         match target {
-            Target::Station { mid, .. } => Some(Towards::Station(*mid)),
-            _ => target.metric().map(|metric| Towards::Place(metric.destination)),
+            Target::Station { mid, .. } => Some(TargetKey::Station(*mid)),
+            _ => target.metric().map(|metric| TargetKey::Place(metric.destination)),
         }
     }
 
     fn line(self) -> usize {
         match self {
-            Towards::Station(mid) => line((mid ^ mid >> 24) as u32),
-            Towards::Place(place) => line(place_key(place)),
+            TargetKey::Station(mid) => line((mid ^ mid >> 24) as u32),
+            TargetKey::Place(place) => line(place_key(place)),
         }
     }
 }
 
 /// Next hops that the router keeps although a better neighbour may have appeared.
 #[derive(Debug, Default)]
-pub struct HeldNextHops {
-    /// Held next hops by hash of the target; empty before the first `set`.
-    lines: Vec<Option<Held>>,
+pub struct RetainedNextHops {
+    /// Stored next hops by the hash of their target; the list is empty before the first `set`.
+    retained_next_hops: Vec<Option<RetainedNextHop>>,
 }
 
-impl HeldNextHops {
-    /// Returns the last next hop to a target if the router chose it at most `hold` ago. The caller checks
-    /// whether this station still is a valid next hop.
+impl RetainedNextHops {
+    /// Returns the next hop to a target that the router chose at most `hold` ago. The caller checks whether
+    /// the station can still be a next hop.
     pub(crate) fn get(&self, now: Time, target: &Target, hold: Duration) -> Option<Slot> {
-        let towards = Towards::of(target)?;
-        let held = self.lines.get(towards.line()).copied().flatten()?;
+        let towards = TargetKey::of(target)?;
+        let held = self.retained_next_hops.get(towards.line()).copied().flatten()?;
         let counts = held.towards == towards && now.saturating_since(held.chosen) < hold;
         counts.then_some(held.next_hop)
     }
 
-    /// Stores a next hop for [`Self::get`].
+    /// Stores the next hop to a target; [`Self::get`] returns it later.
     pub(crate) fn set(&mut self, now: Time, target: &Target, next_hop: Slot) {
-        let Some(towards) = Towards::of(target) else { return };
-        if self.lines.is_empty() {
-            self.lines = vec![None; CACHED];
+        let Some(towards) = TargetKey::of(target) else { return };
+        if self.retained_next_hops.is_empty() {
+            self.retained_next_hops = vec![None; CACHE_LINES];
         }
-        self.lines[towards.line()] = Some(Held { towards, next_hop, chosen: now });
+        self.retained_next_hops[towards.line()] = Some(RetainedNextHop { towards, next_hop, chosen: now });
     }
 }
 
@@ -119,5 +119,5 @@ fn place_key(place: Position) -> u32 {
 }
 
 fn line(key: u32) -> usize {
-    (key.wrapping_mul(0x9e37_79b9) >> 24) as usize % CACHED
+    (key.wrapping_mul(0x9e37_79b9) >> 24) as usize % CACHE_LINES
 }

@@ -37,12 +37,12 @@ use crate::mib::Planarisation;
 use crate::{GeonetDrop, MacAddress};
 
 /// The next header of a packet in perimeter mode.
-pub const NEXT_HEADER: u8 = 15;
+pub const PERIMETER_NEXT_HEADER: u8 = 15;
 /// The version of the recovery header.
 const VERSION: u8 = 1;
 /// Distance in metres by which a crossing must be nearer to change the face. The margin is needed because
 /// positions are rounded to centimetres.
-const PROGRESS: f64 = 0.1;
+const MIN_PROGRESS_METRES: f64 = 0.1;
 
 /// The recovery header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,10 +103,10 @@ impl RecoveryHeader {
     }
 }
 
-/// Returns the neighbours to which the planar subgraph has an edge.
+/// Returns the neighbours to which the planar graph has an edge.
 ///
-/// The function queries the spatial index, because neighbours near the middle of an edge decide whether the
-/// edge stays. Both ends of an edge reach the same result.
+/// The function asks the spatial index for neighbours near the middle of each edge, because such a neighbour
+/// removes the edge from the graph. The stations at both ends of an edge come to the same result.
 pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Planarisation) -> Vec<Slot> {
     let plane = LocalPlane::new(ego);
     let stays = |slot: Slot, position: Position| {
@@ -150,7 +150,7 @@ fn middle_is_free(
 
 /// Position of a neighbour relative to the destination, in metres.
 #[derive(Debug, Clone, Copy)]
-struct Corner {
+struct RelativePosition {
     slot: Slot,
     mac: MacAddress,
     east: f64,
@@ -159,15 +159,15 @@ struct Corner {
 
 /// A station's view of the planar graph, with the destination at the origin.
 #[derive(Debug)]
-pub struct Walk<'a> {
+pub struct PlanarGraphView<'a> {
     table: &'a LocationTable,
     plane: LocalPlane,
     mac: MacAddress,
     ego: (f64, f64),
-    corners: Vec<Corner>,
+    corners: Vec<RelativePosition>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> PlanarGraphView<'a> {
     /// Creates the view of the station `mac` at `ego` for a packet to `destination`; `neighbours` are those
     /// of the planar graph.
     pub fn new(
@@ -176,33 +176,35 @@ impl<'a> Walk<'a> {
         mac: MacAddress,
         ego: Position,
         destination: Position,
-    ) -> Walk<'a> {
+    ) -> PlanarGraphView<'a> {
         let plane = LocalPlane::new(destination);
         let corners = neighbours
             .iter()
             .map(|&slot| {
                 let entry = table.entry(slot);
                 let (east, north) = plane.offset(entry.position());
-                Corner { slot, mac: entry.mac(), east, north }
+                RelativePosition { slot, mac: entry.mac(), east, north }
             })
             .collect();
-        Walk { table, plane, mac, ego: plane.offset(ego), corners }
+        PlanarGraphView { table, plane, mac, ego: plane.offset(ego), corners }
     }
 
-    /// Enters perimeter mode along the first edge counter-clockwise from the line to the destination. `None`
-    /// without any neighbour.
+    /// Starts perimeter mode along the first edge counter-clockwise from the direction of the destination.
+    /// Returns `None` if the station has no neighbour.
     pub fn enter(&self, ego: Position, next_header: CommonNextHeader) -> Option<(RecoveryHeader, Slot)> {
         let next = self.counter_clockwise((-self.ego.0, -self.ego.1))?;
         let first_edge = (self.mac, next.mac);
         Some((RecoveryHeader { next_header, entry: ego, face_entry: ego, first_edge }, next.slot))
     }
 
-    /// Continues along the face after the edge from `sender`. Changes the face if the next edge crosses the
-    /// line to the destination.
+    /// Returns the next edge along the present face after the edge from `sender`. Continues on the next face
+    /// if that edge crosses the line to the destination.
     ///
     /// # Errors
-    /// [`GeonetDrop::Unreachable`] if the walk is back at its first edge or the graph has no edge here.
-    pub fn go_on(
+    ///
+    /// [`GeonetDrop::Unreachable`] if the packet is back at the first edge of the face, or this station has
+    /// no edge in the graph.
+    pub fn next_edge(
         &self,
         header: &RecoveryHeader,
         sender: Option<Position>,
@@ -221,7 +223,7 @@ impl<'a> Walk<'a> {
             let reached = self.plane.distance(header.face_entry);
             let Some(crossing) = self
                 .crossing(&next, self.plane.offset(header.entry))
-                .filter(|(east, north)| east.hypot(*north) < reached - PROGRESS)
+                .filter(|(east, north)| east.hypot(*north) < reached - MIN_PROGRESS_METRES)
             else {
                 break;
             };
@@ -238,10 +240,10 @@ impl<'a> Walk<'a> {
         Ok((header, next.slot))
     }
 
-    /// Returns the first neighbour counter-clockwise from a direction; a neighbour exactly in this direction
-    /// comes last.
-    fn counter_clockwise(&self, from: (f64, f64)) -> Option<Corner> {
-        let turn = |corner: &Corner| {
+    /// Returns the first neighbour counter-clockwise from a direction. A neighbour exactly in this direction
+    /// is the last choice.
+    fn counter_clockwise(&self, from: (f64, f64)) -> Option<RelativePosition> {
+        let turn = |corner: &RelativePosition| {
             let to = (corner.east - self.ego.0, corner.north - self.ego.1);
             let (cross, dot) = (from.0 * to.1 - from.1 * to.0, from.0 * to.0 + from.1 * to.1);
             let angle = cross.atan2(dot);
@@ -252,7 +254,7 @@ impl<'a> Walk<'a> {
 
     /// Returns the point where the edge to `next` crosses the line from `entry` to the destination (the
     /// origin).
-    fn crossing(&self, next: &Corner, entry: (f64, f64)) -> Option<(f64, f64)> {
+    fn crossing(&self, next: &RelativePosition, entry: (f64, f64)) -> Option<(f64, f64)> {
         let edge = (next.east - self.ego.0, next.north - self.ego.1);
         let determinant = edge.0 * entry.1 - edge.1 * entry.0;
         if determinant == 0.0 {
@@ -319,44 +321,45 @@ mod tests {
         }
     }
 
-    /// The right-hand rule: the walk takes the next edge counter-clockwise, and the edge back only as the
-    /// last choice.
+    /// The right-hand rule of GPSR: the packet takes the next edge counter-clockwise. It goes back only if
+    /// this station has no other edge.
     #[test]
     fn the_right_hand_rule() {
         let table = table(&[(100.0, 0.0), (0.0, 100.0), (-100.0, -10.0)]);
         let neighbours = planar_neighbours(&table, HOME, Planarisation::Gabriel);
         assert_eq!(neighbours.len(), 3);
-        let walk = Walk::new(&table, &neighbours, mac(9), HOME, at(0.0, -5000.0));
+        let walk = PlanarGraphView::new(&table, &neighbours, mac(9), HOME, at(0.0, -5000.0));
         let (header, first) = walk.enter(HOME, CommonNextHeader::BtpB).expect("an edge");
         assert_eq!((walk.mac_of(first), header.first_edge), (mac(1), (mac(9), mac(1))));
         let mut header = header;
         header.first_edge = (mac(7), mac(8));
         for (from, to) in [(1, 2), (2, 3), (3, 1)] {
             let sender = table.entry(neighbours[from - 1]).position();
-            let (_, next) = walk.go_on(&header, Some(sender)).expect("an edge");
+            let (_, next) = walk.next_edge(&header, Some(sender)).expect("an edge");
             assert_eq!(walk.mac_of(next), mac(to), "from {from}");
         }
     }
 
-    /// GPSR's face change: the walk does not take an edge that crosses the line from the entry to the
-    /// destination nearer than the last crossing. The walk continues along the next face and stores that
-    /// face's first edge.
+    /// GPSR's change of faces. The packet does not take an edge that crosses the line from entry point to
+    /// destination nearer than the last crossing. It continues along the next face, whose first edge its
+    /// header then holds.
     #[test]
     fn faces_change_where_an_edge_crosses_the_line() {
         let table = table(&[(-900.0, 50.0), (-450.0, -100.0), (-400.0, 200.0)]);
         let ego = at(-500.0, 100.0);
-        let walk = Walk::new(&table, &[0, 1, 2], mac(9), ego, HOME);
+        let walk = PlanarGraphView::new(&table, &[0, 1, 2], mac(9), ego, HOME);
         let header = |reached: f64| RecoveryHeader {
             next_header: CommonNextHeader::BtpB,
             entry: at(-1000.0, 0.0),
             face_entry: at(reached, 0.0),
             first_edge: (mac(7), mac(8)),
         };
-        let (changed, next) = walk.go_on(&header(-1000.0), Some(at(-900.0, 50.0))).expect("an edge");
+        let (changed, next) = walk.next_edge(&header(-1000.0), Some(at(-900.0, 50.0))).expect("an edge");
         assert_eq!((walk.mac_of(next), changed.first_edge), (mac(3), (mac(9), mac(3))));
         assert!(changed.face_entry.distance(at(-475.0, 0.0)) < 0.1);
-        // If an earlier crossing was nearer to the destination, the walk takes the edge.
-        let (same, next) = walk.go_on(&header(-300.0), Some(at(-900.0, 50.0))).expect("an edge");
+        // If an earlier crossing was nearer to the destination, the packet takes the edge and stays on its
+        // face.
+        let (same, next) = walk.next_edge(&header(-300.0), Some(at(-900.0, 50.0))).expect("an edge");
         assert_eq!((walk.mac_of(next), same), (mac(2), header(-300.0)));
     }
 

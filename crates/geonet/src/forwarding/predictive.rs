@@ -31,18 +31,19 @@ use crate::geodesy::{LocalPlane, Metric, Position};
 use crate::location_table::{Entry, LocationTable, Slot};
 
 /// Least distance in metres by which a next hop must be nearer to the destination than this station.
-pub const PROGRESS: f64 = 1.0;
-/// Longest time by which the timestamp may make a vector older than its reception says.
-pub const CLOCKS: Duration = Duration::from_secs(1);
+pub const MIN_PROGRESS_METRES: f64 = 1.0;
+/// Largest difference between the age by timestamp and the age by reception of a vector. A wrong clock of the
+/// sender then has little effect.
+pub const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
 /// Longest time for which the module extrapolates a station's movement.
-pub const LONGEST: Duration = Duration::from_secs(10);
+pub const MAX_EXTRAPOLATION: Duration = Duration::from_secs(10);
 
 /// Position and movement of this station, from which it judges its neighbours.
 #[derive(Debug, Clone, Copy)]
-pub struct View {
+pub struct NeighbourPredictor {
     now: Time,
     vector: LongPositionVector,
-    place: Position,
+    own_position: Position,
     plane: LocalPlane,
     velocity: (f64, f64),
     /// Radio range, metres.
@@ -51,14 +52,19 @@ pub struct View {
     link_lifetime: f64,
 }
 
-impl View {
+impl NeighbourPredictor {
     /// Returns the view of a station with its position vector at `now`.
-    pub fn new(now: Time, vector: LongPositionVector, range: f64, link_lifetime: Duration) -> View {
+    pub fn new(
+        now: Time,
+        vector: LongPositionVector,
+        range: f64,
+        link_lifetime: Duration,
+    ) -> NeighbourPredictor {
         let place = Position::new(vector.latitude, vector.longitude);
-        View {
+        NeighbourPredictor {
             now,
             vector,
-            place,
+            own_position: place,
             plane: LocalPlane::new(place),
             velocity: velocity(&vector),
             range,
@@ -68,10 +74,10 @@ impl View {
 
     /// Returns the age of a station's vector, seconds.
     fn age(&self, entry: &Entry) -> f64 {
-        let heard = self.now.saturating_since(entry.heard());
+        let heard = self.now.saturating_since(entry.last_received());
         let told = self.vector.timestamp.milliseconds_since(entry.position_vector().timestamp);
         let told = Duration::from_millis(u64::try_from(told).unwrap_or(0));
-        told.clamp(heard, heard + CLOCKS).min(LONGEST).as_secs_f64()
+        told.clamp(heard, heard + MAX_CLOCK_DIFFERENCE).min(MAX_EXTRAPOLATION).as_secs_f64()
     }
 
     /// Returns the predicted position of a station in metres east and north of this station, and its
@@ -83,46 +89,47 @@ impl View {
         ((east + v_east * age, north + v_north * age), (v_east, v_north))
     }
 
-    /// Returns whether the link to a station at `offset` lasts long enough.
+    /// Returns whether a station at `offset` metres with this relative velocity stays in range for the
+    /// required link lifetime.
     fn lasts(&self, offset: (f64, f64), velocity: (f64, f64)) -> bool {
         let is_near = |(east, north): (f64, f64)| east * east + north * north <= self.range * self.range;
         let east = offset.0 + (velocity.0 - self.velocity.0) * self.link_lifetime;
         let north = offset.1 + (velocity.1 - self.velocity.1) * self.link_lifetime;
-        // The disc is convex: a station that is inside at both ends of a straight path is inside all the
-        // time.
+        // The range is a disc, and discs are convex. So a station that is inside at both ends of its path is
+        // inside all the time.
         is_near(offset) && is_near((east, north))
     }
 
     /// Returns whether a station in the table is in range.
-    pub fn reaches(&self, entry: &Entry) -> bool {
+    pub fn is_in_range(&self, entry: &Entry) -> bool {
         let (offset, velocity) = self.led_on(entry);
         self.lasts(offset, velocity)
     }
 
     /// Returns whether a station at this place is in range.
-    pub fn reaches_place(&self, place: Position) -> bool {
+    pub fn is_place_in_range(&self, place: Position) -> bool {
         self.lasts(self.plane.offset(place), (0.0, 0.0))
     }
 
     /// Returns whether a station is in range and nearer to a packet's destination than this station.
-    pub fn advances(&self, metric: &Metric, entry: &Entry) -> bool {
+    pub fn is_in_range_and_nearer(&self, metric: &Metric, entry: &Entry) -> bool {
         let (offset, velocity) = self.led_on(entry);
-        let own = metric.squared(self.place).sqrt();
+        let own = metric.squared(self.own_position).sqrt();
         self.lasts(offset, velocity)
-            && metric.squared(self.plane.position_at(offset.0, offset.1)).sqrt() < own - PROGRESS
+            && metric.squared(self.plane.position_at(offset.0, offset.1)).sqrt() < own - MIN_PROGRESS_METRES
     }
 
-    /// Returns the neighbour that is the next hop of a packet; `None` in a void. `accept` says which
-    /// neighbours the function may choose.
+    /// Returns the neighbour that becomes the next hop of a packet. Returns `None` if no neighbour is nearer
+    /// to the destination. `accept` limits the choice.
     pub fn next_hop(
         &self,
         table: &LocationTable,
         metric: &Metric,
         accept: impl Fn(&Entry) -> bool,
     ) -> Option<Slot> {
-        let own = metric.squared(self.place).sqrt();
-        let best: Cell<(f64, Option<Slot>)> = Cell::new(((own - PROGRESS).max(0.0).powi(2), None));
-        // A station outside this bound would have moved by more than the range, so it cannot be a next hop.
+        let own = metric.squared(self.own_position).sqrt();
+        let best: Cell<(f64, Option<Slot>)> = Cell::new(((own - MIN_PROGRESS_METRES).max(0.0).powi(2), None));
+        // A station beyond this bound has to move by more than the radio range, so it cannot be a next hop.
         let bound = (own + self.range).powi(2);
         table.index().nearest_where(metric, bound, |slot| {
             let entry = table.entry(slot);
@@ -134,37 +141,37 @@ impl View {
                     best.set((squared, Some(slot)));
                 }
             }
-            // Return false, so that the search visits all neighbours: the index knows only their old
-            // positions.
+            // Return false, so that the search visits all neighbours. The index has only their old positions,
+            // so the nearest in the index may not be nearest now.
             false
         });
         best.get().1
     }
 }
 
-/// Position and velocity that this station announced last; other stations extrapolate from them. The router
-/// compares every new position with the extrapolation, so this type precomputes most of it.
+/// Position and velocity in this station's last beacon, from which neighbours extrapolate. The router
+/// compares each new position with the extrapolation, so this type stores precomputed values.
 #[derive(Debug, Clone, Copy)]
-pub struct Told {
-    when: Time,
+pub struct AnnouncedMovement {
+    sent_at: Time,
     plane: LocalPlane,
     velocity: (f64, f64),
 }
 
-impl Told {
-    /// Stores the vector `vector`, which the station sent at `when`.
-    pub fn new(when: Time, vector: &LongPositionVector) -> Told {
+impl AnnouncedMovement {
+    /// Stores the vector `vector`, which the station sent at `sent_at`.
+    pub fn new(when: Time, vector: &LongPositionVector) -> AnnouncedMovement {
         let place = Position::new(vector.latitude, vector.longitude);
-        Told { when, plane: LocalPlane::new(place), velocity: velocity(vector) }
+        AnnouncedMovement { sent_at: when, plane: LocalPlane::new(place), velocity: velocity(vector) }
     }
 
     /// Returns the time since the station sent the vector.
     pub fn age(&self, now: Time) -> Duration {
-        now.saturating_since(self.when)
+        now.saturating_since(self.sent_at)
     }
 
-    /// Returns whether `place`, the present position of this station, is within `metres` of its extrapolated
-    /// position.
+    /// Returns whether `own_position`, the present position of this station, is within `metres` of its
+    /// extrapolated position.
     pub fn is_within(&self, now: Time, place: Position, metres: f64) -> bool {
         let (east, north) = self.plane.offset(place);
         let seconds = self.age(now).as_secs_f64();
@@ -188,7 +195,7 @@ mod tests {
 
     const HERE: Position = Position::new(488_375_000, 21_008_000);
 
-    /// Returns a vector `east` and `north` metres from here, with a speed in m/s.
+    /// Returns the position vector of a station `east` and `north` metres from `HERE`, with a speed in m/s.
     fn vector(mid: u64, east: f64, north: f64, speed: f64, heading: u16, at: u32) -> LongPositionVector {
         let place = LocalPlane::new(HERE).position_at(east, north);
         LongPositionVector {
@@ -210,9 +217,9 @@ mod tests {
         table
     }
 
-    fn view(at: u32) -> View {
+    fn view(at: u32) -> NeighbourPredictor {
         let own = vector(1, 0.0, 0.0, 0.0, 0, at);
-        View::new(Time::from_millis(u64::from(at)), own, 250.0, Duration::from_millis(200))
+        NeighbourPredictor::new(Time::from_millis(u64::from(at)), own, 250.0, Duration::from_millis(200))
     }
 
     fn chosen(table: &LocationTable, at: u32) -> Option<u64> {
@@ -222,9 +229,9 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_is_not_chosen_and_who_has_come_is() {
-        // Station 2 moves north at 50 m/s from the edge of the range, 3 stands nearer, 4 comes in from beyond
-        // the range.
+    fn prediction_skips_neighbour_that_left_and_chooses_one_that_came() {
+        // Station 2 moves north at 50 m/s from the edge of the range. Station 3 does not move and is nearer.
+        // Station 4 enters the range.
         let heard = [
             (0, vector(2, 230.0, 0.0, 50.0, 0, 0)),
             (0, vector(3, 150.0, 0.0, 0.0, 0, 0)),
@@ -240,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_void_nobody_is_chosen() {
+    fn prediction_chooses_no_next_hop_in_a_void() {
         // No next hop: a neighbour behind this station, nearer by less than a metre, or out of range.
         let heard = [
             (0, vector(2, -100.0, 0.0, 0.0, 0, 0)),
@@ -251,9 +258,8 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_are_wrong_do_little_harm() {
-        // The timestamp says that the vector is an hour old, or from tomorrow; the station received it just
-        // now.
+    fn wrong_clock_of_a_neighbour_has_little_effect_on_prediction() {
+        // The timestamp is an hour old or a day ahead, but the vector has just arrived.
         let old = vector(2, 100.0, 0.0, 50.0, 90, 0);
         let table_of_old = table(&[(3_600_000, old)]);
         let offset = view(3_600_000).led_on(table_of_old.entry(0)).0;
@@ -270,7 +276,7 @@ mod tests {
     #[test]
     fn places_in_reach() {
         let plane = LocalPlane::new(HERE);
-        assert!(view(0).reaches_place(plane.position_at(249.0, 0.0)));
-        assert!(!view(0).reaches_place(plane.position_at(251.0, 0.0)));
+        assert!(view(0).is_place_in_range(plane.position_at(249.0, 0.0)));
+        assert!(!view(0).is_place_in_range(plane.position_at(251.0, 0.0)));
     }
 }

@@ -9,9 +9,8 @@ use std::net::Ipv6Addr;
 
 use crate::MacAddress;
 
-/// Link-layer address of geographic anycast. EN 302 636-6-1 sends such packets to an area, not to a certain
-/// station. The host's neighbour cache needs a link-layer address that no station has; this one is locally
-/// administered.
+/// Link-layer address that stands for geographic anycast in the host's neighbour cache. EN 302 636-6-1 sends
+/// such packets to an area, so no station's address fits. The address is locally administered.
 pub const ANYCAST: MacAddress = [0x02, 0x47, 0x41, 0x43, 0x00, 0x7d];
 
 /// The link-layer address of ff02::1, all nodes.
@@ -38,7 +37,7 @@ impl Prefix {
         different.checked_shr(shift).unwrap_or(0) == 0
     }
 
-    /// Returns whether the two prefixes are equal, without the bits behind their length.
+    /// Returns whether both prefixes have the same length and the same leading bits.
     pub fn is(&self, other: &Prefix) -> bool {
         self.length == other.length && self.contains(other.address)
     }
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_names_its_station_and_no_other_address_does() {
+    fn interface_identifier_gives_the_mid_of_its_station_only() {
         let mac = [0x02, 0, 0, 0, 0, 0x0a];
         assert_eq!(link_local(mac), ipv6("fe80::ff:fe00:a"));
         assert_eq!(station_of(link_local(mac)), Some(mac));
@@ -106,8 +105,8 @@ mod tests {
             station_of(ipv6("2001:db8::babc:beff:feba:be01")),
             Some([0xb8, 0xbc, 0xbe, 0xba, 0xbe, 1])
         );
-        // These addresses name no station: a group MAC address, a zero MAC address, an identifier without
-        // ff:fe, a multicast address.
+        // These addresses belong to no station: a group MAC address, a zero MAC address, an identifier
+        // without ff:fe, a multicast address.
         for address in ["fe80::100:ff:fe00:a", "fe80::200:ff:fe00:0", "2001:db8::1", "ff02::ff:fe00:a"] {
             assert_eq!(station_of(ipv6(address)), None, "{address}");
         }
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn geographic_anycast_has_two_spellings() {
+    fn geographic_anycast_identifier_has_two_encodings() {
         assert!(is_geographic_anycast(ipv6("2001:db8::fdff:ffff:ffff:fffd")));
         assert!(is_geographic_anycast(ipv6("2001:db8::fd00:0:0:fd")));
         // The Mobile IPv6 Home-Agents anycast address of RFC 2526 is not a geographic anycast address.

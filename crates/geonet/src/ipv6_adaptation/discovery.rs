@@ -24,12 +24,17 @@ use super::{Adaptation, Ipv6Drop, Output};
 const NEIGHBOR_SOLICITATION: u8 = 135;
 
 impl Adaptation {
-    /// Answers a packet of the host, or drops it if no other station needs it.
+    /// Answers a solicitation of the host, or drops a packet that no other station needs.
     ///
     /// # Errors
     ///
     /// The Neighbor Solicitation is malformed.
-    pub(super) fn settle(&mut self, at: usize, header: &Header, packet: &[u8]) -> Result<bool, Ipv6Drop> {
+    pub(super) fn answer_locally(
+        &mut self,
+        at: usize,
+        header: &Header,
+        packet: &[u8],
+    ) -> Result<bool, Ipv6Drop> {
         match header.next_header {
             protocol::ICMPV6 => {
                 let message = packet.get(HEADER_LEN..).unwrap_or_default();
@@ -72,8 +77,8 @@ impl Adaptation {
     }
 }
 
-/// Returns whether a packet is a listener report that must not leave the host. Such a report has only groups
-/// of at most link scope, or reveals an old address.
+/// Returns whether a packet is a listener report that must not be sent. All its groups have at most link
+/// scope, or its source is an old address of the station.
 fn is_idle_report(packet: &[u8]) -> bool {
     let Some(Ok((_, Message::Report(records)))) = Message::parse_packet(packet) else { return false };
     let of_the_link =

@@ -6,7 +6,7 @@ carnet_base::drop_reasons! {
     pub enum Ipv6Drop {
         /// A frame from a virtual interface that does not exist.
         UnknownLink = "unknown_link",
-        /// A frame whose EtherType is not that of IPv6.
+        /// The EtherType of the frame is not IPv6.
         NotIpv6 = "not_ipv6",
         /// A truncated or malformed IPv6 packet.
         Malformed = "malformed",
@@ -20,7 +20,7 @@ carnet_base::drop_reasons! {
         TooBig = "too_big",
         /// From the host: a packet to a multicast or anycast address that has no area.
         NoArea = "no_area",
-        /// From the host: a packet to a group whose area has an unknown position.
+        /// A packet of the host goes to a group whose area has no known position.
         Nowhere = "nowhere",
         /// From the host: a unicast packet in a multicast frame, to an address that names no station.
         Unresolved = "unresolved",

@@ -9,7 +9,7 @@ use carnet_wire::nd::{self, NeighborAdvertisement, NeighborSolicitation, RouterA
 use super::addresses::{self, ALL_NODES};
 use super::links::{Link, LinkId, LinkKind};
 use super::outgoing::check_addresses;
-use super::{Adaptation, Ipv6Drop, ROUTERS, numbered};
+use super::{Adaptation, Ipv6Drop, MAX_ROUTERS, numbered};
 use crate::MacAddress;
 use crate::geodesy::Position;
 use crate::io::Delivery;
@@ -19,14 +19,14 @@ const ROUTER_ADVERTISEMENT: u8 = 134;
 const NEIGHBOR_SOLICITATION: u8 = 135;
 const NEIGHBOR_ADVERTISEMENT: u8 = 136;
 
-/// Interface for a payload, and the Ethernet header that it gets there.
+/// Virtual interface that receives a payload, and the Ethernet header of the resulting frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placed {
+pub struct HostDelivery {
     /// The interface.
     pub link: LinkId,
     /// Destination MAC address.
     pub destination: MacAddress,
-    /// Source MAC address: that of the sending station.
+    /// Source MAC address of the frame: the address of the sending station.
     pub source: MacAddress,
 }
 
@@ -36,7 +36,7 @@ impl Adaptation {
     ///
     /// # Errors
     /// Reason for which the host does not receive the packet.
-    pub fn handle_delivery(&mut self, now: Time, delivery: &Delivery) -> Result<Placed, Ipv6Drop> {
+    pub fn handle_delivery(&mut self, now: Time, delivery: &Delivery) -> Result<HostDelivery, Ipv6Drop> {
         let result = self.incoming(now, delivery);
         match result {
             Ok(_) => self.counters.received += 1,
@@ -45,7 +45,7 @@ impl Adaptation {
         result
     }
 
-    fn incoming(&mut self, now: Time, delivery: &Delivery) -> Result<Placed, Ipv6Drop> {
+    fn incoming(&mut self, now: Time, delivery: &Delivery) -> Result<HostDelivery, Ipv6Drop> {
         let packet = delivery.payload.as_slice();
         let (header, _) = Header::parse_packet(packet).map_err(|_| Ipv6Drop::Malformed)?;
         check_addresses(&header)?;
@@ -57,7 +57,7 @@ impl Adaptation {
             return Err(Ipv6Drop::SpoofedSource);
         }
         let advertisement = router_advertisement(&header, message);
-        // Store only default routers: stations that advertise prefixes only would push the routers out of the
+        // Store only default routers. Stations that advertise only prefixes would push the routers out of the
         // list.
         if advertisement.as_ref().is_some_and(|it| it.router_lifetime > 0) {
             self.know_router(sender);
@@ -75,16 +75,16 @@ impl Adaptation {
         let destination = match delivery.header_type {
             HeaderType::GeoUnicast | HeaderType::GeoAnycast(_) => self.address.mid(),
             _ if header.destination.is_multicast() => addresses::group_address(header.destination),
-            // All stations received the packet, so the host must not forward it as if it were addressed to
-            // it.
+            // The packet reached all stations. With a unicast destination the host would forward it as if it
+            // were the addressed router.
             _ => ALL_NODES,
         };
-        Ok(Placed { link: link.id, destination, source: sender })
+        Ok(HostDelivery { link: link.id, destination, source: sender })
     }
 
-    /// Filters sources where GeoNetworking knows their station. The host accepts link-layer addresses from
-    /// Neighbor Discovery without proof (RFC 4861 7.2.3, 7.2.5). Without the filter a station could attract
-    /// the packets of another.
+    /// Refuses addresses that belong to another station than the sender. The host accepts link-layer
+    /// addresses from Neighbor Discovery without proof (RFC 4861 7.2.3, 7.2.5). Without this check, a station
+    /// could redirect the packets of another station to itself.
     fn check_source(&self, header: &Header, message: &[u8], sender: MacAddress) -> Result<(), Ipv6Drop> {
         let named = addresses::station_of(header.source);
         if named == Some(self.address.mid()) || self.links.iter().any(|link| link.has_address(header.source))
@@ -108,7 +108,7 @@ impl Adaptation {
             }
             Some(&NEIGHBOR_ADVERTISEMENT) => {
                 let advertisement = NeighborAdvertisement::parse(message).ok();
-                // Only the station that an address names may advertise it.
+                // Only the station to which an address belongs may advertise this address.
                 if advertisement.as_ref().is_some_and(|it| is_another(addresses::station_of(it.target))) {
                     return Err(Ipv6Drop::SpoofedSource);
                 }
@@ -129,7 +129,7 @@ impl Adaptation {
 
     fn know_router(&mut self, router: MacAddress) {
         self.routers.retain(|known| *known != router);
-        if self.routers.len() >= ROUTERS {
+        if self.routers.len() >= MAX_ROUTERS {
             self.routers.pop_front();
         }
         self.routers.push_back(router);
@@ -199,8 +199,9 @@ impl Adaptation {
         names.find(|name| !self.links.iter().any(|link| link.name == *name))
     }
 
-    /// Returns the link of a GUC (MR_GVL_BV_06 to BV_10). The function prefers the interface with the
-    /// address, then the interface of its subnet, then the area around the source.
+    /// Returns the virtual link that receives a GUC (MR_GVL_BV_06 to BV_10). The first choice is the
+    /// interface with the destination address, the second the interface of its subnet. The last choice is the
+    /// link of the area around the source.
     fn place_unicast(&self, header: &Header, delivery: &Delivery) -> usize {
         let to = header.destination;
         if self.links.len() == 1 || to == addresses::link_local(self.address.mid()) {
@@ -230,8 +231,9 @@ impl Adaptation {
     }
 }
 
-/// Returns whether Neighbor Discovery, or a header that may hide it, stands behind extension headers. No node
-/// needs to send such a packet, and RFC 6980 5 forbids it in fragments, but hosts accept it.
+/// Returns whether the packet has Neighbor Discovery behind extension headers, or an extension header that
+/// may hide it. Hosts accept such packets, although no node needs to send one and RFC 6980 5 forbids
+/// fragments.
 fn hides_discovery(first: u8, payload: &[u8]) -> bool {
     let (mut next, mut rest) = (first, payload);
     // The loop ends within the packet: each header has at least eight octets.
@@ -240,7 +242,7 @@ fn hides_discovery(first: u8, payload: &[u8]) -> bool {
             protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION_OPTIONS => {
                 rest.get(1).map(|length| (usize::from(*length) + 1) * 8)
             }
-            // Only the first fragment shows the upper layer (RFC 7112).
+            // Only the first fragment contains the upper-layer header (RFC 7112).
             protocol::FRAGMENT if matches!(rest, [_, _, high, low, ..] if u16::from_be_bytes([*high, *low]) >> 3 > 0) =>
             {
                 return false;

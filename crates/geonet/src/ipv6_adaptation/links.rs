@@ -12,9 +12,9 @@ use crate::MacAddress;
 use crate::geodesy::{self, Position};
 
 /// Largest number of stored prefixes of a link; a limit, because any station may send Router Advertisements.
-const PREFIXES: usize = 8;
+const MAX_PREFIXES_PER_LINK: usize = 8;
 /// Infinite lifetime (RFC 4861 4.6.2).
-const FOREVER: u32 = u32::MAX;
+const INFINITE_LIFETIME: u32 = u32::MAX;
 
 /// Identifier of a virtual interface, constant while the station runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +27,7 @@ pub enum LinkKind {
     Topological,
     /// Static GVL: all stations in the area.
     Geographic(GeoArea),
-    /// Dynamic GVL: packets to areas without a link arrive here.
+    /// Dynamic GVL: receives the packets to areas that have no link of their own.
     Dynamic,
 }
 
@@ -44,7 +44,7 @@ pub struct VirtualLink {
     pub mtu: u32,
     /// A Router Advertisement caused this interface; it is for hosts, which configure themselves from
     /// advertisements.
-    pub learnt: bool,
+    pub learned_from_advertisement: bool,
 }
 
 /// A virtual link.
@@ -108,10 +108,10 @@ impl Link {
             }
             let prefix = Prefix { address: information.prefix, length: information.prefix_length };
             let until = match information.valid_lifetime {
-                FOREVER => Time::MAX,
+                INFINITE_LIFETIME => Time::MAX,
                 seconds => now + Duration::from_secs(seconds.into()),
             };
-            let room = self.prefixes.len() < PREFIXES;
+            let room = self.prefixes.len() < MAX_PREFIXES_PER_LINK;
             match self.prefixes.iter_mut().find(|(known, _)| known.is(&prefix)) {
                 Some((_, Some(known))) => *known = until,
                 Some((_, None)) => {}
@@ -142,8 +142,8 @@ impl Link {
         self.prefixes.iter().filter_map(|(_, until)| *until).min()
     }
 
-    /// Returns the end of the link's lifetime: that of its longest-lived prefix. A link without a Router
-    /// Advertisement never ends.
+    /// Returns the time at which the link ends: when its last prefix expires. A link from the config has no
+    /// end.
     pub fn lifetime(&self) -> Time {
         match self.learnt {
             true => self.prefixes.iter().filter_map(|(_, until)| *until).max().unwrap_or(Time::ZERO),

@@ -71,7 +71,7 @@ use carnet_wire::geonet::{GeoArea, GnAddress};
 pub use addresses::Prefix;
 pub use drop_reason::Ipv6Drop;
 use fragments::Fragments;
-pub use incoming::Placed;
+pub use incoming::HostDelivery;
 use links::Link;
 pub use links::{LinkId, LinkKind, VirtualLink};
 pub use outgoing::HostFrame;
@@ -83,15 +83,15 @@ pub const MAX_GN_HEADER_SIZE: u32 = 88;
 /// The smallest MTU of a link that carries IPv6 (RFC 8200 5).
 pub const IPV6_MINIMUM_MTU: u32 = 1280;
 /// Largest number of stored routers.
-const ROUTERS: usize = 64;
+const MAX_ROUTERS: usize = 64;
 /// Largest number of links that the module creates at once, and the interval of each further link. A router
 /// that advertises and withdraws a prefix repeatedly must not keep the host busy with interfaces.
-const LEARNT_AT_ONCE: u32 = 64;
-const LEARNING: Duration = Duration::from_secs(2);
+const LINK_CREATION_BURST: u32 = 64;
+const LINK_CREATION_INTERVAL: Duration = Duration::from_secs(2);
 /// ECN field in the second octet of an IPv6 packet; both bits set mean CE.
-const ECN: u8 = 0x30;
+const ECN_MASK: u8 = 0x30;
 /// Largest length of an interface name, octets.
-const NAME_LENGTH: usize = 15;
+const MAX_NAME_LENGTH: usize = 15;
 
 /// Returns MTU_GN6 of EN 302 636-6-1: the largest IPv6 packet in octets, at least the minimum MTU of IPv6.
 ///
@@ -104,7 +104,7 @@ pub fn mtu(max_sdu_size: usize, link_mtu: Option<u32>) -> u32 {
 
 /// Returns the largest GeoNetworking payload on the link in octets, which may be less than the minimum MTU of
 /// IPv6.
-pub fn room(max_sdu_size: usize, link_mtu: u32) -> usize {
+pub fn max_payload(max_sdu_size: usize, link_mtu: u32) -> usize {
     max_sdu_size.min(link_mtu.saturating_sub(MAX_GN_HEADER_SIZE) as usize)
 }
 
@@ -127,7 +127,7 @@ pub struct Ipv6Area {
 pub struct Ipv6Config {
     /// The interface on the topological link.
     pub interface: String,
-    /// The interface on the dynamic geographic link; `None` for no such link.
+    /// Name of the interface on the dynamic geographic link; `None` if the station has no such link.
     pub dynamic_interface: Option<String>,
     /// The areas for IPv6.
     pub areas: Vec<Ipv6Area>,
@@ -138,17 +138,17 @@ pub struct Ipv6Config {
     pub hop_limit: Option<u8>,
     /// Largest IPv6 packet in octets, see [`mtu`].
     pub mtu: u32,
-    /// Longest time for which a packet that has overtaken others waits for them, see [`in_order`]; zero for
-    /// no wait.
+    /// Longest time for which a packet that has overtaken earlier packets waits for them, see [`in_order`];
+    /// zero turns the waiting off.
     pub reorder_wait: Duration,
     /// Rule that decides by the hops of a packet whether the packet has overtaken others.
-    pub reorder_rule: in_order::Rule,
+    pub reorder_rule: in_order::ReorderRule,
     /// Kind of packets that wait in the reordering buffer.
-    pub reorder_hold: Hold,
+    pub reorder_hold: ReorderHold,
     /// Octets waiting at the radio above which the module marks packets of the hosts; `None` for no marks.
     pub congestion_mark: Option<u32>,
-    /// Whether the module fragments packets that are too large for the radio, for stations that can
-    /// reassemble them; see [`fragments`]. If true, interfaces have an MTU of at least 1500 octets.
+    /// Whether the module fragments packets that are too large for the radio, if the receiving station can
+    /// reassemble them; see [`fragments`]. The interfaces then have an MTU of at least 1500 octets.
     pub fragments: bool,
 }
 
@@ -162,8 +162,8 @@ impl Ipv6Config {
             .chain(of_areas)
             .collect();
         if self.learnt_links > 0 {
-            // A name of the configuration may already use a number, so the range has one further number for
-            // each name.
+            // The configured names may already contain one of the numbers, so the range has one more number
+            // for each of them.
             let numbers = 1..=names.len() + self.learnt_links;
             names.extend(numbers.map(|number| numbered(&self.interface, number)));
         }
@@ -173,7 +173,7 @@ impl Ipv6Config {
 
 /// Kind of packets that wait after packets have overtaken others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Hold {
+pub enum ReorderHold {
     /// Packets that have overtaken other packets wait: [`in_order`].
     #[default]
     Packets,
@@ -184,7 +184,7 @@ pub enum Hold {
 /// Returns the name of an interface with a number appended, cut to the longest interface name.
 fn numbered(base: &str, number: usize) -> String {
     let suffix = format!("-{number}");
-    let room = NAME_LENGTH.saturating_sub(suffix.len());
+    let room = MAX_NAME_LENGTH.saturating_sub(suffix.len());
     base.chars().take(room).collect::<String>() + &suffix
 }
 
@@ -210,14 +210,14 @@ pub enum Output {
 
 /// An area from a Router Advertisement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LearntArea<'a> {
+pub struct LearnedArea<'a> {
     /// Interface of the area.
     pub interface: &'a str,
     /// Geometry of the area.
     pub area: GeoArea,
     /// Subnets of the area.
     pub prefixes: Vec<Prefix>,
-    /// Time at which the last subnet expires.
+    /// Time at which the last advertised subnet of the area expires.
     pub expires: Time,
 }
 
@@ -228,9 +228,9 @@ pub struct Counters {
     pub sent: u64,
     /// Number of packets for the host.
     pub received: u64,
-    /// Number of host packets that needed no transmission: solicitations answered here, and reports without a
-    /// receiver.
-    pub settled: u64,
+    /// Number of host packets that did not need the radio: solicitations that this module answered, and
+    /// listener reports that no station needs.
+    pub answered_locally: u64,
     /// Number of host packets marked as Congestion Experienced.
     pub marked: u64,
     /// Number of host packets that the module fragmented.
@@ -260,18 +260,18 @@ pub struct Adaptation {
     learnt_links: usize,
     learning: RateLimiter,
     groups: BTreeMap<Ipv6Addr, GeoArea>,
-    /// Groups of the areas that operators set at run time; `None` while the position of an area is unknown.
+    /// Areas of the groups that operators set at run time; `None` while the position of the area is unknown.
     moving: BTreeMap<Ipv6Addr, Option<GeoArea>>,
     subnets: Vec<(Prefix, GeoArea)>,
-    /// The virtual links; the topological link is the first.
+    /// Virtual links; the first one is the topological link.
     links: Vec<Link>,
     next_link: u32,
-    /// Stations that sent Router Advertisements, the latest last.
+    /// Stations that sent Router Advertisements; the most recent one is the last.
     routers: VecDeque<MacAddress>,
     outputs: VecDeque<Output>,
     counters: Counters,
     congestion_mark: Option<u32>,
-    /// Octets waiting at the radio, as last reported.
+    /// Octets in the radio's queue, by the last report of the caller.
     backlog: u32,
     /// Largest GeoNetworking payload in octets, also if it is less than the minimum MTU of IPv6.
     room: usize,
@@ -288,7 +288,7 @@ impl Adaptation {
             mtu: config.mtu,
             hop_limit: config.hop_limit,
             learnt_links: config.learnt_links,
-            learning: RateLimiter::new(LEARNT_AT_ONCE, LEARNING),
+            learning: RateLimiter::new(LINK_CREATION_BURST, LINK_CREATION_INTERVAL),
             groups: BTreeMap::new(),
             moving: BTreeMap::new(),
             subnets: Vec::new(),
@@ -299,7 +299,7 @@ impl Adaptation {
             counters: Counters {
                 sent: 0,
                 received: 0,
-                settled: 0,
+                answered_locally: 0,
                 marked: 0,
                 cut: 0,
                 joined: 0,
@@ -355,8 +355,8 @@ impl Adaptation {
         self.congestion_mark.is_some()
     }
 
-    /// Returns the packet of a host marked as Congestion Experienced. `None` if the radio is not congested or
-    /// the transport does not support ECN.
+    /// Returns the host's packet with the ECN mark Congestion Experienced. Returns `None` if the radio is not
+    /// congested or the transport does not support ECN.
     ///
     /// RFC 3168 5: ECT(0) and ECT(1) may become CE; Not-ECT must not.
     pub fn mark(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
@@ -364,12 +364,12 @@ impl Adaptation {
             return None;
         }
         let &[_, second, ..] = packet else { return None };
-        if second & ECN == 0 || second & ECN == ECN {
+        if second & ECN_MASK == 0 || second & ECN_MASK == ECN_MASK {
             return None;
         }
         self.counters.marked += 1;
         let mut marked = packet.to_vec();
-        marked[1] |= ECN;
+        marked[1] |= ECN_MASK;
         Some(marked)
     }
 
@@ -390,10 +390,10 @@ impl Adaptation {
     }
 
     /// Returns the areas from Router Advertisements, with their links.
-    pub fn learnt_areas(&self) -> impl Iterator<Item = LearntArea<'_>> {
+    pub fn learned_areas(&self) -> impl Iterator<Item = LearnedArea<'_>> {
         self.links.iter().filter(|link| link.learnt).filter_map(|link| {
             let (interface, expires) = (link.name.as_str(), link.lifetime());
-            Some(LearntArea { interface, area: *link.area()?, prefixes: link.prefixes().collect(), expires })
+            Some(LearnedArea { interface, area: *link.area()?, prefixes: link.prefixes().collect(), expires })
         })
     }
 
@@ -408,8 +408,7 @@ impl Adaptation {
         expiries.chain(self.fragments.as_ref().and_then(Fragments::poll_timeout)).min()
     }
 
-    /// Removes expired prefixes, and links from Router Advertisements whose last prefix has expired
-    /// (VM_EVI_BV_01).
+    /// Removes expired prefixes, and removes learned links whose last prefix has expired (VM_EVI_BV_01).
     pub fn handle_timeout(&mut self, now: Time) {
         let mut gone = Vec::new();
         self.links.retain_mut(|link| {
@@ -423,7 +422,7 @@ impl Adaptation {
         if let Some(fragments) = &mut self.fragments {
             fragments.handle_timeout(now);
             self.counters.incomplete = fragments.incomplete;
-            self.refuse();
+            self.answer_unable_destinations();
         }
     }
 
@@ -440,7 +439,7 @@ impl Adaptation {
         self.fragments.iter_mut().for_each(Fragments::clear);
     }
 
-    /// Handles a new address of the station; all interfaces get its MAC address.
+    /// Handles a new GN address of the station. All virtual interfaces get the MAC address in it.
     pub fn handle_address(&mut self, address: GnAddress) {
         if std::mem::replace(&mut self.address, address).mid() != address.mid() {
             (0..self.links.len()).for_each(|at| self.announce(at));
@@ -455,7 +454,7 @@ impl Adaptation {
     }
 
     /// Handles a new largest payload in octets, which may be less than the minimum MTU of IPv6.
-    pub fn handle_room(&mut self, room: usize) {
+    pub fn handle_max_payload(&mut self, room: usize) {
         self.room = room;
     }
 
@@ -466,8 +465,8 @@ impl Adaptation {
         }
     }
 
-    /// Handles the full list of groups and areas that operators set at run time; `None` while the position of
-    /// an area is unknown. If the configuration also has an area for a group, it takes precedence.
+    /// Replaces the list of groups and areas that operators set at run time; an area is `None` while its
+    /// position is unknown. An area of the config takes precedence for the same group.
     pub fn handle_groups(&mut self, groups: impl Iterator<Item = (Ipv6Addr, Option<GeoArea>)>) {
         self.moving.clear();
         self.moving.extend(groups);
@@ -504,7 +503,7 @@ impl Adaptation {
             name: link.name.clone(),
             address: self.address.mid(),
             mtu: if self.fragments.is_some() { self.mtu.max(fragments::INTERFACE_MTU) } else { self.mtu },
-            learnt: link.learnt,
+            learned_from_advertisement: link.learnt,
         }));
     }
 

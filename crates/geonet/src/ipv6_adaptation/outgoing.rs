@@ -8,7 +8,7 @@ use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
 
 use super::addresses::{self, ANYCAST};
-use super::fragments::{Fragments, Heard, Large, MAGIC};
+use super::fragments::{FORMAT_MAGIC, Fragments, OversizeOutcome, PayloadOutcome};
 use super::links::{Link, LinkKind};
 use super::{Adaptation, Ipv6Drop, LinkId, Output};
 use crate::MacAddress;
@@ -32,7 +32,7 @@ pub struct HostFrame<'a> {
 
 /// Result for a packet of the host.
 #[derive(Debug)]
-enum Outgoing<'a> {
+enum HostFrameOutcome<'a> {
     Request(Request<'a>),
     Settled,
     /// The module fragments the packet, now or after an answer.
@@ -40,12 +40,13 @@ enum Outgoing<'a> {
 }
 
 impl Adaptation {
-    /// Returns the request for a frame of the host. Returns `None` if this module handled the frame itself;
-    /// it may then have outputs.
+    /// Converts a frame of the host into a request to the router. Returns `None` if this module handled the
+    /// frame itself; the caller then polls the outputs.
     ///
     /// # Errors
     ///
-    /// The reason of the drop. If the packet is too large, the module has answered with Packet Too Big.
+    /// The reason why the module dropped the frame. If the packet is too large, the module has answered with
+    /// Packet Too Big.
     pub fn handle_host_frame<'a>(
         &mut self,
         now: Time,
@@ -54,13 +55,15 @@ impl Adaptation {
     ) -> Result<Option<Request<'a>>, Ipv6Drop> {
         let result = self.outgoing(now, link, frame);
         match result {
-            Ok(Outgoing::Request(_)) => self.counters.sent += 1,
-            Ok(Outgoing::Settled) => self.counters.settled += 1,
-            // Do not count the packet here: the module counts it when its fragments leave.
-            Ok(Outgoing::Cut) => {}
+            Ok(HostFrameOutcome::Request(_)) => self.counters.sent += 1,
+            Ok(HostFrameOutcome::Settled) => self.counters.answered_locally += 1,
+            // Do not count the packet as sent here: the module counts it when its fragments leave.
+            Ok(HostFrameOutcome::Cut) => {}
             Err(reason) => self.count_drop(reason),
         }
-        result.map(|outgoing| if let Outgoing::Request(request) = outgoing { Some(request) } else { None })
+        result.map(
+            |outgoing| if let HostFrameOutcome::Request(request) = outgoing { Some(request) } else { None },
+        )
     }
 
     /// Returns the request for a multicast packet that the station forwards from another link, as if a host
@@ -94,13 +97,13 @@ impl Adaptation {
         now: Time,
         link: LinkId,
         frame: HostFrame<'a>,
-    ) -> Result<Outgoing<'a>, Ipv6Drop> {
+    ) -> Result<HostFrameOutcome<'a>, Ipv6Drop> {
         let at = self.position_of(link).ok_or(Ipv6Drop::UnknownLink)?;
         if frame.ether_type != ETHER_TYPE {
             return Err(Ipv6Drop::NotIpv6);
         }
-        // On the air the station is the source of every packet, so the owner of a foreign MAC address would
-        // be unknown.
+        // Receivers take the station as the owner of each source MAC address, so refuse a frame with another
+        // source.
         if frame.source != self.address.mid() {
             return Err(Ipv6Drop::ForeignSource);
         }
@@ -108,86 +111,86 @@ impl Adaptation {
         let packet = frame.payload.get(..HEADER_LEN + payload.len()).ok_or(Ipv6Drop::Malformed)?;
         check_addresses(&header)?;
         let too_big = packet.len() > self.mtu as usize;
-        if !too_big && self.settle(at, &header, packet)? {
-            return Ok(Outgoing::Settled);
+        if !too_big && self.answer_locally(at, &header, packet)? {
+            return Ok(HostFrameOutcome::Settled);
         }
         let transport = self.map(at, frame.destination, header.destination)?;
-        let room = self.room.saturating_sub(MAGIC.len());
+        let room = self.room.saturating_sub(FORMAT_MAGIC.len());
         if packet.len() > self.mtu() as usize
             && let (Some(fragments), Transport::GeoUnicast(station)) = (&mut self.fragments, transport)
-            && fragments.send(now, station.mid(), room, link, packet) == Large::Taken
+            && fragments.send(now, station.mid(), room, link, packet) == OversizeOutcome::Taken
         {
-            return Ok(Outgoing::Cut);
+            return Ok(HostFrameOutcome::Cut);
         }
         if too_big {
             self.answer_too_big(at, &header, packet);
             return Err(Ipv6Drop::TooBig);
         }
         let request = Request::new(transport, CommonNextHeader::Ipv6, packet);
-        Ok(Outgoing::Request(Request { maximum_hop_limit: self.hop_limit, ..request }))
+        Ok(HostFrameOutcome::Request(Request { maximum_hop_limit: self.hop_limit, ..request }))
     }
 
     /// Handles a destination station whose position is unknown.
     pub fn handle_unlocated(&mut self, station: MacAddress) {
         if let Some(fragments) = &mut self.fragments {
-            fragments.doubt(station);
+            fragments.forget_ability(station);
         }
     }
 
     /// Returns the next fragment payload, sent with next header 0, and its destination station.
     pub fn poll_fragment(&mut self) -> Option<(MacAddress, Vec<u8>)> {
         let fragments = self.fragments.as_mut()?;
-        let next = fragments.poll().map(|(station, payload)| (station, [&MAGIC[..], &payload].concat()));
+        let next =
+            fragments.poll().map(|(station, payload)| (station, [&FORMAT_MAGIC[..], &payload].concat()));
         self.counters.sent += fragments.cut - self.counters.cut;
         self.counters.cut = fragments.cut;
         next
     }
 
-    /// Handles a payload that may be a fragment. Returns the delivery of another payload unchanged, or that
-    /// of the completed packet; `Ok(None)` while fragments are missing.
+    /// Handles a payload that may be a fragment. Returns another payload unchanged. Returns the reassembled
+    /// packet with its last fragment; before, returns `Ok(None)`.
     ///
     /// # Errors
     ///
     /// The fragment is malformed.
     pub fn handle_fragment(&mut self, now: Time, delivery: Delivery) -> Result<Option<Delivery>, Ipv6Drop> {
         let unicast = delivery.header_type == HeaderType::GeoUnicast;
-        let room = self.room.saturating_sub(MAGIC.len());
+        let room = self.room.saturating_sub(FORMAT_MAGIC.len());
         let any = delivery.next_header == CommonNextHeader::Any;
-        let ours = !any || delivery.payload.starts_with(&MAGIC);
+        let ours = !any || delivery.payload.starts_with(&FORMAT_MAGIC);
         let Some(fragments) = self.fragments.as_mut().filter(|_| unicast && ours) else {
             if !any || !ours {
                 return Ok(Some(delivery));
             }
-            // Applications do not receive a question, even if this station does not answer it.
+            // The question is for this module, not for applications, even if this station does not answer it.
             self.count_drop(Ipv6Drop::Malformed);
             return Err(Ipv6Drop::Malformed);
         };
         let mut delivery = delivery;
         if any {
-            delivery.payload.drain(..MAGIC.len());
+            delivery.payload.drain(..FORMAT_MAGIC.len());
             delivery.next_header = CommonNextHeader::Ipv6;
         }
-        let heard = fragments.hear(now, delivery.source.address.mid(), room, &delivery.payload);
+        let heard = fragments.receive(now, delivery.source.address.mid(), room, &delivery.payload);
         (self.counters.joined, self.counters.incomplete) = (fragments.joined, fragments.incomplete);
         match heard {
-            Heard::NotOurs if !any => Ok(Some(delivery)),
-            Heard::NotOurs => {
+            PayloadOutcome::NotFragment if !any => Ok(Some(delivery)),
+            PayloadOutcome::NotFragment => {
                 self.count_drop(Ipv6Drop::Malformed);
                 Err(Ipv6Drop::Malformed)
             }
-            Heard::Taken => Ok(None),
-            Heard::Packet(payload) => Ok(Some(Delivery { payload, ..delivery })),
-            Heard::Malformed => {
+            PayloadOutcome::Taken => Ok(None),
+            PayloadOutcome::Packet(payload) => Ok(Some(Delivery { payload, ..delivery })),
+            PayloadOutcome::Malformed => {
                 self.count_drop(Ipv6Drop::Malformed);
                 Err(Ipv6Drop::Malformed)
             }
         }
     }
 
-    /// Answers packets that waited without result for the destination's answer: their hosts get Packet Too
-    /// Big.
-    pub(super) fn refuse(&mut self) {
-        let refused = self.fragments.as_mut().map(Fragments::refused).unwrap_or_default();
+    /// Sends Packet Too Big to the hosts whose packets waited for a station that cannot reassemble.
+    pub(super) fn answer_unable_destinations(&mut self) {
+        let refused = self.fragments.as_mut().map(Fragments::too_big).unwrap_or_default();
         for (link, packet) in refused {
             if let (Some(at), Ok((header, _))) = (self.position_of(link), Header::parse_packet(&packet)) {
                 self.answer_too_big(at, &header, &packet);
@@ -217,15 +220,15 @@ impl Adaptation {
         }
         let broadcast = mac[0] & 1 != 0;
         if mac == ANYCAST || (broadcast && addresses::is_geographic_anycast(to)) {
-            // The IPv6 destination is another address if the host only routes the packet by way of an anycast
+            // If the host routes the packet through an anycast address, the IPv6 destination is another
             // address.
             let area = self.area_of_anycast(at, to).or(link.area()).ok_or(Ipv6Drop::NoArea)?;
             return Ok(Transport::GeoAnycast(*area));
         }
         let station = if broadcast { addresses::station_of(to).ok_or(Ipv6Drop::Unresolved)? } else { mac };
         let [a, b, c, d, e, f] = station;
-        // The router uses only the MID, and takes the rest of the address from the location table or the
-        // Location Service.
+        // The router needs only the MID, and finds the full address by the location table or the Location
+        // Service.
         Ok(Transport::GeoUnicast(GnAddress(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))))
     }
 
@@ -252,16 +255,16 @@ impl Adaptation {
         own.or_else(|| self.area_of_subnet(address))
     }
 
-    /// Sends Packet Too Big to the host. The host knows the MTU of the interface, but another program may
-    /// have changed it.
+    /// Sends Packet Too Big to the host. The packet exceeds the MTU of the interface: another program may
+    /// have changed this MTU.
     fn answer_too_big(&mut self, at: usize, header: &Header, packet: &[u8]) {
         let error = ErrorMessage::PacketTooBig { mtu: self.mtu };
         let Some(link) = self.links.get(at) else { return };
         if !icmpv6::may_answer_with(error, packet) {
             return;
         }
-        // The source is an unused address that looks like that of a neighbour, because hosts drop packets
-        // with their own address as source.
+        // The source of the error is an unused link-local address, because a host drops packets from its own
+        // address.
         let source = addresses::link_local(ANYCAST);
         self.outputs.push_back(Output::Frame {
             link: link.id,
@@ -280,8 +283,8 @@ pub(super) fn check_addresses(header: &Header) -> Result<(), Ipv6Drop> {
     if header.destination.is_unspecified() || header.destination.is_loopback() {
         return Err(Ipv6Drop::BadDestination);
     }
-    // Only duplicate address detection and similar messages have the unspecified source, and their
-    // destination is multicast.
+    // Only Duplicate Address Detection and similar messages have the unspecified source, and their
+    // destination is always multicast.
     if header.source.is_unspecified() && !header.destination.is_multicast() {
         return Err(Ipv6Drop::BadSource);
     }

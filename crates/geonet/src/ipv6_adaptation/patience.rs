@@ -4,10 +4,10 @@
 //! the overtaking packet at once, and the host's acknowledgement waits. This module implements the receiver
 //! of Chen, Gerla and Lee, "TCP over Geo-routing for High Mobility", section 5.2, for hosts without this
 //! receiver. If a segment above a gap came over another number of hops than the last segment in order, it
-//! took another path ([`Rule`] decides). The duplicate ACK for this segment waits. If the gap closes, the
-//! host acknowledges more, and the module never sends the duplicates. Otherwise it sends them after SRTT + 4
-//! RTTVAR, at the latest after the bound. The receiver computes both values from echoed timestamps (RFC 7323
-//! 4). After that time the gap counts as a loss, and no acknowledgement waits for it.
+//! took another path ([`ReorderRule`] decides). The duplicate ACK for this segment waits. If the gap closes,
+//! the host acknowledges more, and the module never sends the duplicates. Otherwise it sends them after SRTT
+//! + 4 RTTVAR, at the latest after the bound. The receiver computes both values from echoed timestamps (RFC
+//! 7323 4). After that time the gap counts as a loss, and no acknowledgement waits for it.
 //!
 //! A duplicate ACK is defined by RFC 5681 2: no data, only the ACK flag, the same acknowledgement number and
 //! the same window. An ACK with SACK blocks is also a duplicate, unless the first block reports a duplicate
@@ -24,22 +24,22 @@ use std::time::Duration;
 use carnet_base::Time;
 use carnet_wire::ipv6::{Header, protocol};
 
-use super::in_order::Rule;
+use super::in_order::ReorderRule;
 
 /// Largest number of flows, and of waiting acknowledgements of one flow.
-const FLOWS: usize = 256;
-const WAITING: usize = 32;
+const MAX_FLOWS: usize = 256;
+const MAX_WAITING_ACKS: usize = 32;
 /// Largest number of stored timestamps of own segments.
-const STAMPS: usize = 32;
+const MAX_TIMESTAMPS: usize = 32;
 /// Shortest delay: the resolution of the timers.
-const SHORTEST: Duration = Duration::from_millis(1);
+const MIN_DELAY: Duration = Duration::from_millis(1);
 
-const HEADER: usize = 20;
+const TCP_HEADER_LENGTH: usize = 20;
 const FLAG_ACK: u8 = 0x10;
 /// Flags that begin or end a connection: FIN, SYN, RST.
-const FLAGS_OF_STATE: u8 = 0x07;
-/// Flags that exclude a duplicate: all but ACK, and PSH, which has no meaning here.
-const FLAGS_OF_OTHERS: u8 = 0xe7;
+const CONNECTION_STATE_FLAGS: u8 = 0x07;
+/// Flags with which a segment is not a duplicate acknowledgement: all but ACK and PSH.
+const NON_DUPLICATE_FLAGS: u8 = 0xe7;
 const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
 const OPTION_SACK: u8 = 5;
@@ -75,8 +75,9 @@ impl Segment {
         }
         let (ip, octets) = Header::parse_packet(packet).ok()?;
         let &[s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, offset, flags, w0, w1, ..] =
-            octets.first_chunk::<HEADER>()?;
-        let header = octets.get(..usize::from(offset >> 4) * 4).filter(|header| header.len() >= HEADER)?;
+            octets.first_chunk::<TCP_HEADER_LENGTH>()?;
+        let header =
+            octets.get(..usize::from(offset >> 4) * 4).filter(|header| header.len() >= TCP_HEADER_LENGTH)?;
         let acknowledgement = u32::from_be_bytes([a0, a1, a2, a3]);
         let mut segment = Segment {
             source: (ip.source, u16::from_be_bytes([s0, s1])),
@@ -89,7 +90,7 @@ impl Segment {
             stamps: None,
             reports_duplicate: false,
         };
-        let mut rest = &header[HEADER..];
+        let mut rest = &header[TCP_HEADER_LENGTH..];
         while let [kind, after @ ..] = rest {
             rest = match (*kind, after) {
                 (OPTION_END, _) => break,
@@ -119,19 +120,19 @@ impl Segment {
 /// One direction of a connection: from a distant sender to a host of this station.
 #[derive(Debug)]
 struct Flow<T> {
-    heard: Time,
-    /// Next sequence number in order, and the hops of the last segment in order.
-    next: u32,
+    last_packet: Time,
+    /// Next expected sequence number, and the hops of the last in-order segment.
+    next_sequence: u32,
     hops: u8,
-    /// Acknowledgement number and window of the host's last ACK.
-    said: Option<(u32, u16)>,
+    /// Acknowledgement number and window of the last ACK that the host sent.
+    last_ack: Option<(u32, u16)>,
     /// Number of segments above the gap whose ACK may wait.
-    owed: usize,
-    waiting: VecDeque<T>,
+    acks_that_may_wait: usize,
+    waiting_acks: VecDeque<T>,
     /// Time at which the waiting acknowledgements leave.
     due: Option<Time>,
-    /// End of a gap that counts as a loss: no acknowledgement waits for it.
-    lost: Option<u32>,
+    /// End of a gap that counts as lost. Acknowledgements below this sequence number do not wait.
+    lost_until_sequence: Option<u32>,
     /// TSval values of the host's segments, each with the time of its first use.
     stamps: VecDeque<(u32, Time)>,
     /// Smoothed round-trip time and its variation: SRTT and RTTVAR.
@@ -141,14 +142,14 @@ struct Flow<T> {
 impl<T> Flow<T> {
     fn wait(&self, bound: Duration) -> Duration {
         let learnt = self.round_trip.map_or(bound, |(mean, variation)| mean + variation * 4);
-        learnt.max(SHORTEST).min(bound)
+        learnt.max(MIN_DELAY).min(bound)
     }
 
     /// Updates SRTT and RTTVAR by the paper's formulas.
     fn measure(&mut self, now: Time, echo: u32) {
         let Some(at) = self.stamps.iter().position(|(stamp, _)| *stamp == echo) else { return };
         let sample = now.saturating_since(self.stamps[at].1);
-        // Remove older timestamps, because the peer will not echo them.
+        // Remove older timestamps: the peer echoes only newer ones from now on.
         self.stamps.drain(..at);
         self.round_trip = Some(match self.round_trip {
             None => (sample, sample / 2),
@@ -159,32 +160,32 @@ impl<T> Flow<T> {
         });
     }
 
-    fn settle(&mut self) -> usize {
-        (self.owed, self.due) = (0, None);
-        let spared = self.waiting.len();
-        self.waiting.clear();
+    fn release_acknowledged(&mut self) -> usize {
+        (self.acks_that_may_wait, self.due) = (0, None);
+        let spared = self.waiting_acks.len();
+        self.waiting_acks.clear();
         spared
     }
 }
 
-/// Holds back duplicate acknowledgements; `T` is the form in which the caller stores a packet.
+/// Delays duplicate acknowledgements. `T` is the caller's form of a packet.
 #[derive(Debug)]
-pub struct Patience<T> {
-    rule: Rule,
+pub struct DuplicateAckDelay<T> {
+    rule: ReorderRule,
     bound: Duration,
     /// Flows by their distant end and their end at this station.
     flows: BTreeMap<(End, End), Flow<T>>,
     /// Number of acknowledgements that had to wait.
-    pub held: u64,
+    pub held_acks: u64,
     /// Number of waiting acknowledgements that the module never sent.
-    pub spared: u64,
+    pub suppressed_acks: u64,
 }
 
-impl<T> Patience<T> {
+impl<T> DuplicateAckDelay<T> {
     /// Creates the module. `rule` decides whether a segment's acknowledgement waits; `bound` is the longest
     /// wait.
-    pub fn new(rule: Rule, bound: Duration) -> Patience<T> {
-        Patience { rule, bound, flows: BTreeMap::new(), held: 0, spared: 0 }
+    pub fn new(rule: ReorderRule, bound: Duration) -> DuplicateAckDelay<T> {
+        DuplicateAckDelay { rule, bound, flows: BTreeMap::new(), held_acks: 0, suppressed_acks: 0 }
     }
 
     /// Returns the time at which [`Self::handle_timeout`] is due next.
@@ -195,7 +196,7 @@ impl<T> Patience<T> {
     /// Reads a packet for a host; `hops` is the number of hops of its path.
     pub fn handle_delivery(&mut self, now: Time, packet: &[u8], hops: u8) {
         let Some(segment) = Segment::parse(packet) else { return };
-        if segment.length == 0 || segment.flags & FLAGS_OF_STATE != 0 {
+        if segment.length == 0 || segment.flags & CONNECTION_STATE_FLAGS != 0 {
             return;
         }
         let key = (segment.source, segment.destination);
@@ -203,29 +204,29 @@ impl<T> Patience<T> {
             return;
         }
         let flow = self.flows.entry(key).or_insert_with(|| Flow {
-            heard: now,
-            next: segment.sequence,
+            last_packet: now,
+            next_sequence: segment.sequence,
             hops,
-            said: None,
-            owed: 0,
-            waiting: VecDeque::new(),
+            last_ack: None,
+            acks_that_may_wait: 0,
+            waiting_acks: VecDeque::new(),
             due: None,
-            lost: None,
+            lost_until_sequence: None,
             stamps: VecDeque::new(),
             round_trip: None,
         });
-        flow.heard = now;
+        flow.last_packet = now;
         if let Some((_, echo)) = segment.stamps {
             flow.measure(now, echo);
         }
-        let gap = ahead(segment.sequence, flow.next);
+        let gap = ahead(segment.sequence, flow.next_sequence);
         if gap <= 0 {
             let end = segment.sequence.wrapping_add(segment.length);
-            if ahead(end, flow.next) > 0 {
-                (flow.next, flow.hops) = (end, hops);
+            if ahead(end, flow.next_sequence) > 0 {
+                (flow.next_sequence, flow.hops) = (end, hops);
             }
-        } else if self.rule.waits(flow.hops, hops) && flow.lost != Some(flow.next) {
-            flow.owed = (flow.owed + 1).min(WAITING);
+        } else if self.rule.waits(flow.hops, hops) && flow.lost_until_sequence != Some(flow.next_sequence) {
+            flow.acks_that_may_wait = (flow.acks_that_may_wait + 1).min(MAX_WAITING_ACKS);
             let wait = flow.wait(self.bound);
             flow.due.get_or_insert(now + wait);
         }
@@ -239,9 +240,9 @@ impl<T> Patience<T> {
         }
         let Some(segment) = Segment::parse(packet) else { return true };
         let Some(flow) = self.flows.get_mut(&(segment.destination, segment.source)) else { return true };
-        if segment.flags & FLAGS_OF_STATE != 0 {
+        if segment.flags & CONNECTION_STATE_FLAGS != 0 {
             // The segment begins or ends the connection.
-            self.spared += flow.settle() as u64;
+            self.suppressed_acks += flow.release_acknowledged() as u64;
             self.flows.remove(&(segment.destination, segment.source));
             return true;
         }
@@ -251,34 +252,38 @@ impl<T> Patience<T> {
         if let Some((value, _)) = segment.stamps
             && flow.stamps.back().is_none_or(|(last, _)| ahead(value, *last) > 0)
         {
-            if flow.stamps.len() >= STAMPS {
+            if flow.stamps.len() >= MAX_TIMESTAMPS {
                 flow.stamps.pop_front();
             }
             flow.stamps.push_back((value, now));
         }
-        if flow.said.is_some_and(|(number, _)| ahead(segment.acknowledgement, number) < 0) {
+        if flow.last_ack.is_some_and(|(number, _)| ahead(segment.acknowledgement, number) < 0) {
             return true;
         }
-        let before = flow.said.replace((segment.acknowledgement, segment.window));
+        let before = flow.last_ack.replace((segment.acknowledgement, segment.window));
         let advances = before.is_none_or(|(number, _)| ahead(segment.acknowledgement, number) > 0);
         if advances {
-            self.spared += flow.settle() as u64;
-            if ahead(segment.acknowledgement, flow.next) > 0 {
-                // The host has received the segments of the gap, so they are in order now.
-                flow.next = segment.acknowledgement;
+            self.suppressed_acks += flow.release_acknowledged() as u64;
+            if ahead(segment.acknowledgement, flow.next_sequence) > 0 {
+                // The host has received the missing segments, so all of them are in order now.
+                flow.next_sequence = segment.acknowledgement;
             }
             return true;
         }
-        let duplicate = before == flow.said
+        let duplicate = before == flow.last_ack
             && segment.length == 0
-            && segment.flags & FLAGS_OF_OTHERS == 0
+            && segment.flags & NON_DUPLICATE_FLAGS == 0
             && !segment.reports_duplicate;
-        if !duplicate || flow.owed == 0 || flow.due.is_none() || flow.waiting.len() >= WAITING {
+        if !duplicate
+            || flow.acks_that_may_wait == 0
+            || flow.due.is_none()
+            || flow.waiting_acks.len() >= MAX_WAITING_ACKS
+        {
             return true;
         }
-        flow.owed -= 1;
-        flow.waiting.push_back(keep());
-        self.held += 1;
+        flow.acks_that_may_wait -= 1;
+        flow.waiting_acks.push_back(keep());
+        self.held_acks += 1;
         false
     }
 
@@ -286,9 +291,9 @@ impl<T> Patience<T> {
     pub fn handle_timeout(&mut self, now: Time, out: &mut impl FnMut(T)) {
         for flow in self.flows.values_mut() {
             if flow.due.is_some_and(|due| due <= now) {
-                flow.lost = Some(flow.next);
-                (flow.owed, flow.due) = (0, None);
-                flow.waiting.drain(..).for_each(&mut *out);
+                flow.lost_until_sequence = Some(flow.next_sequence);
+                (flow.acks_that_may_wait, flow.due) = (0, None);
+                flow.waiting_acks.drain(..).for_each(&mut *out);
             }
         }
     }
@@ -297,17 +302,17 @@ impl<T> Patience<T> {
     pub fn clear(&mut self, out: &mut impl FnMut(T)) {
         std::mem::take(&mut self.flows)
             .into_values()
-            .for_each(|flow| flow.waiting.into_iter().for_each(&mut *out));
+            .for_each(|flow| flow.waiting_acks.into_iter().for_each(&mut *out));
     }
 
-    /// If the table is full, removes the flow without packets for the longest time; only a flow without
-    /// waiting acknowledgements.
+    /// If the table is full, removes the flow that has been silent for the longest time and has no waiting
+    /// acknowledgements.
     fn make_room(&mut self) -> bool {
-        if self.flows.len() < FLOWS {
+        if self.flows.len() < MAX_FLOWS {
             return true;
         }
-        let idle = self.flows.iter().filter(|(_, flow)| flow.waiting.is_empty());
-        let oldest = idle.min_by_key(|(_, flow)| flow.heard).map(|(key, _)| *key);
+        let idle = self.flows.iter().filter(|(_, flow)| flow.waiting_acks.is_empty());
+        let oldest = idle.min_by_key(|(_, flow)| flow.last_packet).map(|(key, _)| *key);
         oldest.is_some_and(|oldest| self.flows.remove(&oldest).is_some())
     }
 }
@@ -360,7 +365,10 @@ mod tests {
             let mut tcp = [from, to].concat();
             tcp.extend(self.sequence.to_be_bytes());
             tcp.extend(self.acknowledgement.to_be_bytes());
-            tcp.extend([u8::try_from((HEADER + options.len()) / 4).expect("fits") << 4, self.flags]);
+            tcp.extend([
+                u8::try_from((TCP_HEADER_LENGTH + options.len()) / 4).expect("fits") << 4,
+                self.flags,
+            ]);
             tcp.extend(self.window.to_be_bytes());
             tcp.extend([0; 4]);
             tcp.extend(options);
@@ -386,17 +394,17 @@ mod tests {
         Made { from_host: true, acknowledgement: number.wrapping_mul(MSS), ..PLAIN }.packet()
     }
 
-    fn stamps(value: u32, echo: u32) -> Vec<u8> {
+    fn sent_timestamps(value: u32, echo: u32) -> Vec<u8> {
         [&[OPTION_NOP, OPTION_NOP, OPTION_TIMESTAMPS, 10][..], &value.to_be_bytes(), &echo.to_be_bytes()]
             .concat()
     }
 
-    fn patience(rule: Rule) -> Patience<u32> {
-        Patience::new(rule, BOUND)
+    fn patience(rule: ReorderRule) -> DuplicateAckDelay<u32> {
+        DuplicateAckDelay::new(rule, BOUND)
     }
 
-    /// Returns a state after segments 0 and 1, which came over three hops and are acknowledged.
-    fn begun(rule: Rule) -> Patience<u32> {
+    /// Returns the state after two acknowledged segments, 0 and 1, which came over three hops.
+    fn begun(rule: ReorderRule) -> DuplicateAckDelay<u32> {
         let mut patience = patience(rule);
         for number in [0, 1] {
             patience.handle_delivery(ms(0), &data(number), 3);
@@ -405,57 +413,57 @@ mod tests {
         patience
     }
 
-    fn passes(patience: &mut Patience<u32>, at: u64, packet: &[u8]) -> bool {
+    fn passes(patience: &mut DuplicateAckDelay<u32>, at: u64, packet: &[u8]) -> bool {
         patience.handle_packet(ms(at), packet, || 7)
     }
 
-    fn due(patience: &mut Patience<u32>, at: u64) -> Vec<u32> {
+    fn release_at(patience: &mut DuplicateAckDelay<u32>, at: u64) -> Vec<u32> {
         let mut out = Vec::new();
         patience.handle_timeout(ms(at), &mut |item| out.push(item));
         out
     }
 
     #[test]
-    fn what_is_only_late_causes_no_duplicates() {
-        let mut patience = begun(Rule::Changed);
+    fn late_segment_causes_no_duplicate_acknowledgements() {
+        let mut patience = begun(ReorderRule::Changed);
         // Segments 3 and 4 overtake segment 2 on a shorter path.
         for number in [3, 4] {
             patience.handle_delivery(ms(1), &data(number), 2);
             assert!(!passes(&mut patience, 1, &ack(2)));
         }
-        assert_eq!((patience.held, patience.poll_timeout()), (2, Some(ms(101))));
+        assert_eq!((patience.held_acks, patience.poll_timeout()), (2, Some(ms(101))));
         patience.handle_delivery(ms(5), &data(2), 3);
         assert!(passes(&mut patience, 5, &ack(5)));
-        assert_eq!((patience.spared, patience.poll_timeout()), (2, None));
-        assert!(due(&mut patience, 200).is_empty());
+        assert_eq!((patience.suppressed_acks, patience.poll_timeout()), (2, None));
+        assert!(release_at(&mut patience, 200).is_empty());
         // The following segments arrive in order.
         patience.handle_delivery(ms(6), &data(5), 2);
         assert!(passes(&mut patience, 6, &ack(6)));
-        assert_eq!(patience.held, 2);
+        assert_eq!(patience.held_acks, 2);
     }
 
     #[test]
-    fn what_is_lost_is_told_after_a_while_and_then_at_once() {
-        let mut patience = begun(Rule::Changed);
+    fn duplicate_acks_of_lost_segment_leave_after_delay_then_at_once() {
+        let mut patience = begun(ReorderRule::Changed);
         patience.handle_delivery(ms(1), &data(3), 2);
         assert!(!passes(&mut patience, 1, &ack(2)));
-        assert!(due(&mut patience, 100).is_empty());
-        assert_eq!(due(&mut patience, 101), [7]);
+        assert!(release_at(&mut patience, 100).is_empty());
+        assert_eq!(release_at(&mut patience, 101), [7]);
         for number in [4, 5] {
             patience.handle_delivery(ms(102), &data(number), 2);
             assert!(passes(&mut patience, 102, &ack(2)), "the gap is a loss");
         }
-        assert_eq!((patience.held, patience.spared, patience.poll_timeout()), (1, 0, None));
+        assert_eq!((patience.held_acks, patience.suppressed_acks, patience.poll_timeout()), (1, 0, None));
     }
 
     #[test]
-    fn on_the_same_way_nothing_waits() {
+    fn acknowledgements_do_not_wait_on_an_unchanged_path() {
         for (rule, hops, waits) in [
-            (Rule::Changed, 3, false),
-            (Rule::Changed, 4, true),
-            (Rule::Shorter, 4, false),
-            (Rule::Shorter, 2, true),
-            (Rule::Always, 3, true),
+            (ReorderRule::Changed, 3, false),
+            (ReorderRule::Changed, 4, true),
+            (ReorderRule::Shorter, 4, false),
+            (ReorderRule::Shorter, 2, true),
+            (ReorderRule::Always, 3, true),
         ] {
             let mut patience = begun(rule);
             patience.handle_delivery(ms(1), &data(3), hops);
@@ -464,8 +472,8 @@ mod tests {
     }
 
     #[test]
-    fn what_says_something_else_passes() {
-        let mut patience = begun(Rule::Always);
+    fn acknowledgements_that_are_no_duplicates_pass() {
+        let mut patience = begun(ReorderRule::Always);
         patience.handle_delivery(ms(1), &data(3), 2);
         let ack = || Made { from_host: true, acknowledgement: 2 * MSS, ..PLAIN };
         let others = [
@@ -482,7 +490,7 @@ mod tests {
         for other in others {
             assert!(passes(&mut patience, 1, &other.packet()));
         }
-        // The window has changed again.
+        // The window of this ACK differs, so the ACK is not a duplicate.
         assert!(passes(&mut patience, 1, &ack().packet()));
         let sack =
             [&[1, 1, OPTION_SACK, 10][..], &(3 * MSS).to_be_bytes(), &(4 * MSS).to_be_bytes()].concat();
@@ -494,16 +502,24 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_is_the_round_trip() {
-        let mut patience = patience(Rule::Changed);
+    fn acknowledgement_delay_follows_the_round_trip_time() {
+        let mut patience = patience(ReorderRule::Changed);
         let stamped = |sequence: u32, echo| {
-            let made =
-                Made { sequence: sequence * MSS, length: MSS as usize, options: stamps(1, echo), ..PLAIN };
+            let made = Made {
+                sequence: sequence * MSS,
+                length: MSS as usize,
+                options: sent_timestamps(1, echo),
+                ..PLAIN
+            };
             made.packet()
         };
         let answer = |number: u32, value| {
-            let made =
-                Made { from_host: true, acknowledgement: number * MSS, options: stamps(value, 1), ..PLAIN };
+            let made = Made {
+                from_host: true,
+                acknowledgement: number * MSS,
+                options: sent_timestamps(value, 1),
+                ..PLAIN
+            };
             made.packet()
         };
         patience.handle_delivery(ms(0), &stamped(0, 0), 3);
@@ -518,7 +534,7 @@ mod tests {
 
     #[test]
     fn numbers_go_round() {
-        let mut patience = patience(Rule::Changed);
+        let mut patience = patience(ReorderRule::Changed);
         let last = u32::MAX / MSS;
         // The sequence numbers wrap inside a segment.
         for (number, hops) in [(last, 3), (last.wrapping_add(2), 2)] {
@@ -531,8 +547,8 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_and_floods_are_bounded() {
-        let mut patience = begun(Rule::Always);
+    fn invalid_segments_and_floods_stay_within_bounds() {
+        let mut patience = begun(ReorderRule::Always);
         for length in 0..data(3).len().min(90) {
             patience.handle_delivery(ms(1), &data(3)[..length], 2);
             passes(&mut patience, 1, &ack(2)[..length.min(60)]);
@@ -548,13 +564,16 @@ mod tests {
             patience.handle_delivery(ms(1), &data(3 + number), 2);
             passes(&mut patience, 1, &ack(2));
         }
-        assert!(patience.flows.values().all(|flow| flow.waiting.len() <= WAITING && flow.owed <= WAITING));
+        assert!(
+            patience.flows.values().all(|flow| flow.waiting_acks.len() <= MAX_WAITING_ACKS
+                && flow.acks_that_may_wait <= MAX_WAITING_ACKS)
+        );
         for port in 0..2000u16 {
             let mut packet = data(0);
             packet[40..42].copy_from_slice(&port.to_be_bytes());
             patience.handle_delivery(ms(2), &packet, 1);
         }
-        assert!(patience.flows.len() <= FLOWS);
+        assert!(patience.flows.len() <= MAX_FLOWS);
         let mut rest = 0;
         patience.clear(&mut |_| rest += 1);
         assert!(rest > 0 && patience.poll_timeout().is_none());

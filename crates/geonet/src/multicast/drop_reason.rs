@@ -3,19 +3,20 @@
 carnet_base::drop_reasons! {
     /// Reason for which the multicast proxy dropped a packet.
     pub enum MulticastDrop {
-        /// A packet from an interface that does not exist, or has no link-local address.
+        /// The interface from which the packet came does not exist or has no link-local address.
         UnknownInterface = "unknown_interface",
-        /// The packet is not a whole IPv6 packet to a group.
+        /// The packet is not a complete IPv6 multicast packet.
         Malformed = "malformed",
         /// An MLD message that RFC 3810 requires to drop, or a message with this router's own address as
         /// source.
         BadMld = "bad_mld",
         /// A report about a group for which the proxy has no room.
         TooManyGroups = "too_many_groups",
-        /// A scope that the proxy does not forward: interface scope, link scope and, for a group without an
-        /// area, site scope.
+        /// The proxy does not forward packets of this scope: interface scope, link scope and, for a group
+        /// without an area, site scope.
         Scope = "scope",
-        /// A source that the proxy does not forward, or that does not belong to the link of arrival.
+        /// The source address may not be forwarded, or does not belong to the link from which the packet
+        /// came.
         BadSource = "bad_source",
         /// From the air: the source belongs to the mobile network.
         OwnSource = "own_source",

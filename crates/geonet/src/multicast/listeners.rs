@@ -7,8 +7,9 @@
 //!
 //! **Bounds.** The module stores [`MAX_GROUPS`] groups and [`MAX_SOURCES`] sources of each. It refuses
 //! further groups. A group with more sources counts as EXCLUDE of no source for
-//! [`Timing::listening_interval`], because forwarding unwanted packets is better than losing wanted ones. The
-//! cost of a report depends only on the groups that it names, because any host may send reports without end.
+//! [`MldTiming::listening_interval`], because forwarding unwanted packets is better than losing wanted ones.
+//! The cost of a report depends only on the groups that it names, because any host may send reports without
+//! end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -19,25 +20,25 @@ use carnet_wire::mld::{Record, RecordType};
 
 /// Largest number of groups of one link.
 pub const MAX_GROUPS: usize = 256;
-/// Largest number of sources of one group: a query has room for all of them.
+/// Largest number of sources of a group, so that one query can name all of them.
 pub const MAX_SOURCES: usize = 64;
 
 /// The times and counts of RFC 3810 9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timing {
+pub struct MldTiming {
     /// Robustness Variable (9.1), at least 1.
     pub robustness: u8,
     /// Query Interval: time between General Queries (9.2).
     pub query_interval: Duration,
     /// Query Response Interval: longest time for the answer to a General Query (9.3).
     pub query_response_interval: Duration,
-    /// Last Listener Query Interval: time between the queries before a membership ends (9.8).
+    /// Last Listener Query Interval: time between the queries that precede the end of a membership (9.8).
     pub last_listener_query_interval: Duration,
 }
 
-impl Default for Timing {
-    fn default() -> Timing {
-        Timing {
+impl Default for MldTiming {
+    fn default() -> MldTiming {
+        MldTiming {
             robustness: 2,
             query_interval: Duration::from_secs(125),
             query_response_interval: Duration::from_secs(10),
@@ -46,7 +47,7 @@ impl Default for Timing {
     }
 }
 
-impl Timing {
+impl MldTiming {
     /// Multicast Address Listening Interval (9.4), and Older Version Host Present Timeout (9.13).
     pub fn listening_interval(&self) -> Duration {
         self.query_interval * self.robustness.into() + self.query_response_interval
@@ -57,7 +58,8 @@ impl Timing {
         self.query_interval * self.robustness.into() + self.query_response_interval / 2
     }
 
-    /// Last Listener Query Time (9.10).
+    /// Returns the Last Listener Query Time: how long the querier waits for reports before it ends a
+    /// membership (9.10).
     pub fn last_listener_query_time(&self) -> Duration {
         self.last_listener_query_interval * self.robustness.into()
     }
@@ -87,7 +89,7 @@ impl Filter {
 
 /// A query that the querier must send now (RFC 3810 7.6.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct PendingQuery {
     /// Group of the query.
     pub group: Ipv6Addr,
     /// Sources of the query; empty for a query about the group.
@@ -104,7 +106,8 @@ struct Group {
     sources: BTreeMap<Ipv6Addr, Time>,
     /// Older Version Host Present Timer.
     version_1_until: Time,
-    /// Number of remaining queries about the group and about each source, and time of the next query.
+    /// Number of queries still to send about the group and about each of its sources, and the time of the
+    /// next query.
     ask_group: u8,
     ask_sources: BTreeMap<Ipv6Addr, u8>,
     ask_at: Option<Time>,
@@ -118,7 +121,7 @@ pub struct Listeners {
     groups: BTreeMap<Ipv6Addr, Box<Group>>,
     /// Groups by the time of their next timer or query; the time may be too early, never too late.
     schedule: BTreeSet<(Time, Ipv6Addr)>,
-    /// Groups whose filter may have changed since the last [`Self::take_changed`].
+    /// Groups whose filter may have changed since the last call of [`Self::take_changed`].
     changed: BTreeSet<Ipv6Addr>,
 }
 
@@ -127,16 +130,16 @@ pub struct Listeners {
 pub struct TooManyGroups;
 
 impl Listeners {
-    /// Handles a record of a report. `ask` says whether this router is the querier, which sends a query
-    /// before it ends a membership.
+    /// Handles a group record of a listener report. `ask` says whether this router is the querier; the
+    /// querier sends queries before it ends a membership.
     ///
     /// # Errors
     ///
-    /// The link has no room for the group.
+    /// The link already has the largest number of groups.
     pub fn handle_record(
         &mut self,
         now: Time,
-        timing: &Timing,
+        timing: &MldTiming,
         record: &Record<'_>,
         ask: bool,
     ) -> Result<(), TooManyGroups> {
@@ -152,7 +155,7 @@ impl Listeners {
     pub fn handle_report_v1(
         &mut self,
         now: Time,
-        timing: &Timing,
+        timing: &MldTiming,
         group: Ipv6Addr,
     ) -> Result<(), TooManyGroups> {
         self.handle(now, timing, RecordType::IsExclude, group, BTreeSet::new(), false)?;
@@ -163,7 +166,7 @@ impl Listeners {
     }
 
     /// Handles a version 1 Done message as TO_IN({}).
-    pub fn handle_done_v1(&mut self, now: Time, timing: &Timing, group: Ipv6Addr, ask: bool) {
+    pub fn handle_done_v1(&mut self, now: Time, timing: &MldTiming, group: Ipv6Addr, ask: bool) {
         if self.groups.contains_key(&group) {
             let _known = self.handle(now, timing, RecordType::ToInclude, group, BTreeSet::new(), ask);
         }
@@ -172,7 +175,7 @@ impl Listeners {
     fn handle(
         &mut self,
         now: Time,
-        timing: &Timing,
+        timing: &MldTiming,
         kind: RecordType,
         address: Ipv6Addr,
         sources: BTreeSet<Ipv6Addr>,
@@ -197,12 +200,12 @@ impl Listeners {
         if ask {
             group.ask(now, timing, asked);
         }
-        self.settle(address);
+        self.reschedule_or_remove(address);
         Ok(())
     }
 
     /// Removes a group without listeners, or stores the time of the group's next timer.
-    fn settle(&mut self, address: Ipv6Addr) {
+    fn reschedule_or_remove(&mut self, address: Ipv6Addr) {
         let Some(group) = self.groups.get_mut(&address) else { return };
         if let Some(scheduled) = group.scheduled.take() {
             self.schedule.remove(&(scheduled, address));
@@ -216,7 +219,7 @@ impl Listeners {
         self.schedule.extend(group.scheduled.map(|due| (due, address)));
     }
 
-    /// Returns the groups that have changed since the last call.
+    /// Removes and returns the groups whose filter has changed since the last call.
     pub fn take_changed(&mut self) -> BTreeSet<Ipv6Addr> {
         std::mem::take(&mut self.changed)
     }
@@ -246,11 +249,11 @@ impl Listeners {
         if about_group && let Some(filter_until) = &mut group.filter_until {
             *filter_until = (*filter_until).min(until);
         }
-        self.settle(address);
+        self.reschedule_or_remove(address);
     }
 
     /// Cancels all queries, because this router is no longer the querier.
-    pub fn be_quiet(&mut self) {
+    pub fn cancel_queries(&mut self) {
         for group in self.groups.values_mut() {
             (group.ask_group, group.ask_at) = (0, None);
             group.ask_sources.clear();
@@ -270,7 +273,7 @@ impl Listeners {
     }
 
     /// Removes expired memberships; returns the queries that are due now.
-    pub fn handle_timeout(&mut self, now: Time, timing: &Timing) -> Vec<Question> {
+    pub fn handle_timeout(&mut self, now: Time, timing: &MldTiming) -> Vec<PendingQuery> {
         let mut questions = Vec::new();
         while self.schedule.first().is_some_and(|(due, _)| *due <= now) {
             let Some((_, address)) = self.schedule.pop_first() else { break };
@@ -280,13 +283,13 @@ impl Listeners {
                     group.questions(now, timing, address, &mut questions);
                 }
             }
-            self.settle(address);
+            self.reschedule_or_remove(address);
         }
         questions
     }
 
-    /// Returns whether a listener wants the packets of a source to a group (RFC 3810 7.3).
-    pub fn want(&self, now: Time, group: Ipv6Addr, source: Ipv6Addr) -> bool {
+    /// Returns whether a listener wants packets from this source to this group (RFC 3810 7.3).
+    pub fn is_wanted(&self, now: Time, group: Ipv6Addr, source: Ipv6Addr) -> bool {
         let Some(group) = self.groups.get(&group) else { return false };
         match group.sources.get(&source) {
             Some(timer) => *timer > now,
@@ -302,7 +305,7 @@ impl Listeners {
 
 /// Queries that the tables of 7.4 require.
 #[derive(Debug, Default)]
-struct Asked {
+struct RequiredQueries {
     sources: BTreeSet<Ipv6Addr>,
     group: bool,
 }
@@ -312,12 +315,12 @@ impl Group {
     fn handle(
         &mut self,
         now: Time,
-        timing: &Timing,
+        timing: &MldTiming,
         kind: RecordType,
         mut given: BTreeSet<Ipv6Addr>,
-    ) -> Asked {
+    ) -> RequiredQueries {
         let long = now + timing.listening_interval();
-        let mut asked = Asked::default();
+        let mut asked = RequiredQueries::default();
         if self.version_1_until > now {
             // 8.3.2: a version 1 host does not answer queries about sources.
             match kind {
@@ -380,10 +383,10 @@ impl Group {
         }
     }
 
-    /// Lowers timers and schedules the queries (RFC 3810 7.6.3). If a query is due within the Last Listener
-    /// Query Interval anyway, no other one leaves before it. A host that joins and leaves without end
-    /// therefore does not cause a query for each report.
-    fn ask(&mut self, now: Time, timing: &Timing, asked: Asked) {
+    /// Lowers the timers and schedules the queries of RFC 3810 7.6.3. A query that is due within the Last
+    /// Listener Query Interval serves further reports, too. So a host that joins and leaves repeatedly does
+    /// not cause a query for each report.
+    fn ask(&mut self, now: Time, timing: &MldTiming, asked: RequiredQueries) {
         let low = now + timing.last_listener_query_time();
         let count = timing.robustness.max(1);
         let at = Some(self.ask_at.unwrap_or(now));
@@ -399,13 +402,19 @@ impl Group {
         }
     }
 
-    fn questions(&mut self, now: Time, timing: &Timing, group: Ipv6Addr, questions: &mut Vec<Question>) {
+    fn questions(
+        &mut self,
+        now: Time,
+        timing: &MldTiming,
+        group: Ipv6Addr,
+        questions: &mut Vec<PendingQuery>,
+    ) {
         let low = now + timing.last_listener_query_time();
         let mut about_group = false;
         if let (1.., Some(filter_until)) = (self.ask_group, self.filter_until) {
             self.ask_group -= 1;
             about_group = true;
-            questions.push(Question { group, sources: Vec::new(), suppress: filter_until > low });
+            questions.push(PendingQuery { group, sources: Vec::new(), suppress: filter_until > low });
         }
         let Group { ask_sources, sources, .. } = self;
         ask_sources.retain(|source, _| sources.get(source).is_some_and(|timer| *timer > now));
@@ -418,7 +427,7 @@ impl Group {
             // set).
             let spared = suppress && about_group;
             if !(sources.is_empty() || spared) {
-                questions.push(Question { group, sources, suppress });
+                questions.push(PendingQuery { group, sources, suppress });
             }
         }
         let more = self.ask_group > 0 || !self.ask_sources.is_empty();
@@ -448,7 +457,7 @@ impl Group {
         sources.chain(self.filter_until).chain(self.ask_at).min()
     }
 
-    /// Returns the time at which the membership ends unless a report renews it.
+    /// Returns the time at which the membership ends if no listener reports it again.
     fn until(&self) -> Option<Time> {
         self.filter_until.or_else(|| self.sources.values().copied().max())
     }

@@ -41,18 +41,18 @@ use carnet_wire::ipv6::{Header, is_unicast_routable};
 use carnet_wire::mld::{Message, Query, QueryRepr};
 
 pub use drop_reason::MulticastDrop;
-pub use listeners::{Filter, Timing};
-use listeners::{Listeners, Question};
+pub use listeners::{Filter, MldTiming};
+use listeners::{Listeners, PendingQuery};
 use querier::Querier;
 
 use crate::MacAddress;
 use crate::ipv6_adaptation::{Prefix, addresses};
 
 /// Offset of the hop limit in an IPv6 packet.
-const HOP_LIMIT: usize = 7;
+const HOP_LIMIT_OFFSET: usize = 7;
 /// Number of ICMPv6 errors to hosts that may leave at once, and the interval of further errors.
-const ERRORS: u32 = 10;
-const ERROR_INTERVAL: Duration = Duration::from_millis(100);
+const ICMP_ERROR_BURST: u32 = 10;
+const ICMP_ERROR_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Configuration of the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub struct MulticastConfig {
     /// The interfaces of the mobile network.
     pub downstream: Vec<String>,
     /// MLD timers and counts on these interfaces.
-    pub timing: Timing,
+    pub timing: MldTiming,
     /// Whether the proxy forwards packets to groups without an area.
     pub unmapped: bool,
 }
@@ -110,8 +110,8 @@ impl Counters {
 
 /// An interface of the mobile network.
 #[derive(Debug, Default)]
-struct Downstream {
-    /// Link-local address; `None` while the interface has no such address.
+struct DownstreamInterface {
+    /// Link-local address of the interface; `None` while the interface has none.
     link_local: Option<Ipv6Addr>,
     prefixes: Vec<Prefix>,
     querier: Option<Querier>,
@@ -129,17 +129,17 @@ pub struct Membership<'a> {
     pub group: Ipv6Addr,
     /// Filter of the sources.
     pub filter: Filter,
-    /// Time at which the membership ends unless a report renews it.
-    pub until: Option<Time>,
+    /// Time at which the membership ends if no listener reports it again.
+    pub expires: Option<Time>,
 }
 
 /// The proxy. After each `handle_*` call, the caller calls [`MulticastProxy::poll_output`] until it returns
 /// `None`.
 #[derive(Debug)]
 pub struct MulticastProxy {
-    timing: Timing,
+    timing: MldTiming,
     unmapped: bool,
-    downstream: BTreeMap<String, Downstream>,
+    downstream: BTreeMap<String, DownstreamInterface>,
     subscriptions: BTreeMap<Ipv6Addr, Filter>,
     errors: RateLimiter,
     outputs: VecDeque<Output>,
@@ -163,9 +163,13 @@ impl MulticastProxy {
         MulticastProxy {
             timing: config.timing,
             unmapped: config.unmapped,
-            downstream: config.downstream.into_iter().map(|name| (name, Downstream::default())).collect(),
+            downstream: config
+                .downstream
+                .into_iter()
+                .map(|name| (name, DownstreamInterface::default()))
+                .collect(),
             subscriptions: BTreeMap::new(),
-            errors: RateLimiter::new(ERRORS, ERROR_INTERVAL),
+            errors: RateLimiter::new(ICMP_ERROR_BURST, ICMP_ERROR_INTERVAL),
             outputs: VecDeque::new(),
             counters: Counters {
                 upstream: 0,
@@ -185,9 +189,15 @@ impl MulticastProxy {
     /// Returns the memberships in the mobile network.
     pub fn memberships(&self) -> impl Iterator<Item = Membership<'_>> {
         self.downstream.iter().flat_map(|(interface, link)| {
-            let querier = link.querier.as_ref().and_then(Querier::other);
+            let querier = link.querier.as_ref().and_then(Querier::other_querier);
             let groups = link.listeners.groups();
-            groups.map(move |(group, filter, until)| Membership { interface, querier, group, filter, until })
+            groups.map(move |(group, filter, until)| Membership {
+                interface,
+                querier,
+                group,
+                filter,
+                expires: until,
+            })
         })
     }
 
@@ -236,7 +246,7 @@ impl MulticastProxy {
             let general = querier.handle_timeout(now);
             let timing = *querier.timing();
             let questions = link.listeners.handle_timeout(now, &timing);
-            let general = general.then(|| Question {
+            let general = general.then(|| PendingQuery {
                 group: Ipv6Addr::UNSPECIFIED,
                 sources: Vec::new(),
                 suppress: false,
@@ -274,14 +284,14 @@ impl MulticastProxy {
         self.outputs.extend(new);
     }
 
-    /// Handles a multicast packet from the mobile network. Returns the packet for GeoNetworking with its hop
-    /// limit decremented. `mtu` is the largest packet that GeoNetworking carries; `is_mapped` says whether a
-    /// group has an area.
+    /// Handles a multicast packet of the mobile network. Returns the packet that goes out over GeoNetworking,
+    /// with decremented hop limit. `mtu` is the largest packet that GeoNetworking carries; `is_mapped` says
+    /// whether a group has an area.
     ///
     /// # Errors
     ///
-    /// The reason why GeoNetworking does not get the packet. If the packet is too large, the proxy has
-    /// answered with Packet Too Big.
+    /// The reason why the packet does not go out. If the packet is too large, the proxy has answered with
+    /// Packet Too Big.
     pub fn handle_lan_packet(
         &mut self,
         now: Time,
@@ -307,7 +317,7 @@ impl MulticastProxy {
     ) -> Result<Option<Vec<u8>>, MulticastDrop> {
         let link = self.downstream.get(lan.interface).filter(|link| link.link_local.is_some());
         let link = link.ok_or(MulticastDrop::UnknownInterface)?;
-        let (header, packet) = read(lan.packet)?;
+        let (header, packet) = parse_multicast_packet(lan.packet)?;
         match Message::parse_packet(packet) {
             Some(Ok((header, message))) => {
                 return self.handle_mld(now, lan.interface, &header, &message).map(|()| None);
@@ -317,7 +327,7 @@ impl MulticastProxy {
         }
         let group = header.destination;
         if !leaves(group) {
-            // Neighbor Discovery and similar messages stay on their link; a router does not forward them.
+            // Routers do not forward Neighbor Discovery and similar messages of a link.
             return Ok(None);
         }
         if !is_unicast_routable(header.source)
@@ -358,14 +368,15 @@ impl MulticastProxy {
     }
 
     fn inward(&mut self, now: Time, packet: &[u8]) -> Result<(), MulticastDrop> {
-        let (header, packet) = read(packet)?;
+        let (header, packet) = parse_multicast_packet(packet)?;
         if !leaves(header.destination) {
             return Ok(());
         }
         if !is_unicast_routable(header.source) {
             return Err(MulticastDrop::BadSource);
         }
-        let is_own = |link: &Downstream| link.prefixes.iter().any(|prefix| prefix.contains(header.source));
+        let is_own =
+            |link: &DownstreamInterface| link.prefixes.iter().any(|prefix| prefix.contains(header.source));
         if self.downstream.values().any(is_own) {
             return Err(MulticastDrop::OwnSource);
         }
@@ -382,7 +393,7 @@ impl MulticastProxy {
     fn deliver(&mut self, now: Time, header: &Header, packet: &[u8], from: Option<&str>) {
         for (interface, link) in self.downstream.iter() {
             if Some(interface.as_str()) == from
-                || !link.listeners.want(now, header.destination, header.source)
+                || !link.listeners.is_wanted(now, header.destination, header.source)
             {
                 continue;
             }
@@ -402,7 +413,7 @@ impl MulticastProxy {
         header: &Header,
         message: &Message<'_>,
     ) -> Result<(), MulticastDrop> {
-        let Some(Downstream { link_local: Some(own), querier: Some(querier), listeners, .. }) =
+        let Some(DownstreamInterface { link_local: Some(own), querier: Some(querier), listeners, .. }) =
             self.downstream.get_mut(interface)
         else {
             return Err(MulticastDrop::UnknownInterface);
@@ -415,7 +426,7 @@ impl MulticastProxy {
         match message {
             Message::Query(query) => {
                 if querier.handle_query(now, *own, header.source, query) {
-                    listeners.be_quiet();
+                    listeners.cancel_queries();
                     lower_timers(now, listeners, querier.timing(), query);
                 }
             }
@@ -436,8 +447,8 @@ impl MulticastProxy {
         if full { Err(MulticastDrop::TooManyGroups) } else { Ok(()) }
     }
 
-    /// Tells the host the largest packet (RFC 8200 5), as for unicast. The source is an address of the host's
-    /// own link.
+    /// Sends Packet Too Big to the sending host (RFC 8200 5), as for a unicast packet. The source of the
+    /// error is this router's address on the link of the host.
     fn answer_too_big(&mut self, now: Time, lan: &LanPacket<'_>, header: &Header, packet: &[u8], mtu: u32) {
         let error = ErrorMessage::PacketTooBig { mtu };
         let own = self.downstream.get(lan.interface).and_then(|link| link.link_local);
@@ -452,10 +463,10 @@ impl MulticastProxy {
     }
 }
 
-/// RFC 3810 7.6.1. The listeners have the Last Listener Query Interval to answer, even if the query names a
-/// shorter delay. A forged query with a delay of 0 would otherwise end memberships before the listeners can
+/// RFC 3810 7.6.1: a query lowers the membership timers. The listeners always have the Last Listener Query
+/// Interval to answer. Otherwise a forged query with a delay of 0 would end the memberships before they can
 /// answer.
-fn lower_timers(now: Time, listeners: &mut Listeners, timing: &Timing, query: &Query<'_>) {
+fn lower_timers(now: Time, listeners: &mut Listeners, timing: &MldTiming, query: &Query<'_>) {
     let Some(group) = query.group else { return };
     if query.v2.is_some_and(|v2| v2.suppress) {
         return;
@@ -466,7 +477,7 @@ fn lower_timers(now: Time, listeners: &mut Listeners, timing: &Timing, query: &Q
     listeners.handle_query(now, time, group, sources.iter());
 }
 
-fn query(interface: &str, source: Ipv6Addr, timing: &Timing, question: &Question) -> Output {
+fn query(interface: &str, source: Ipv6Addr, timing: &MldTiming, question: &PendingQuery) -> Output {
     let group = Some(question.group).filter(|group| !group.is_unspecified());
     let delay = match group {
         None => timing.query_response_interval,
@@ -494,13 +505,14 @@ fn scope(group: Ipv6Addr) -> u8 {
     group.octets()[1] & 0x0f
 }
 
-/// Returns whether packets to a group may leave their link, so that the proxy needs its listeners.
+/// Returns whether packets to a group may be forwarded from their link. Only then does the proxy store the
+/// group's listeners.
 fn leaves(group: Ipv6Addr) -> bool {
     group.is_multicast() && scope(group) > LINK_SCOPE
 }
 
-/// Reads a packet to a group and cuts off octets behind it.
-fn read(packet: &[u8]) -> Result<(Header, &[u8]), MulticastDrop> {
+/// Parses a multicast packet; removes octets behind the length in its header.
+fn parse_multicast_packet(packet: &[u8]) -> Result<(Header, &[u8]), MulticastDrop> {
     let (header, payload) = Header::parse_packet(packet).map_err(|_| MulticastDrop::Malformed)?;
     let whole = packet.get(..carnet_wire::ipv6::HEADER_LEN + payload.len());
     match (whole, header.destination.is_multicast()) {
@@ -510,7 +522,7 @@ fn read(packet: &[u8]) -> Result<(Header, &[u8]), MulticastDrop> {
 }
 
 fn lower_hop_limit(packet: &mut [u8]) {
-    if let Some(hop_limit) = packet.get_mut(HOP_LIMIT) {
+    if let Some(hop_limit) = packet.get_mut(HOP_LIMIT_OFFSET) {
         *hop_limit = hop_limit.saturating_sub(1);
     }
 }

@@ -15,27 +15,28 @@ use std::time::Duration;
 use carnet_base::Time;
 use carnet_wire::mld::Query;
 
-use super::listeners::Timing;
+use super::listeners::MldTiming;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// This router sends a query at `next`; `startup` is the number of remaining startup queries.
+    /// This router is the querier and sends its next query at `next`. `startup` counts the startup queries
+    /// still to send.
     Querier { next: Time, startup: u8 },
-    /// Another router is the querier; without a query, this router takes over at `until`.
+    /// Another router is the querier. If it sends no query until `until`, this router becomes the querier.
     NonQuerier { until: Time, address: Ipv6Addr },
 }
 
 /// State of this router on a link: querier or non-querier.
 #[derive(Debug)]
 pub struct Querier {
-    configured: Timing,
-    timing: Timing,
+    configured: MldTiming,
+    timing: MldTiming,
     state: State,
 }
 
 impl Querier {
     /// Creates the state of a querier that sends a query at once.
-    pub fn new(now: Time, timing: Timing) -> Querier {
+    pub fn new(now: Time, timing: MldTiming) -> Querier {
         Querier {
             configured: timing,
             timing,
@@ -44,7 +45,7 @@ impl Querier {
     }
 
     /// Returns the timers and counts in use on this link.
-    pub fn timing(&self) -> &Timing {
+    pub fn timing(&self) -> &MldTiming {
         &self.timing
     }
 
@@ -54,7 +55,7 @@ impl Querier {
     }
 
     /// Returns the address of another router that is the querier.
-    pub fn other(&self) -> Option<Ipv6Addr> {
+    pub fn other_querier(&self) -> Option<Ipv6Addr> {
         match self.state {
             State::Querier { .. } => None,
             State::NonQuerier { address, .. } => Some(address),
@@ -96,15 +97,16 @@ impl Querier {
             return false;
         }
         // If several other routers send queries, the one with the lowest address is the querier.
-        if self.other().is_some_and(|other| identifier(other) < identifier(source)) {
+        if self.other_querier().is_some_and(|other| identifier(other) < identifier(source)) {
             return false;
         }
         if let Some(v2) = query.v2 {
-            // 5.1.8, 5.1.9: the value 0 gives no information.
+            // 5.1.8, 5.1.9: a query with the value 0 does not announce this value, so the configured value
+            // applies.
             let robustness = if v2.robustness == 0 { self.configured.robustness } else { v2.robustness };
             let interval = Duration::from_secs(v2.query_interval.into());
             let query_interval = if interval.is_zero() { self.configured.query_interval } else { interval };
-            self.timing = Timing { robustness, query_interval, ..self.configured };
+            self.timing = MldTiming { robustness, query_interval, ..self.configured };
         }
         let until = now + self.timing.other_querier_timeout().min(self.configured.other_querier_timeout());
         self.state = State::NonQuerier { until, address: source };

@@ -4,7 +4,7 @@
 //! by greedy forwarding. It checks the permissions after every report, and after every input that moved this
 //! station or a neighbour. So the fast path never uses a decision older than the last input: a lost or a
 //! better neighbour changes the permission at once. The router revokes a permission that is unused for
-//! [`IDLE`].
+//! [`PERMISSION_IDLE_TIME`].
 //!
 //! **Only greedy forwarding** (E.2) is possible: contention needs every packet. A forwarder with a limit of
 //! the packet data rate (B.2, `itsGnMaxPacketDataRate`) handles every packet itself; 100 kB/s are few
@@ -18,7 +18,10 @@ use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, LongPositionVector, Packet};
 
 use super::Router;
-use crate::acceleration::{Accelerate, HEADERS, IDLE, Onward, Report, Sample, SequenceNumbers, Way};
+use crate::acceleration::{
+    FastPathReport, FastPathUpdate, ForwardingPath, GUC_HEADERS_LENGTH, OwnPacketPath, PERMISSION_IDLE_TIME,
+    SequenceNumbers, SourceSummary,
+};
 use crate::geodesy::Position;
 use crate::io::{Output, Request, Transport};
 use crate::location_table::{mac_key, mid_key};
@@ -26,14 +29,15 @@ use crate::mib::NonAreaForwarding;
 use crate::packet::Target;
 use crate::{GeonetDrop, MacAddress};
 
-/// Validity of a predicted next hop; the next report comes earlier.
-const MOMENT: Duration = Duration::from_millis(250);
+/// Validity of a next hop that the router has chosen by prediction. The fast path reports more often, and
+/// each report renews the next hop.
+const PREDICTED_HOP_LIFETIME: Duration = Duration::from_millis(250);
 /// Largest number of permissions of each kind: own packets, forwarded packets, sources.
-const MOST: usize = 1024;
+const MAX_PERMISSIONS: usize = 1024;
 
-/// A permission that the fast path has, and the time of its last use.
+/// A permission that the fast path has now, and the time at which it last used it.
 #[derive(Debug)]
-struct Told<T> {
+struct Permission<T> {
     value: Option<T>,
     used: Time,
 }
@@ -43,19 +47,21 @@ struct Told<T> {
 pub(super) struct Acceleration {
     hop_limit: Option<u8>,
     position: Option<LongPositionVector>,
-    ways: BTreeMap<u64, Told<Way>>,
+    own_packet_permissions: BTreeMap<u64, Permission<OwnPacketPath>>,
     /// Permissions to forward, each with the destination position in the packets.
-    onwards: BTreeMap<u64, (Told<Onward>, Position)>,
+    forwarding_permissions: BTreeMap<u64, (Permission<ForwardingPath>, Position)>,
     sources: BTreeMap<u64, Time>,
-    /// Generation of the neighbours and own position at the last check.
-    seen: Option<(u64, Position)>,
+    /// Generation of the neighbours, and the own position, for which the permissions were last checked.
+    last_checked_state: Option<(u64, Position)>,
     /// A packet needs a permission that the fast path does not have yet.
-    wanted: bool,
+    update_due: bool,
 }
 
 impl Acceleration {
     fn is_idle(&self) -> bool {
-        self.ways.is_empty() && self.onwards.is_empty() && self.sources.is_empty()
+        self.own_packet_permissions.is_empty()
+            && self.forwarding_permissions.is_empty()
+            && self.sources.is_empty()
     }
 }
 
@@ -79,11 +85,11 @@ impl Router {
         self.acceleration = Some(Box::new(Acceleration {
             hop_limit,
             position: None,
-            ways: BTreeMap::new(),
-            onwards: BTreeMap::new(),
+            own_packet_permissions: BTreeMap::new(),
+            forwarding_permissions: BTreeMap::new(),
             sources: BTreeMap::new(),
-            seen: None,
-            wanted: false,
+            last_checked_state: None,
+            update_due: false,
         }));
     }
 
@@ -98,7 +104,7 @@ impl Router {
     }
 
     /// Handles a report of the fast path.
-    pub fn handle_report(&mut self, now: Time, report: &Report) {
+    pub fn handle_report(&mut self, now: Time, report: &FastPathReport) {
         self.assert_drained();
         self.sequence_numbers.replay(report.next_sequence);
         self.counters.sent += report.sent;
@@ -117,31 +123,31 @@ impl Router {
                 *used = now;
             }
         }
-        for destination in &report.ways {
-            if let Some(way) = acceleration.ways.get_mut(&mac_key(*destination)) {
+        for destination in &report.own_packet_destinations {
+            if let Some(way) = acceleration.own_packet_permissions.get_mut(&mac_key(*destination)) {
                 way.used = now;
             }
         }
-        for destination in &report.onwards {
-            if let Some((onward, _)) = acceleration.onwards.get_mut(&mac_key(*destination)) {
+        for destination in &report.forwarding_destinations {
+            if let Some((onward, _)) = acceleration.forwarding_permissions.get_mut(&mac_key(*destination)) {
                 onward.used = now;
             }
         }
-        // Output the position in any case: it tells the fast path that the router still runs.
-        (acceleration.wanted, acceleration.position) = (true, None);
-        self.tell_fast_path(now);
+        // Output the position in any case: by it the fast path knows that the router still runs.
+        (acceleration.update_due, acceleration.position) = (true, None);
+        self.update_fast_path(now);
     }
 
     /// Learns from a sample as from its packets (10.3.8.4). The fast path has already detected duplicates.
-    fn learn_sample(&mut self, now: Time, sample: &Sample) -> Result<(), GeonetDrop> {
+    fn learn_sample(&mut self, now: Time, sample: &SourceSummary) -> Result<(), GeonetDrop> {
         let source = sample.vector;
         if mid_key(source.address) == mid_key(self.address) {
             return Err(GeonetDrop::OwnEcho);
         }
         let direct = self.mib.piggyback && sample.direct;
         let learnt = self.table.learn(now, &self.mib, &source, direct, self.clock(now))?;
-        // IPv6 packets that this station received as destination do not count for the data rate (annex B.2).
-        // With a limit the fast path does not forward.
+        // B.2 limits only forwarded packets. With such a limit the fast path does not forward, so packets to
+        // this station do not count for the data rate.
         let length = self.mib.duplicate_packet_list_length;
         let entry = self.table.entry_mut(learnt.slot);
         for sequence in &sample.sequences {
@@ -149,43 +155,47 @@ impl Router {
                 entry.duplicates.add(*sequence, length);
             }
         }
-        self.learnt(now, learnt, &source);
+        self.handle_learned_source(now, learnt, &source);
         Ok(())
     }
 
-    /// Notes that this station sent an IPv6 packet to a station, so that a permission is useful.
-    pub(super) fn want_way(&mut self, now: Time, mid: u64) {
+    /// Notes that this station has sent an IPv6 packet to the station `mid`, so that the fast path gets a
+    /// permission for further packets.
+    pub(super) fn note_own_packet(&mut self, now: Time, mid: u64) {
         let Some(acceleration) = &mut self.acceleration else { return };
-        if let Some(way) = acceleration.ways.get_mut(&mid) {
+        if let Some(way) = acceleration.own_packet_permissions.get_mut(&mid) {
             way.used = now;
-            acceleration.wanted |= way.value.is_none();
-        } else if acceleration.ways.len() < MOST {
-            acceleration.ways.insert(mid, Told { value: None, used: now });
-            acceleration.wanted = true;
+            acceleration.update_due |= way.value.is_none();
+        } else if acceleration.own_packet_permissions.len() < MAX_PERMISSIONS {
+            acceleration.own_packet_permissions.insert(mid, Permission { value: None, used: now });
+            acceleration.update_due = true;
         }
     }
 
-    /// Notes that a GUC came from a station, for this station or another, so that a permission is useful.
-    pub(super) fn want_source(&mut self, now: Time, mid: u64, onward: Option<(u64, Position)>) {
+    /// Notes that a GUC of the station `mid` arrived, for this station or another, so that the fast path gets
+    /// a permission for further packets.
+    pub(super) fn note_received_packet(&mut self, now: Time, mid: u64, onward: Option<(u64, Position)>) {
         let Some(acceleration) = &mut self.acceleration else { return };
-        if !acceleration.sources.contains_key(&mid) && acceleration.sources.len() >= MOST {
+        if !acceleration.sources.contains_key(&mid) && acceleration.sources.len() >= MAX_PERMISSIONS {
             return;
         }
         let Some(slot) = self.table.find(now, mid) else { return };
         if acceleration.sources.insert(mid, now).is_none() {
             let sequences = self.table.entry(slot).duplicates.iter().collect();
-            self.outputs.push_back(Output::Accelerate(Accelerate::Source(mac_of(mid), sequences)));
-            acceleration.wanted = true;
+            self.outputs.push_back(Output::Accelerate(FastPathUpdate::Source(mac_of(mid), sequences)));
+            acceleration.update_due = true;
         }
         if let Some((destination, place)) = onward
             && self.mib.max_packet_data_rate.is_none()
         {
-            if let Some((told, known)) = acceleration.onwards.get_mut(&destination) {
-                acceleration.wanted |= told.value.is_none() || *known != place;
+            if let Some((told, known)) = acceleration.forwarding_permissions.get_mut(&destination) {
+                acceleration.update_due |= told.value.is_none() || *known != place;
                 (told.used, *known) = (now, place);
-            } else if acceleration.onwards.len() < MOST {
-                acceleration.onwards.insert(destination, (Told { value: None, used: now }, place));
-                acceleration.wanted = true;
+            } else if acceleration.forwarding_permissions.len() < MAX_PERMISSIONS {
+                acceleration
+                    .forwarding_permissions
+                    .insert(destination, (Permission { value: None, used: now }, place));
+                acceleration.update_due = true;
             }
         }
     }
@@ -193,54 +203,57 @@ impl Router {
     /// Withdraws all permissions after a change of address or a reset.
     pub(super) fn withdraw_fast_path(&mut self) {
         let Some(acceleration) = &mut self.acceleration else { return };
-        let ways =
-            std::mem::take(&mut acceleration.ways).into_keys().map(|mid| Accelerate::NoWay(mac_of(mid)));
-        let onwards = std::mem::take(&mut acceleration.onwards)
+        let ways = std::mem::take(&mut acceleration.own_packet_permissions)
             .into_keys()
-            .map(|mid| Accelerate::NoOnward(mac_of(mid)));
+            .map(|mid| FastPathUpdate::NoOwnPacketPath(mac_of(mid)));
+        let onwards = std::mem::take(&mut acceleration.forwarding_permissions)
+            .into_keys()
+            .map(|mid| FastPathUpdate::NoForwardingPath(mac_of(mid)));
         let sources = std::mem::take(&mut acceleration.sources)
             .into_keys()
-            .map(|mid| Accelerate::NoSource(mac_of(mid)));
+            .map(|mid| FastPathUpdate::NoSource(mac_of(mid)));
         acceleration.position = None;
         self.outputs.extend(ways.chain(onwards).chain(sources).map(Output::Accelerate));
     }
 
     /// Outputs the permissions that have changed. The router calls this after every input.
-    pub(super) fn tell_fast_path(&mut self, now: Time) {
-        let seen = (self.table.generation(), self.place());
+    pub(super) fn update_fast_path(&mut self, now: Time) {
+        let seen = (self.table.generation(), self.own_coordinates());
         let Some(acceleration) = &mut self.acceleration else { return };
         if acceleration.is_idle()
-            || (!acceleration.wanted
-                && acceleration.seen == Some(seen)
+            || (!acceleration.update_due
+                && acceleration.last_checked_state == Some(seen)
                 && acceleration.position == self.position)
         {
             return;
         }
         let Some(mut acceleration) = self.acceleration.take() else { return };
-        (acceleration.wanted, acceleration.seen) = (false, Some(seen));
+        (acceleration.update_due, acceleration.last_checked_state) = (false, Some(seen));
         acceleration.sources.retain(|mid, used| {
-            let stays = now.saturating_since(*used) < IDLE && self.table.find(now, *mid).is_some();
+            let stays =
+                now.saturating_since(*used) < PERMISSION_IDLE_TIME && self.table.find(now, *mid).is_some();
             if !stays {
-                self.outputs.push_back(Output::Accelerate(Accelerate::NoSource(mac_of(*mid))));
+                self.outputs.push_back(Output::Accelerate(FastPathUpdate::NoSource(mac_of(*mid))));
             }
             stays
         });
-        acceleration.ways.retain(|mid, told| {
-            let idle = now.saturating_since(told.used) >= IDLE;
+        acceleration.own_packet_permissions.retain(|mid, told| {
+            let idle = now.saturating_since(told.used) >= PERMISSION_IDLE_TIME;
             let way = if idle { None } else { self.way(now, *mid, acceleration.hop_limit) };
             if let Some(change) = change(&mut told.value, way) {
-                let change =
-                    change.map_or(Accelerate::NoWay(mac_of(*mid)), |way| Accelerate::Way(Box::new(way)));
+                let change = change.map_or(FastPathUpdate::NoOwnPacketPath(mac_of(*mid)), |way| {
+                    FastPathUpdate::Way(Box::new(way))
+                });
                 self.outputs.push_back(Output::Accelerate(change));
             }
             !idle
         });
-        acceleration.onwards.retain(|mid, (told, place)| {
-            let idle = now.saturating_since(told.used) >= IDLE;
+        acceleration.forwarding_permissions.retain(|mid, (told, place)| {
+            let idle = now.saturating_since(told.used) >= PERMISSION_IDLE_TIME;
             let onward = if idle { None } else { self.onward(now, *mid, *place) };
             if let Some(change) = change(&mut told.value, onward) {
-                let change = change.map_or(Accelerate::NoOnward(mac_of(*mid)), |onward| {
-                    Accelerate::Onward(Box::new(onward))
+                let change = change.map_or(FastPathUpdate::NoForwardingPath(mac_of(*mid)), |onward| {
+                    FastPathUpdate::Onward(Box::new(onward))
                 });
                 self.outputs.push_back(Output::Accelerate(change));
             }
@@ -249,20 +262,21 @@ impl Router {
         if acceleration.is_idle() {
             acceleration.position = None;
         }
-        // Output the position vector last, so that a packet with this vector uses the new permissions.
+        // Output the position vector last: the fast path then has the new permissions before it sends packets
+        // with this vector.
         if !acceleration.is_idle()
             && acceleration.position != self.position
             && let Ok(position) = self.own_position()
         {
             acceleration.position = Some(position);
-            self.outputs.push_back(Output::Accelerate(Accelerate::Position(position)));
+            self.outputs.push_back(Output::Accelerate(FastPathUpdate::Position(position)));
         }
         self.acceleration = Some(acceleration);
     }
 
     /// Returns the path that [`Router::handle_request`] would use for an IPv6 packet to this station; `None`
     /// if it would not send the packet at once.
-    fn way(&mut self, now: Time, mid: u64, hop_limit: Option<u8>) -> Option<Way> {
+    fn way(&mut self, now: Time, mid: u64, hop_limit: Option<u8>) -> Option<OwnPacketPath> {
         let source = self.position?;
         let slot = self.table.find(now, mid)?;
         let destination = self.table.entry(slot).position_vector().short();
@@ -270,7 +284,7 @@ impl Router {
         let request = Request::new(transport, CommonNextHeader::Ipv6, &[]);
         let own = self.check(&Request { maximum_hop_limit: hop_limit, ..request }).ok()?;
         let place = Position::new(destination.latitude, destination.longitude);
-        let next = self.greedy(now, &Target::station(mid, place))?;
+        let next = self.greedy_next_hop(now, &Target::station(mid, place))?;
         // The router shapes own packets that other stations have to forward (annex B.2).
         if self.mib.max_packet_data_rate.is_some() && mac_key(next) != mid {
             return None;
@@ -279,45 +293,45 @@ impl Router {
         let mut packet = Packet::new(extended, own.next_header, own.lifetime, own.hop_limit, &[]);
         packet.common.traffic_class = own.traffic_class;
         packet.common.mobile = self.mib.is_mobile;
-        let mut headers = [0; HEADERS];
+        let mut headers = [0; GUC_HEADERS_LENGTH];
         packet.emit_into(&mut headers).ok()?;
         // Clear the fields that differ between packets; they are not part of the path.
         headers[16..40].fill(0);
         let until = self.table.entry(slot).expires().min(self.until(now, next));
-        Some(Way { destination: mac_of(mid), next_hop: next, headers, until })
+        Some(OwnPacketPath { destination: mac_of(mid), next_hop: next, headers, valid_until: until })
     }
 
     /// Returns the path that [`Router::handle_frame`] would use for a GUC to this station with the
-    /// destination position `place`.
-    fn onward(&mut self, now: Time, mid: u64, place: Position) -> Option<Onward> {
+    /// destination position `own_coordinates`.
+    fn onward(&mut self, now: Time, mid: u64, place: Position) -> Option<ForwardingPath> {
         self.position?;
         let neighbour = self.table.find(now, mid).filter(|slot| self.table.entry(*slot).is_neighbour());
-        let next = self.greedy(now, &Target::station(mid, place))?;
-        // With prediction a neighbour may be out of range. Then the next hop depends on the position in the
-        // packet.
+        let next = self.greedy_next_hop(now, &Target::station(mid, place))?;
+        // With prediction a neighbour may be out of range. The next hop then depends on the position in the
+        // packet, so limit the permission to this position.
         if neighbour.is_some() && next != mac_of(mid) {
             return None;
         }
         let known = neighbour.map(|slot| self.table.entry(slot).position_vector().short());
-        Some(Onward {
+        Some(ForwardingPath {
             destination: mac_of(mid),
             next_hop: next,
-            place: neighbour.is_none().then_some((place.latitude, place.longitude)),
-            known,
-            until: self.until(now, next),
+            required_position: neighbour.is_none().then_some((place.latitude, place.longitude)),
+            destination_vector: known,
+            valid_until: self.until(now, next),
         })
     }
 
-    /// Returns the time until which a next hop is valid without further packets from it. A next hop that is
-    /// not a neighbour was predicted, and is valid for [`MOMENT`].
+    /// Returns the time until which a next hop is valid if no further packet of it arrives. A predicted next
+    /// hop that is not a neighbour is valid for [`PREDICTED_HOP_LIFETIME`].
     fn until(&self, now: Time, next_hop: MacAddress) -> Time {
         let slot = self.table.find(now, mac_key(next_hop));
         let entry = slot.map(|slot| self.table.entry(slot)).filter(|entry| entry.is_neighbour());
-        entry.map_or(now + MOMENT, |entry| entry.neighbour_until())
+        entry.map_or(now + PREDICTED_HOP_LIFETIME, |entry| entry.neighbour_until())
     }
 }
 
-/// Stores `new` in `told`; returns `new` if it differs.
+/// Replaces the stored permission by `new`. Returns `new` if it differs from the stored one.
 fn change<T: Clone + PartialEq>(told: &mut Option<T>, new: Option<T>) -> Option<Option<T>> {
     if *told == new {
         return None;

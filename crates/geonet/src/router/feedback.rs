@@ -14,34 +14,35 @@ use carnet_base::Time;
 use carnet_wire::geonet::{ExtendedHeader, Packet};
 
 use super::forward::Origin;
-use super::{Router, UNREACHED};
+use super::{MAX_UNREACHABLE_STATIONS, Router};
 use crate::geodesy::{self, Metric, Position};
 use crate::location_table::{mac_key, mid_key};
 use crate::mib::AreaForwarding;
-use crate::packet::{Meta, Target, Waiting};
+use crate::packet::{BufferedPacket, PacketProperties, Target};
 use crate::{GeonetDrop, MacAddress};
 
 impl Router {
-    /// Handles a neighbour that the link could not reach: the station is no longer a neighbour, and packets
+    /// Handles a neighbour that the link layer cannot reach. It is no longer a neighbour, and its packets
     /// take another next hop at once.
     pub fn handle_link_failure(&mut self, now: Time, neighbour: MacAddress) {
         if let Some(slot) = self.table.find(now, mac_key(neighbour)) {
-            self.table.demote(now, &self.mib, slot);
+            self.table.remove_neighbour_status(now, &self.mib, slot);
         }
         if self.mib.prediction.is_some() {
-            if self.unreached.len() >= UNREACHED {
-                self.unreached.pop_front();
+            if self.unreachable_stations.len() >= MAX_UNREACHABLE_STATIONS {
+                self.unreachable_stations.pop_front();
             }
-            self.unreached.push_back((mac_key(neighbour), now));
+            self.unreachable_stations.push_back((mac_key(neighbour), now));
         }
-        self.tell_fast_path(now);
+        self.update_fast_path(now);
     }
 
-    /// Handles a frame to one station that the link could not deliver; `octets` are those behind its
+    /// Handles a unicast frame that the link layer could not deliver; `octets` are the octets behind its
     /// EtherType.
     ///
     /// # Errors
-    /// Reason for which the router does not send the packet again.
+    ///
+    /// The reason why the router does not send the packet again.
     pub fn handle_unacknowledged(
         &mut self,
         now: Time,
@@ -55,14 +56,15 @@ impl Router {
         }
         self.counters.unacknowledged += 1;
         self.handle_link_failure(now, destination);
-        let result = self.read(octets).and_then(|(packet, _)| self.reroute(now, &packet));
+        let result =
+            self.parse_with_recovery_header(octets).and_then(|(packet, _)| self.reroute(now, &packet));
         if let Err(reason) = result {
             self.count_drop(reason);
         }
         result
     }
 
-    /// Sends a packet again to another next hop.
+    /// Sends a packet again, now to another next hop.
     fn reroute(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), GeonetDrop> {
         let target = match packet.extended {
             ExtendedHeader::GeoUnicast { destination, .. }
@@ -72,7 +74,7 @@ impl Router {
             }
             ExtendedHeader::GeoBroadcast { area, .. } => {
                 // F.4: the contention timer of the packet already covers this case.
-                let inside = geodesy::is_inside(&area, self.place());
+                let inside = geodesy::is_inside(&area, self.own_coordinates());
                 if inside && self.mib.area_forwarding == AreaForwarding::Advanced {
                     return Ok(());
                 }
@@ -87,19 +89,19 @@ impl Router {
         let source = mid_key(packet.extended.source().address);
         let traffic_class = packet.common.traffic_class;
         let mut frame = self.buffer();
-        // Restore the packet as it was before the walk around a void.
+        // Write the packet as it was before perimeter mode, without the recovery header.
         packet.append_to(&mut frame);
-        let meta = Meta {
+        let meta = PacketProperties {
             identity: (source, packet.extended.sequence().unwrap_or(0)),
             target,
             traffic_class,
             profile: None,
             store: traffic_class.store_carry_forward,
             lifetime: packet.basic.lifetime,
-            since: now,
+            waiting_since: now,
             own: source == mid_key(self.address),
         };
         self.counters.rerouted += 1;
-        self.dispatch(now, Waiting { frame, meta }, Origin::Here)
+        self.dispatch(now, BufferedPacket { frame, meta }, Origin::Here)
     }
 }

@@ -6,26 +6,28 @@ use carnet_wire::geonet::{
     set_remaining_hop_limit,
 };
 
-use super::receive::Received;
-use super::{Router, Timer, UNREACHED_FOR, WALKS};
-use crate::forwarding::perimeter::{NEXT_HEADER, RecoveryHeader, Walk, planar_neighbours};
-use crate::forwarding::predictive::View;
+use super::receive::ReceivedPacket;
+use super::{MAX_PERIMETER_PACKETS, Router, Timer, UNREACHABLE_TIME};
+use crate::forwarding::perimeter::{
+    PERIMETER_NEXT_HEADER, PlanarGraphView, RecoveryHeader, planar_neighbours,
+};
+use crate::forwarding::predictive::NeighbourPredictor;
 use crate::forwarding::{Selection, contention_based, select};
 use crate::geodesy::{Metric, Position};
 use crate::io::{Event, Output, Transmission};
-use crate::location_table::{Entry, Learnt, Slot, mac_key, mid_key};
+use crate::location_table::{Entry, LearnOutcome, Slot, mac_key, mid_key};
 use crate::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Prediction, Recovery};
-use crate::packet::{Meta, Target, Waiting};
-use crate::packet_rate::{Shaped, share};
+use crate::packet::{BufferedPacket, PacketProperties, Target};
+use crate::packet_rate::{ShaperDecision, yielding_share};
 use crate::{BROADCAST, GeonetDrop, MacAddress};
 
 /// Origin of a packet to forward.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Origin<'a> {
-    /// This station: the packet is its own, or has waited here.
+    /// The packet comes from this station itself, or from one of its buffers.
     Here,
     /// Another station, from which the packet has just arrived.
-    Received(&'a Received<'a>),
+    Received(&'a ReceivedPacket<'a>),
 }
 
 impl Router {
@@ -34,7 +36,7 @@ impl Router {
     pub(super) fn forward_received(
         &mut self,
         now: Time,
-        received: &Received<'_>,
+        received: &ReceivedPacket<'_>,
         source: Slot,
         target: Target,
     ) -> Result<(), GeonetDrop> {
@@ -71,7 +73,7 @@ impl Router {
         }
         let traffic_class = packet.common.traffic_class;
         let request = matches!(packet.extended, ExtendedHeader::LocationServiceRequest { .. });
-        let meta = Meta {
+        let meta = PacketProperties {
             identity: (mid_key(received.source().address), packet.extended.sequence().unwrap_or(0)),
             target,
             traffic_class,
@@ -79,19 +81,19 @@ impl Router {
             // PON_LOS_BV_10: the router does not buffer LS requests.
             store: traffic_class.store_carry_forward && !request,
             lifetime: packet.basic.lifetime,
-            since: now,
+            waiting_since: now,
             own: false,
         };
-        self.dispatch(now, Waiting { frame, meta }, Origin::Received(received))
+        self.dispatch(now, BufferedPacket { frame, meta }, Origin::Received(received))
     }
 
-    /// Checks the packet data rate (B.2): the router does not forward for a source or sender above the limit.
-    /// `source` is the entry of the packet's source, if the router learned from the packet. The function
-    /// counts the packet unless it yields.
+    /// Checks the packet data rate (B.2): the router does not forward packets of a source or sender above the
+    /// limit. `source` is the location table entry of the packet's source, if there is one. Counts the
+    /// packet, except a yielding one.
     fn check_rate(
         &mut self,
         now: Time,
-        received: &Received<'_>,
+        received: &ReceivedPacket<'_>,
         source: Option<Slot>,
     ) -> Result<(), GeonetDrop> {
         let Some(limit) = self.mib.max_packet_data_rate else { return Ok(()) };
@@ -99,8 +101,8 @@ impl Router {
         let sender =
             self.table.find(now, mac_key(received.frame.source)).filter(|slot| Some(*slot) != source);
         let both = [source, sender];
-        let excessive = if received.yields() {
-            let most = share(limit);
+        let excessive = if received.is_yielding() {
+            let most = yielding_share(limit);
             let mut rates = both.into_iter().flatten();
             let full = rates.any(|slot| !self.table.entry_mut(slot).rate.has_room(now, most, beta));
             if !full {
@@ -123,26 +125,31 @@ impl Router {
         Err(GeonetDrop::PacketDataRate)
     }
 
-    /// Sends an own packet of a yielding kind. If it needs more than one hop, it waits in the shaper, so that
-    /// forwarders have room for warnings.
-    pub(super) fn shape(&mut self, now: Time, urgent: bool, packet: Waiting) -> Result<(), GeonetDrop> {
+    /// Sends an own yielding packet. A packet over several hops goes through the shaper, so that forwarders
+    /// have capacity left for warnings.
+    pub(super) fn send_shaped(
+        &mut self,
+        now: Time,
+        urgent: bool,
+        packet: BufferedPacket,
+    ) -> Result<(), GeonetDrop> {
         let Some(limit) = self.mib.max_packet_data_rate else {
             return self.dispatch(now, packet, Origin::Here);
         };
         if let Target::Station { mid, .. } = packet.meta.target
-            && self.greedy(now, &packet.meta.target).is_some_and(|next| mac_key(next) == mid)
+            && self.greedy_next_hop(now, &packet.meta.target).is_some_and(|next| mac_key(next) == mid)
         {
             return self.dispatch(now, packet, Origin::Here);
         }
         match self.shaper.offer(now, limit, urgent, packet) {
-            Shaped::Goes(packet) => self.dispatch(now, packet, Origin::Here),
-            Shaped::Waits(due) => {
+            ShaperDecision::Goes(packet) => self.dispatch(now, packet, Origin::Here),
+            ShaperDecision::Waits(due) => {
                 if let Some(due) = due {
                     self.timers.set(Timer::Shaper, due);
                 }
                 Ok(())
             }
-            Shaped::Overflow(packet) => {
+            ShaperDecision::Overflow(packet) => {
                 self.recycle(packet.frame);
                 Err(GeonetDrop::OwnDataRate)
             }
@@ -155,7 +162,7 @@ impl Router {
         loop {
             match self.shaper.poll(now, limit) {
                 Ok(mut packet) => {
-                    if !packet.leave(now) {
+                    if !packet.subtract_waiting_time(now) {
                         self.count_drop(GeonetDrop::LifetimeExpired);
                         self.recycle(packet.frame);
                         continue;
@@ -178,11 +185,11 @@ impl Router {
         }
     }
 
-    /// Sends a packet by the forwarding algorithm that applies, or buffers it.
+    /// Sends a packet by the forwarding algorithm for its type, or buffers it.
     pub(super) fn dispatch(
         &mut self,
         now: Time,
-        packet: Waiting,
+        packet: BufferedPacket,
         origin: Origin<'_>,
     ) -> Result<(), GeonetDrop> {
         if packet.meta.store && self.table.neighbours() == 0 {
@@ -219,11 +226,11 @@ impl Router {
                 .find(now, mac_key(received.frame.source))
                 .map(|slot| self.table.entry(slot).position_vector()),
         };
-        select(area, self.place(), matches!(origin, Origin::Here), sender, self.mib.unknown_sender)
+        select(area, self.own_coordinates(), matches!(origin, Origin::Here), sender, self.mib.unknown_sender)
     }
 
     /// Forwards a packet inside its area (annex F).
-    fn area_forwarding(&mut self, now: Time, packet: Waiting, origin: Origin<'_>) {
+    fn area_forwarding(&mut self, now: Time, packet: BufferedPacket, origin: Origin<'_>) {
         let Origin::Received(received) = origin else {
             return self.transmit(BROADCAST, packet);
         };
@@ -234,12 +241,13 @@ impl Router {
                 self.contend(now, packet, received, false, contention_based::timeout(&self.mib, distance));
             }
             AreaForwarding::Advanced if received.is_unicast() => {
-                // F.4: the last hop chose this station, so it forwards at once. The contention timer runs in
-                // case the next hop fails.
-                if let Some(next) = self.greedy(now, &packet.meta.target) {
+                // F.4: the previous hop chose this station as the next hop, so the station forwards the
+                // packet at once. The contention timer still runs, in case the packet does not reach this
+                // station's next hop.
+                if let Some(next) = self.greedy_next_hop(now, &packet.meta.target) {
                     let mut frame = self.buffer();
                     frame.extend_from_slice(&packet.frame);
-                    let now_sent = Waiting { frame, meta: packet.meta };
+                    let now_sent = BufferedPacket { frame, meta: packet.meta };
                     self.transmit(next, now_sent);
                 }
                 self.contend(now, packet, received, true, self.mib.cbf_max_time);
@@ -251,16 +259,16 @@ impl Router {
         }
     }
 
-    fn distance_to_sender(&self, now: Time, received: &Received<'_>) -> Option<f64> {
-        self.sender_position(now, received).map(|sender| self.place().distance(sender))
+    fn distance_to_sender(&self, now: Time, received: &ReceivedPacket<'_>) -> Option<f64> {
+        self.sender_position(now, received).map(|sender| self.own_coordinates().distance(sender))
     }
 
     /// Forwards a packet outside its area, or a unicast packet (annex E).
-    fn non_area(&mut self, now: Time, packet: Waiting, origin: Origin<'_>) -> Result<(), GeonetDrop> {
+    fn non_area(&mut self, now: Time, packet: BufferedPacket, origin: Origin<'_>) -> Result<(), GeonetDrop> {
         if self.mib.non_area_forwarding == NonAreaForwarding::ContentionBased {
             return self.non_area_contention(now, packet, origin);
         }
-        if let Some(next) = self.greedy(now, &packet.meta.target) {
+        if let Some(next) = self.greedy_next_hop(now, &packet.meta.target) {
             self.transmit(next, packet);
             return Ok(());
         }
@@ -278,8 +286,9 @@ impl Router {
         Ok(())
     }
 
-    /// Returns the next hop by E.2, or the destination itself if it is a neighbour.
-    pub(super) fn greedy(&mut self, now: Time, target: &Target) -> Option<MacAddress> {
+    /// Returns the next hop by greedy forwarding (E.2). If the destination is a neighbour, it is the next
+    /// hop.
+    pub(super) fn greedy_next_hop(&mut self, now: Time, target: &Target) -> Option<MacAddress> {
         if let Some(prediction) = self.mib.prediction {
             return self.greedy_ahead(now, target, prediction);
         }
@@ -289,10 +298,11 @@ impl Router {
         {
             return Some(self.neighbour_mac(slot));
         }
-        let (ego, metric) = (self.place(), target.metric()?);
+        let (ego, metric) = (self.own_coordinates(), target.metric()?);
         let nearer = |place: Position| metric.squared(place) < metric.squared(ego);
-        let held =
-            self.held(now, target).filter(|&slot| self.table.index().position(slot).is_some_and(nearer));
+        let held = self
+            .retained_next_hop(now, target)
+            .filter(|&slot| self.table.index().position(slot).is_some_and(nearer));
         let next = match held {
             Some(slot) => slot,
             None => {
@@ -305,7 +315,7 @@ impl Router {
     }
 
     /// Returns the next hop that the router holds for packets to a target.
-    fn held(&self, now: Time, target: &Target) -> Option<Slot> {
+    fn retained_next_hop(&self, now: Time, target: &Target) -> Option<Slot> {
         let hold = self.mib.next_hop_hold;
         if hold.is_zero() { None } else { self.held_next_hops.get(now, target, hold) }
     }
@@ -319,18 +329,18 @@ impl Router {
     /// Returns the next hop by predicted positions.
     fn greedy_ahead(&mut self, now: Time, target: &Target, prediction: Prediction) -> Option<MacAddress> {
         let range = self.mib.max_communication_range;
-        let view = View::new(now, self.position?, range, prediction.link_lifetime);
+        let view = NeighbourPredictor::new(now, self.position?, range, prediction.link_lifetime);
         let reached = |mid: u64, heard: Time| {
             let failed = |&(other, when): &(u64, Time)| {
-                other == mid && when >= heard && now.saturating_since(when) < UNREACHED_FOR
+                other == mid && when >= heard && now.saturating_since(when) < UNREACHABLE_TIME
             };
-            !self.unreached.iter().any(failed)
+            !self.unreachable_stations.iter().any(failed)
         };
         if let Target::Station { mid, metric } = target {
             let (within, heard) = match self.table.find(now, *mid).map(|slot| self.table.entry(slot)) {
-                Some(entry) if entry.is_neighbour() => (view.reaches(entry), entry.heard()),
-                Some(entry) => (view.reaches(entry), Time::ZERO),
-                None => (view.reaches_place(metric.destination), Time::ZERO),
+                Some(entry) if entry.is_neighbour() => (view.is_in_range(entry), entry.last_received()),
+                Some(entry) => (view.is_in_range(entry), Time::ZERO),
+                None => (view.is_place_in_range(metric.destination), Time::ZERO),
             };
             if within && reached(*mid, heard) {
                 let [_, _, mac @ ..] = mid.to_be_bytes();
@@ -338,10 +348,12 @@ impl Router {
             }
         }
         let metric = target.metric()?;
-        let accepted = |entry: &Entry| reached(mid_key(entry.address()), entry.heard());
-        let held = self.held(now, target).filter(|&slot| {
+        let accepted = |entry: &Entry| reached(mid_key(entry.address()), entry.last_received());
+        let held = self.retained_next_hop(now, target).filter(|&slot| {
             let entry = self.table.entry(slot);
-            self.table.index().position(slot).is_some() && view.advances(metric, entry) && accepted(entry)
+            self.table.index().position(slot).is_some()
+                && view.is_in_range_and_nearer(metric, entry)
+                && accepted(entry)
         });
         let next = match held {
             Some(slot) => slot,
@@ -358,16 +370,16 @@ impl Router {
     fn non_area_contention(
         &mut self,
         now: Time,
-        packet: Waiting,
+        packet: BufferedPacket,
         origin: Origin<'_>,
     ) -> Result<(), GeonetDrop> {
         let (Origin::Received(received), Some(metric)) = (origin, packet.meta.target.metric()) else {
             self.transmit(BROADCAST, packet);
             return Ok(());
         };
-        let progress = self
-            .sender_position(now, received)
-            .map(|sender| metric.destination.distance(sender) - metric.destination.distance(self.place()));
+        let progress = self.sender_position(now, received).map(|sender| {
+            metric.destination.distance(sender) - metric.destination.distance(self.own_coordinates())
+        });
         if progress.is_some_and(|metres| metres <= 0.0) {
             self.recycle(packet.frame);
             return Err(GeonetDrop::NoProgress);
@@ -379,8 +391,8 @@ impl Router {
     fn contend(
         &mut self,
         now: Time,
-        packet: Waiting,
-        received: &Received<'_>,
+        packet: BufferedPacket,
+        received: &ReceivedPacket<'_>,
         advanced: bool,
         timeout: std::time::Duration,
     ) {
@@ -396,11 +408,12 @@ impl Router {
         }
     }
 
-    /// Sends a packet whose contention timer has expired: no other station has repeated it.
+    /// Sends a packet after its contention timer has expired, because no other station has forwarded it
+    /// first.
     pub(super) fn contention_over(&mut self, now: Time, identity: (u64, u16)) {
         let Some(contender) = self.contention.remove(identity) else { return };
         let mut packet = contender.packet;
-        if packet.leave(now) {
+        if packet.subtract_waiting_time(now) {
             self.hand_over(BROADCAST, packet, !contender.advanced);
         } else {
             self.count_drop(GeonetDrop::LifetimeExpired);
@@ -409,7 +422,7 @@ impl Router {
     }
 
     /// Stores a packet in the forwarding packet buffer (8.5).
-    fn store(&mut self, packet: Waiting) {
+    fn store(&mut self, packet: BufferedPacket) {
         let (buffer, limit) = match packet.meta.target {
             Target::Station { .. } => (&mut self.unicast_buffer, self.mib.unicast_buffer_size),
             _ => (&mut self.broadcast_buffer, self.mib.broadcast_buffer_size),
@@ -420,36 +433,41 @@ impl Router {
             self.count_drop(GeonetDrop::ForwardingBufferOverflow);
             self.recycle(old.frame);
         }
-        self.plan_buffers();
+        self.schedule_buffer_timers();
     }
 
     /// Handles a learned source: packets that waited for this station may leave.
-    pub(super) fn learnt(&mut self, now: Time, learnt: Learnt, source: &LongPositionVector) {
+    pub(super) fn handle_learned_source(
+        &mut self,
+        now: Time,
+        learnt: LearnOutcome,
+        source: &LongPositionVector,
+    ) {
         self.counters.from_the_future += u64::from(learnt.from_the_future);
         if learnt.new_neighbour {
             self.event(Event::NewNeighbour(source.address));
         }
         if (learnt.is_new || learnt.new_neighbour) && !self.table_timer {
-            self.plan_table();
+            self.schedule_table_timer();
         }
         if !self.searches.is_empty() {
-            self.found(now, learnt.slot);
+            self.end_search(now, learnt.slot);
         }
         if learnt.updated || learnt.new_neighbour {
             self.flush_buffers(now, learnt.slot);
         }
     }
 
-    /// Sends the waiting packets that the station in `slot` helps: it is their destination, or a neighbour
-    /// nearer to it.
+    /// Sends the waiting packets for which the station in `slot` is the destination, or a neighbour nearer to
+    /// the destination.
     fn flush_buffers(&mut self, now: Time, slot: Slot) {
         if self.unicast_buffer.is_empty() && self.broadcast_buffer.is_empty() {
             return;
         }
         let entry = self.table.entry(slot);
         let (mid, position, neighbour) = (mid_key(entry.address()), entry.position(), entry.is_neighbour());
-        let ego = self.place();
-        let helps = |meta: &Meta| match meta.target {
+        let ego = self.own_coordinates();
+        let helps = |meta: &PacketProperties| match meta.target {
             Target::Station { mid: wanted, .. } if wanted == mid => true,
             Target::Station { metric, .. } => neighbour && metric.squared(position) < metric.squared(ego),
             Target::Everybody => neighbour,
@@ -459,10 +477,10 @@ impl Router {
                         || crate::geodesy::is_inside(&area, ego))
             }
         };
-        let mut packets = self.unicast_buffer.take(helps);
-        packets.extend(self.broadcast_buffer.take(helps));
+        let mut packets = self.unicast_buffer.remove_matching(helps);
+        packets.extend(self.broadcast_buffer.remove_matching(helps));
         for mut packet in packets {
-            if !packet.leave(now) {
+            if !packet.subtract_waiting_time(now) {
                 self.count_drop(GeonetDrop::LifetimeExpired);
                 self.recycle(packet.frame);
             } else if let Err(reason) = self.dispatch(now, packet, Origin::Here) {
@@ -472,17 +490,17 @@ impl Router {
     }
 
     /// Passes a packet to the link.
-    pub(super) fn transmit(&mut self, destination: MacAddress, packet: Waiting) {
+    pub(super) fn transmit(&mut self, destination: MacAddress, packet: BufferedPacket) {
         self.hand_over(destination, packet, false);
     }
 
-    fn hand_over(&mut self, destination: MacAddress, packet: Waiting, contended: bool) {
+    fn hand_over(&mut self, destination: MacAddress, packet: BufferedPacket, contended: bool) {
         if packet.meta.own {
             self.counters.sent += 1;
         } else {
             self.counters.forwarded += 1;
         }
-        let Meta { traffic_class, profile, own, .. } = packet.meta;
+        let PacketProperties { traffic_class, profile, own, .. } = packet.meta;
         self.outputs.push_back(Output::Transmit(Transmission {
             destination,
             traffic_class,
@@ -493,23 +511,23 @@ impl Router {
         }));
     }
 
-    /// Puts a packet into perimeter mode and sends it along the first edge. Returns false if there is no
-    /// edge.
-    fn enter_perimeter(&mut self, packet: &Waiting, planarisation: Planarisation) -> bool {
+    /// Starts perimeter mode for a packet and sends it along the first edge. Returns false if this station
+    /// has no edge in the planar graph.
+    fn enter_perimeter(&mut self, packet: &BufferedPacket, planarisation: Planarisation) -> bool {
         let Some(metric) = packet.meta.target.metric() else { return false };
         let Ok(view) = Packet::parse(&packet.frame) else { return false };
-        let ego = self.place();
+        let ego = self.own_coordinates();
         let walk = self.walk(ego, metric, planarisation);
         let Some((header, next)) = walk.enter(ego, view.common.next_header) else { return false };
         let mac = walk.mac_of(next);
         let frame = in_perimeter_mode(&view, &header, view.basic.remaining_hop_limit);
         self.counters.recoveries += 1;
-        self.transmit(mac, Waiting { frame, meta: packet.meta });
+        self.transmit(mac, BufferedPacket { frame, meta: packet.meta });
         true
     }
 
     /// Returns the view of the planar subgraph from this station for a destination.
-    fn walk(&mut self, ego: Position, metric: &Metric, planarisation: Planarisation) -> Walk<'_> {
+    fn walk(&mut self, ego: Position, metric: &Metric, planarisation: Planarisation) -> PlanarGraphView<'_> {
         let mac = self.mac();
         let generation = self.table.generation();
         let planar = match self.planar.take() {
@@ -517,15 +535,15 @@ impl Router {
             _ => (generation, ego, planar_neighbours(&self.table, ego, planarisation)),
         };
         let (_, _, neighbours) = self.planar.insert(planar);
-        Walk::new(&self.table, neighbours, mac, ego, metric.destination)
+        PlanarGraphView::new(&self.table, neighbours, mac, ego, metric.destination)
     }
 
     /// Sends a packet in perimeter mode along its next edge. Returns `None` if perimeter mode ends: the
     /// station is nearer to the destination than the point of entry, or the destination is a neighbour.
-    pub(super) fn walk_on(
+    pub(super) fn continue_perimeter_mode(
         &mut self,
         now: Time,
-        received: &Received<'_>,
+        received: &ReceivedPacket<'_>,
         recovery: &RecoveryHeader,
         metric: Metric,
         destination: Option<u64>,
@@ -536,7 +554,7 @@ impl Router {
         if self.position.is_none() {
             return Some(Err(GeonetDrop::NoPosition));
         }
-        let ego = self.place();
+        let ego = self.own_coordinates();
         let arrived = destination
             .and_then(|mid| self.table.find(now, mid))
             .is_some_and(|slot| self.table.entry(slot).is_neighbour());
@@ -553,7 +571,7 @@ impl Router {
         if self.walks.contains(&step) {
             return Some(Err(GeonetDrop::Duplicate));
         }
-        if self.walks.len() >= WALKS {
+        if self.walks.len() >= MAX_PERIMETER_PACKETS {
             self.walks.pop_front();
         }
         self.walks.push_back(step);
@@ -565,7 +583,7 @@ impl Router {
             .find(now, mac_key(received.frame.source))
             .map(|slot| self.table.entry(slot).position());
         let walk = self.walk(ego, &metric, planarisation);
-        let (header, next) = match walk.go_on(recovery, sender) {
+        let (header, next) = match walk.next_edge(recovery, sender) {
             Ok(step) => step,
             Err(reason) => return Some(Err(reason)),
         };
@@ -593,10 +611,10 @@ fn in_perimeter_mode(packet: &Packet<'_>, header: &RecoveryHeader, remaining_hop
     payload.extend_from_slice(packet.payload);
     let mut walking = Packet { payload: &payload, ..*packet };
     walking.basic.remaining_hop_limit = remaining_hop_limit;
-    walking.common.next_header = CommonNextHeader::Unknown(NEXT_HEADER);
+    walking.common.next_header = CommonNextHeader::Unknown(PERIMETER_NEXT_HEADER);
     walking.emit()
 }
 
-/// Traffic class of packets that the router itself creates.
+/// Traffic class of beacons and Location Service packets.
 pub(super) const OWN_TRAFFIC_CLASS: TrafficClass =
     TrafficClass { store_carry_forward: false, channel_offload: false, id: 0 };

@@ -28,8 +28,8 @@ use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 use crate::acceleration::{OwnSequenceNumbers, SequenceNumbers};
 use crate::buffers::PacketBuffer;
 use crate::forwarding::contention_based::{ContentionBuffer, Identity};
-use crate::forwarding::greedy::{HeldNextHops, NextHopCache};
-use crate::forwarding::predictive::Told;
+use crate::forwarding::greedy::{NextHopCache, RetainedNextHops};
+use crate::forwarding::predictive::AnnouncedMovement;
 use crate::geodesy::Position;
 use crate::io::{Event, Output};
 use crate::location_table::{LocationTable, Slot, mid_key};
@@ -37,16 +37,17 @@ use crate::packet_rate::Shaper;
 use crate::{GeonetDrop, MacAddress, Mib};
 
 /// Largest number of buffers that the router keeps for the next packets.
-const POOL: usize = 256;
+const MAX_POOLED_BUFFERS: usize = 256;
 /// Number of stored own position vectors, by which the router recognises echoes of its own packets.
-const OWN_POSITIONS: usize = 1024;
+const MAX_OWN_POSITIONS: usize = 1024;
 /// Number of stored packets in perimeter mode.
-const WALKS: usize = 256;
-/// Shortest interval of address changes after the first few conflicts.
+const MAX_PERIMETER_PACKETS: usize = 256;
+/// Shortest interval between two changes of the station's address, after a burst of conflicts.
 const CONFLICT_INTERVAL: Duration = Duration::from_secs(10);
-/// Largest number of stations that the link could not reach, and the time for which the router avoids them.
-const UNREACHED: usize = 64;
-const UNREACHED_FOR: Duration = Duration::from_secs(1);
+/// Largest number of stations that the router remembers as unreachable. The next constant is the time for
+/// which it sends no packets to them.
+const MAX_UNREACHABLE_STATIONS: usize = 64;
+const UNREACHABLE_TIME: Duration = Duration::from_secs(1);
 /// Largest number of packets under repetition.
 const MAX_REPETITIONS: usize = 64;
 
@@ -58,7 +59,7 @@ enum Timer {
     Search(u64),
     Contention(Identity),
     Repeat(u32),
-    /// The validity of a neighbour's last beacon ends.
+    /// The last beacon of a neighbour is no longer valid.
     Silence,
     /// The shaper may release an own packet (annex B.2).
     Shaper,
@@ -88,8 +89,8 @@ pub struct Counters {
     pub recoveries: u64,
     /// Frames to one station for which the link received no acknowledgement.
     pub unacknowledged: u64,
-    /// Packets without acknowledgement that the router sent to another next hop; they count again in `sent`
-    /// or `forwarded`.
+    /// Number of frames without acknowledgement whose packets went to another next hop. Such a packet counts
+    /// again in `sent` or `forwarded`.
     pub rerouted: u64,
     dropped: [u64; GeonetDrop::ALL.len()],
 }
@@ -128,44 +129,46 @@ type OwnPosition = (Timestamp, i32, i32);
 pub struct Router {
     mib: Mib,
     address: GnAddress,
-    /// Position vector of this station, EPV (8.2); `None` before the first position.
+    /// This station's position vector, EPV (8.2); `None` until the first position arrives.
     position: Option<LongPositionVector>,
     /// Source of the sequence numbers (8.3).
     sequence_numbers: Box<dyn SequenceNumbers>,
     acceleration: Option<Box<accelerate::Acceleration>>,
     table: LocationTable,
     next_hops: NextHopCache,
-    held_next_hops: HeldNextHops,
+    held_next_hops: RetainedNextHops,
     /// Forwarding packet buffer of unicast packets (8.5).
     unicast_buffer: PacketBuffer,
     /// Forwarding packet buffer of broadcast packets (8.5).
     broadcast_buffer: PacketBuffer,
     contention: ContentionBuffer,
-    searches: BTreeMap<u64, Box<service::Search>>,
-    repetitions: BTreeMap<u32, source::Repeated>,
+    searches: BTreeMap<u64, Box<service::LocationServiceSearch>>,
+    repetitions: BTreeMap<u32, source::RepeatedPacket>,
     next_repetition: u32,
     own_positions: VecDeque<OwnPosition>,
-    /// Timestamp of the last position, and its time of arrival: the clock of this station.
+    /// Timestamp of the last position and the time at which it arrived: together they give the station's
+    /// clock.
     clock: Option<(Timestamp, Time)>,
-    /// Timestamp of the first position: no packet of this router has an older one.
+    /// Timestamp of the first position. Packets of this router have no older timestamp.
     first_position: Option<Timestamp>,
     /// The planar subgraph, with the generation of the neighbours and the own position for which it was
     /// computed.
     planar: Option<(u64, Position, Vec<Slot>)>,
-    /// Stations that the link could not reach recently, and when. Used only with prediction, which also sends
-    /// to stations that are not neighbours.
-    unreached: VecDeque<(u64, Time)>,
+    /// Stations that the link layer recently could not reach, with the time of the failure. Only for
+    /// prediction, which also sends packets to stations that are not neighbours.
+    unreachable_stations: VecDeque<(u64, Time)>,
     /// Received packets in perimeter mode: source, SN, RHL.
     walks: VecDeque<(u64, u16, u8)>,
-    /// Limits changes of the address, so that an attacker cannot cause one with every frame.
+    /// Limits the changes of address, so that an attacker cannot cause a change with every frame.
     conflicts: RateLimiter,
     last_beacon: Time,
-    /// Time and speed of the fastest neighbour's last packet.
-    fastest: (Time, i16),
-    /// Last computed beacon interval, with the speed and number of neighbours for which it was computed.
+    /// Time and speed of the last packet from the fastest neighbour.
+    fastest_neighbour: (Time, i16),
+    /// Last computed beacon interval, and the speed and number of neighbours from which it was computed.
     interval: Option<((i16, usize), (Duration, Duration))>,
-    /// EPV of the last beacon, if the router must detect a deviation of the station from it.
-    told: Option<Told>,
+    /// Movement that the last beacon announced; `Some` only if the station sends a beacon when it deviates
+    /// from it.
+    announced_movement: Option<AnnouncedMovement>,
     beacons_sent: u32,
     timers: TimerTable<Timer>,
     /// Whether the timer of the location table runs.
@@ -191,24 +194,24 @@ impl Router {
             acceleration: None,
             table: LocationTable::new(rng.u64()),
             next_hops: NextHopCache::default(),
-            held_next_hops: HeldNextHops::default(),
+            held_next_hops: RetainedNextHops::default(),
             unicast_buffer: PacketBuffer::default(),
             broadcast_buffer: PacketBuffer::default(),
             contention: ContentionBuffer::new(rng.u64()),
             searches: BTreeMap::new(),
             repetitions: BTreeMap::new(),
             next_repetition: 0,
-            own_positions: VecDeque::with_capacity(OWN_POSITIONS),
+            own_positions: VecDeque::with_capacity(MAX_OWN_POSITIONS),
             clock: None,
             first_position: None,
             planar: None,
-            unreached: VecDeque::new(),
-            walks: VecDeque::with_capacity(WALKS),
+            unreachable_stations: VecDeque::new(),
+            walks: VecDeque::with_capacity(MAX_PERIMETER_PACKETS),
             conflicts: RateLimiter::new(3, CONFLICT_INTERVAL),
             last_beacon: Time::ZERO,
-            fastest: (Time::ZERO, 0),
+            fastest_neighbour: (Time::ZERO, 0),
             interval: None,
-            told: None,
+            announced_movement: None,
             beacons_sent: 0,
             timers: TimerTable::new(),
             table_timer: false,
@@ -263,17 +266,17 @@ impl Router {
         self.timers.next_deadline()
     }
 
-    /// Takes the octets of a sent frame or delivered payload, and reuses their memory.
+    /// Accepts the octets of a sent frame or delivered payload, whose memory the router uses again.
     pub fn recycle(&mut self, mut octets: Vec<u8>) {
-        if self.pool.len() < POOL {
+        if self.pool.len() < MAX_POOLED_BUFFERS {
             octets.clear();
             self.pool.push(octets);
         }
     }
 
-    /// Takes a new address from management or the security entity (10.2.1.3, 10.2.1.4). A new pseudonym
-    /// starts with an empty location table and sequence number 0. The router neither repeats packets of the
-    /// old pseudonym nor sends waiting packets, so that no packet links the two pseudonyms.
+    /// Sets a new address from management or from the security entity (10.2.1.3, 10.2.1.4). The location
+    /// table becomes empty, the next sequence number is 0, and the router drops repetitions and waiting
+    /// packets of the old address. Otherwise an observer could link the two pseudonyms.
     pub fn handle_address(&mut self, address: GnAddress) {
         self.set_address(address);
         self.table.clear();
@@ -281,8 +284,8 @@ impl Router {
         self.sequence_numbers.restart();
     }
 
-    /// Restores the initial state with `address`. Drops the location table, waiting packets and timers; the
-    /// next packet has sequence number 0. Parameters, counters and the last position stay.
+    /// Returns to the initial state, with `address`. Drops the location table, waiting packets and timers;
+    /// the next sequence number is 0. Keeps parameters, counters and the last position.
     pub fn reset(&mut self, now: Time, address: GnAddress) {
         self.assert_drained();
         let rng = Rng::new(self.rng.u64());
@@ -295,7 +298,7 @@ impl Router {
         if let Some(position) = old.position {
             self.position = Some(LongPositionVector { address, ..position });
             self.clock = old.clock;
-            self.plan_beacon(now, true);
+            self.schedule_beacon(now, true);
         }
     }
 
@@ -305,7 +308,7 @@ impl Router {
         self.address = address;
         self.withdraw_fast_path();
         self.repetitions.clear();
-        self.drop_own();
+        self.drop_own_packet();
         if let Some(position) = &mut self.position {
             position.address = address;
         }
@@ -314,35 +317,38 @@ impl Router {
         }
     }
 
-    /// Handles a new position (10.2.2). The function ignores the address in `position`; `accurate` is PAI.
-    /// Without a fix the caller passes the last known place with `accurate: false`.
+    /// Handles a new position (10.2.2). Ignores the address in `position`; `accurate` is PAI. Without a GNSS
+    /// fix, the caller passes the last position with `accurate: false`.
     ///
     /// # Errors
-    /// [`GeonetDrop::AbsurdPosition`] for a place that is not on the globe.
+    ///
+    /// [`GeonetDrop::AbsurdPosition`] for a position that is not on the globe.
     pub fn handle_position(&mut self, now: Time, position: LongPositionVector) -> Result<(), GeonetDrop> {
         self.assert_drained();
         if !position.is_on_globe() {
             return Err(GeonetDrop::AbsurdPosition);
         }
         self.first_position.get_or_insert(position.timestamp);
-        // Without a fix the caller repeats the last position; its time stamp must keep aging.
+        // Without a GNSS fix the caller repeats the last position. Its timestamp must continue to age, so do
+        // not store a new time for it.
         if self.clock.is_none_or(|(last, _)| last != position.timestamp) {
             self.clock = Some((position.timestamp, now));
         }
         let first = self.position.replace(LongPositionVector { address: self.address, ..position }).is_none();
-        self.plan_beacon(now, first);
-        self.tell_fast_path(now);
+        self.schedule_beacon(now, first);
+        self.update_fast_path(now);
         Ok(())
     }
 
-    /// Returns this station's time (TST) according to its position vectors; `None` before the first one.
+    /// Returns this station's time (TST), which the position vectors define; `None` until the first position
+    /// arrives.
     pub(super) fn clock(&self, now: Time) -> Option<Timestamp> {
         let (timestamp, at) = self.clock?;
         Some(timestamp.wrapping_add(now.saturating_since(at)))
     }
 
-    /// Returns the position of this station. Callers run only after the first position.
-    fn place(&self) -> Position {
+    /// Returns the position of this station. May be called only after the first position has arrived.
+    fn own_coordinates(&self) -> Position {
         self.position.map_or(Position::default(), |pv| Position::new(pv.latitude, pv.longitude))
     }
 
@@ -372,8 +378,9 @@ impl Router {
         self.table.entry(slot).mac()
     }
 
-    /// Asserts that the caller has taken all outputs before the next input.
+    /// Panics in debug builds if outputs are left, because the caller must take all of them before the next
+    /// input.
     fn assert_drained(&self) {
-        debug_assert!(self.outputs.is_empty(), "poll_output is called until it returns None");
+        debug_assert!(self.outputs.is_empty(), "the caller must call poll_output until it returns None");
     }
 }

@@ -6,44 +6,44 @@
 use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, LongPositionVector, Packet};
 
-use super::{OWN_POSITIONS, Router};
+use super::{MAX_OWN_POSITIONS, Router};
 use crate::forwarding::contention_based;
 use crate::forwarding::perimeter::{self, RecoveryHeader};
 use crate::geodesy::{self, Metric, Position};
 use crate::io::{Delivery, Event, Output, ReceivedFrame};
-use crate::location_table::{Slot, mac_key, mid_key, names_station};
+use crate::location_table::{Slot, is_station_mid, mac_key, mid_key};
 use crate::mib::{AddressConfiguration, Recovery};
 use crate::packet::Target;
-use crate::packet_rate::yields;
+use crate::packet_rate::is_yielding;
 use crate::{BROADCAST, GeonetDrop};
 use carnet_wire::geonet::{GnAddress, StationType};
 
 /// A parsed packet with the frame that carried it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Received<'a> {
+pub(super) struct ReceivedPacket<'a> {
     pub packet: Packet<'a>,
     pub frame: ReceivedFrame<'a>,
     /// Recovery header of a packet in perimeter mode; `packet` is then the original packet.
     pub recovery: Option<RecoveryHeader>,
 }
 
-impl Received<'_> {
+impl ReceivedPacket<'_> {
     pub fn source(&self) -> &LongPositionVector {
         self.packet.extended.source()
     }
 
     /// Returns whether the packet yields: it leaves a fifth of the data rate to others (annex B.2).
-    pub fn yields(&self) -> bool {
-        yields(self.packet.common.next_header, self.packet.common.traffic_class)
+    pub fn is_yielding(&self) -> bool {
+        is_yielding(self.packet.common.next_header, self.packet.common.traffic_class)
     }
 
-    /// Returns the octets that count for the data rate on reception. A yielding packet counts only when the
-    /// router forwards it.
+    /// Returns the octets that count for the sender's data rate on reception. A yielding packet counts 0
+    /// here, because it counts when the router forwards it.
     pub fn counted_octets(&self) -> usize {
-        if self.yields() { 0 } else { self.frame.packet.len() }
+        if self.is_yielding() { 0 } else { self.frame.packet.len() }
     }
 
-    /// Returns whether the link-layer destination is this station alone.
+    /// Returns whether the frame was addressed to this station's MAC address.
     pub fn is_unicast(&self) -> bool {
         self.frame.destination != BROADCAST
     }
@@ -53,7 +53,8 @@ impl Router {
     /// Handles a received frame.
     ///
     /// # Errors
-    /// Reason for which the packet had no effect, or for which the router delivered but did not forward it.
+    ///
+    /// The reason why the router ignored the packet, or delivered but did not forward it.
     pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), GeonetDrop> {
         self.assert_drained();
         self.counters.received += 1;
@@ -61,7 +62,7 @@ impl Router {
         if let Err(reason) = result {
             self.count_drop(reason);
         }
-        self.tell_fast_path(now);
+        self.update_fast_path(now);
         result
     }
 
@@ -72,10 +73,10 @@ impl Router {
         if frame.destination != BROADCAST && frame.destination != self.mac() {
             return Err(GeonetDrop::NotAddressed);
         }
-        let (packet, recovery) = self.read(frame.packet)?;
-        let received = Received { packet, frame, recovery };
-        // Only one station may continue a walk: if every receiver of a broadcast continued it, the copies
-        // would multiply.
+        let (packet, recovery) = self.parse_with_recovery_header(frame.packet)?;
+        let received = ReceivedPacket { packet, frame, recovery };
+        // Only one station may continue perimeter mode: if every receiver of a broadcast frame did, the
+        // copies would multiply.
         if recovery.is_some() && !received.is_unicast() {
             return Err(GeonetDrop::BadRecoveryHeader);
         }
@@ -89,9 +90,9 @@ impl Router {
         if !source.is_on_globe() || !placed {
             return Err(GeonetDrop::AbsurdPosition);
         }
-        // The router sends frames to this MID. If the MID were a group address, every unicast frame to the
+        // The router sends frames to this MID. If the MID were a group address, each unicast frame to this
         // station would reach all stations.
-        if !names_station(source.address) {
+        if !is_station_mid(source.address) {
             return Err(GeonetDrop::BadSender);
         }
         let mine = mid_key(source.address) == mid_key(self.address);
@@ -130,12 +131,12 @@ impl Router {
     }
 
     /// Reads a packet, and the recovery header of a packet in perimeter mode.
-    pub(super) fn read<'a>(
+    pub(super) fn parse_with_recovery_header<'a>(
         &self,
         octets: &'a [u8],
     ) -> Result<(Packet<'a>, Option<RecoveryHeader>), GeonetDrop> {
         let mut packet = Packet::parse(octets)?;
-        if packet.common.next_header != CommonNextHeader::Unknown(perimeter::NEXT_HEADER)
+        if packet.common.next_header != CommonNextHeader::Unknown(perimeter::PERIMETER_NEXT_HEADER)
             || self.mib.recovery == Recovery::None
         {
             return Ok((packet, None));
@@ -154,14 +155,14 @@ impl Router {
         self.own_positions.contains(&(pv.timestamp, pv.latitude, pv.longitude))
     }
 
-    /// Handles a packet with this station's address as source (10.2.1.5). A packet with a position vector
-    /// that this station has sent is its own. A packet older than all stored vectors also counts as an own
-    /// packet, because it may be from before a restart. Other stations buffer such packets (SCF, contention)
-    /// and send them when they receive the first beacon. A station with the same address sends beacons, which
-    /// no station buffers.
+    /// Handles a packet whose source address is this station's address (10.2.1.5), and returns the reason of
+    /// its drop. The packet is an echo of an own packet if its position vector is one of the stored own
+    /// vectors. A packet older than all stored vectors counts as an echo, too: neighbours may have buffered
+    /// it before this station's restart (SCF, contention). Any other packet shows an address conflict:
+    /// another station with this address sends beacons, which no station buffers.
     fn own_address(&mut self, now: Time, packet: &Packet<'_>) -> GeonetDrop {
         let source = packet.extended.source();
-        let forgotten = self.own_positions.len() >= OWN_POSITIONS
+        let forgotten = self.own_positions.len() >= MAX_OWN_POSITIONS
             && self.own_positions.front().is_some_and(|oldest| oldest.0.is_newer_than(source.timestamp));
         let from_before = packet.extended.sequence().is_some()
             && self.first_position.is_none_or(|first| first.is_newer_than(source.timestamp));
@@ -184,19 +185,24 @@ impl Router {
     }
 
     /// Handles a single-hop packet (10.3.6.3, 10.3.10.3).
-    fn single_hop(&mut self, now: Time, received: &Received<'_>, deliver: bool) -> Result<(), GeonetDrop> {
+    fn single_hop(
+        &mut self,
+        now: Time,
+        received: &ReceivedPacket<'_>,
+        deliver: bool,
+    ) -> Result<(), GeonetDrop> {
         let source = *received.source();
         let learnt = self.table.learn(now, &self.mib, &source, true, self.clock(now));
         if deliver {
             self.deliver(received);
         }
         let learnt = learnt?;
-        self.note_speed(now, &source);
+        self.note_neighbour_speed(now, &source);
         let said = if deliver { None } else { Some(received.packet.basic.lifetime) };
-        self.believe(now, learnt.slot, said);
+        self.store_beacon_validity(now, learnt.slot, said);
         let (octets, beta) = (received.counted_octets(), self.mib.packet_data_rate_beta);
         self.table.entry_mut(learnt.slot).rate.count(now, octets, beta);
-        self.learnt(now, learnt, &source);
+        self.handle_learned_source(now, learnt, &source);
         Ok(())
     }
 
@@ -205,7 +211,7 @@ impl Router {
     fn learn_multi_hop(
         &mut self,
         now: Time,
-        received: &Received<'_>,
+        received: &ReceivedPacket<'_>,
         sequence: u16,
     ) -> Result<Slot, GeonetDrop> {
         let source = *received.source();
@@ -226,17 +232,17 @@ impl Router {
         let entry = self.table.entry_mut(learnt.slot);
         entry.rate.count(now, octets, beta);
         entry.duplicates.add(sequence, length);
-        self.learnt(now, learnt, &source);
+        self.handle_learned_source(now, learnt, &source);
         Ok(learnt.slot)
     }
 
-    /// Handles a copy of a known packet. If the packet is in contention here, the copy may end the
-    /// contention.
-    fn duplicate(&mut self, now: Time, received: &Received<'_>, identity: (u64, u16)) -> GeonetDrop {
+    /// Handles another copy of a known packet. If this station contends for forwarding the packet, the copy
+    /// may end the contention.
+    fn duplicate(&mut self, now: Time, received: &ReceivedPacket<'_>, identity: (u64, u16)) -> GeonetDrop {
         if self.contention.is_empty() {
             return GeonetDrop::Duplicate;
         }
-        let (ego, mib) = (self.place(), &self.mib);
+        let (ego, mib) = (self.own_coordinates(), &self.mib);
         let forwarder = self.sender_position(now, received);
         let Some(contender) = self.contention.get_mut(identity) else { return GeonetDrop::Duplicate };
         contender.copies += 1;
@@ -271,14 +277,14 @@ impl Router {
     }
 
     /// Returns the position of this copy's sender, if it is accurate enough for contention (PAI).
-    pub(super) fn sender_position(&self, now: Time, received: &Received<'_>) -> Option<Position> {
+    pub(super) fn sender_position(&self, now: Time, received: &ReceivedPacket<'_>) -> Option<Position> {
         let slot = self.table.find(now, mac_key(received.frame.source))?;
         let entry = self.table.entry(slot);
         entry.position_vector().accurate.then(|| entry.position())
     }
 
     /// Handles a GUC (10.3.8.3, 10.3.8.4) or an LS reply (10.3.7.1.4, 10.3.7.2).
-    fn unicast(&mut self, now: Time, received: &Received<'_>, mine: bool) -> Result<(), GeonetDrop> {
+    fn unicast(&mut self, now: Time, received: &ReceivedPacket<'_>, mine: bool) -> Result<(), GeonetDrop> {
         let packet = &received.packet;
         let (Some(destination), Some(sequence)) = (packet.extended.destination(), packet.extended.sequence())
         else {
@@ -290,12 +296,13 @@ impl Router {
             self.learn_multi_hop(now, received, sequence)?;
             if matches!(packet.extended, ExtendedHeader::GeoUnicast { .. }) {
                 self.deliver(received);
-                self.want_source(now, mid_key(received.source().address), None);
+                self.note_received_packet(now, mid_key(received.source().address), None);
             }
             return Ok(());
         }
         if let Some(recovery) = received.recovery
-            && let Some(result) = self.walk_on(now, received, &recovery, Metric::new(position), Some(mid))
+            && let Some(result) =
+                self.continue_perimeter_mode(now, received, &recovery, Metric::new(position), Some(mid))
         {
             return result;
         }
@@ -305,22 +312,22 @@ impl Router {
         let slot = self.learn_multi_hop(now, received, sequence)?;
         self.forward_received(now, received, slot, Target::station(mid, position))?;
         if received.recovery.is_none() && matches!(packet.extended, ExtendedHeader::GeoUnicast { .. }) {
-            self.want_source(now, mid_key(received.source().address), Some((mid, position)));
+            self.note_received_packet(now, mid_key(received.source().address), Some((mid, position)));
         }
         Ok(())
     }
 
     /// Handles a GBC (10.3.11.3) or a GAC (10.3.12.3).
-    fn area(&mut self, now: Time, received: &Received<'_>, mine: bool) -> Result<(), GeonetDrop> {
+    fn area(&mut self, now: Time, received: &ReceivedPacket<'_>, mine: bool) -> Result<(), GeonetDrop> {
         let packet = &received.packet;
         let (Some(area), Some(sequence)) = (packet.extended.area(), packet.extended.sequence()) else {
             return Err(GeonetDrop::Malformed);
         };
-        let inside = geodesy::is_inside(area, self.place()) && self.position.is_some();
+        let inside = geodesy::is_inside(area, self.own_coordinates()) && self.position.is_some();
         let metric = Metric::new(geodesy::centre(area));
         if let Some(recovery) = received.recovery
             && !inside
-            && let Some(result) = self.walk_on(now, received, &recovery, metric, None)
+            && let Some(result) = self.continue_perimeter_mode(now, received, &recovery, metric, None)
         {
             return result;
         }
@@ -344,9 +351,9 @@ impl Router {
         self.forward_received(now, received, slot, target)
     }
 
-    fn deliver(&mut self, received: &Received<'_>) {
+    fn deliver(&mut self, received: &ReceivedPacket<'_>) {
         if matches!(received.packet.common.next_header, CommonNextHeader::Unknown(_)) {
-            // Forwarders accept any next header, but this station has no upper layer for it.
+            // A forwarder accepts any next header, but a destination needs an upper layer for it.
             self.count_drop(GeonetDrop::UnknownNextHeader);
             return;
         }

@@ -8,48 +8,49 @@ use carnet_wire::geonet::{
 };
 
 use super::forward::{OWN_TRAFFIC_CLASS, Origin};
-use super::source::Own;
+use super::source::OwnPacketFields;
 use super::{Router, Timer};
 use crate::buffers::PacketBuffer;
-use crate::forwarding::predictive::Told;
+use crate::forwarding::predictive::AnnouncedMovement;
 use crate::geodesy::Position;
 use crate::io::Event;
 use crate::location_table::{Slot, mid_key};
-use crate::packet::{Target, Waiting};
+use crate::packet::{BufferedPacket, Target};
 use crate::{BROADCAST, GeonetDrop, beacon};
 
-/// Time after its last packet for which a fast neighbour affects the beacon interval.
-const FASTEST_FOR: Duration = Duration::from_secs(2);
+/// Time for which the speed of a neighbour affects the beacon interval after its last packet.
+const FAST_NEIGHBOUR_LIFETIME: Duration = Duration::from_secs(2);
 /// Shortest validity of a beacon: a unit of the field, and one lost beacon.
-const SHORTEST_BELIEF: Duration = Duration::from_millis(200);
+const MIN_BEACON_VALIDITY: Duration = Duration::from_millis(200);
 
-/// A station that the Location Service seeks, and the packets that wait for it (LS packet buffer, 8.4).
+/// A search of the Location Service: the station that it searches for, and the packets that wait for this
+/// station (LS packet buffer, 8.4).
 #[derive(Debug)]
-pub(super) struct Search {
+pub(super) struct LocationServiceSearch {
     address: GnAddress,
     retransmissions: u32,
     buffer: PacketBuffer,
 }
 
-impl Search {
-    /// Removes and returns the packets that wait for the answer; the search continues.
-    pub(super) fn take_all(&mut self) -> Vec<Waiting> {
-        self.buffer.take(|_| true)
+impl LocationServiceSearch {
+    /// Removes and returns the packets that wait for the station; the search continues.
+    pub(super) fn take_waiting_packets(&mut self) -> Vec<BufferedPacket> {
+        self.buffer.remove_matching(|_| true)
     }
 }
 
 impl Router {
-    /// Serves the timers that have expired.
+    /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.assert_drained();
         while let Some(timer) = self.timers.pop_expired(now) {
             match timer {
-                // The beacon timer starts with the first position.
+                // The first position starts the beacon timer, so the station has a position here.
                 Timer::Beacon => drop(self.beacon(now)),
                 Timer::LocationTable => {
                     self.table.expire(now, &self.mib);
                     self.table_timer = false;
-                    self.plan_table();
+                    self.schedule_table_timer();
                 }
                 Timer::Buffers => self.expire_buffers(now),
                 Timer::Search(mid) => self.search_again(now, mid),
@@ -59,18 +60,18 @@ impl Router {
                 Timer::Shaper => self.shaper_due(now),
             }
         }
-        self.tell_fast_path(now);
+        self.update_fast_path(now);
     }
 
-    /// Sets the timer of the location table to its earliest expiry; one timer serves all entries.
-    pub(super) fn plan_table(&mut self) {
+    /// Sets the timer of the location table to the earliest expiry of an entry.
+    pub(super) fn schedule_table_timer(&mut self) {
         if let Some(due) = self.table.next_expiry() {
             self.timers.set(Timer::LocationTable, due);
             self.table_timer = true;
         }
     }
 
-    pub(super) fn plan_buffers(&mut self) {
+    pub(super) fn schedule_buffer_timers(&mut self) {
         let searches = self.searches.values().map(|search| &search.buffer);
         let due = [&self.unicast_buffer, &self.broadcast_buffer]
             .into_iter()
@@ -93,23 +94,23 @@ impl Router {
             self.count_drop(GeonetDrop::LifetimeExpired);
             self.recycle(packet.frame);
         }
-        self.plan_buffers();
+        self.schedule_buffer_timers();
     }
 
     /// Drops waiting packets of this station, because they have an address that the station no longer has.
-    pub(super) fn drop_own(&mut self) {
-        let mut own = self.unicast_buffer.take(|meta| meta.own);
-        own.extend(self.broadcast_buffer.take(|meta| meta.own));
+    pub(super) fn drop_own_packet(&mut self) {
+        let mut own = self.unicast_buffer.remove_matching(|meta| meta.own);
+        own.extend(self.broadcast_buffer.remove_matching(|meta| meta.own));
         for (mid, mut search) in std::mem::take(&mut self.searches) {
             self.timers.stop(Timer::Search(mid));
-            own.extend(search.buffer.take(|_| true));
+            own.extend(search.buffer.remove_matching(|_| true));
         }
         own.extend(self.shaper.clear());
         for packet in own {
             self.count_drop(GeonetDrop::AddressChanged);
             self.recycle(packet.frame);
         }
-        self.plan_buffers();
+        self.schedule_buffer_timers();
     }
 
     // Beacons.
@@ -117,39 +118,43 @@ impl Router {
     /// Returns the speed that decides the beacon interval, 0.01 m/s.
     fn beacon_speed(&self) -> i16 {
         let own = self.position.map_or(0, |pv| pv.speed);
-        if self.mib.beacon_company_speed && own.unsigned_abs() < self.fastest.1.unsigned_abs() {
-            return self.fastest.1;
+        if self.mib.beacon_company_speed && own.unsigned_abs() < self.fastest_neighbour.1.unsigned_abs() {
+            return self.fastest_neighbour.1;
         }
         own
     }
 
     /// Stores the speed of a neighbour. The speed of the fastest neighbour counts until the router has
-    /// received no neighbour of that speed for [`FASTEST_FOR`].
-    pub(super) fn note_speed(&mut self, now: Time, neighbour: &LongPositionVector) {
-        let outdated = now.saturating_since(self.fastest.0) > FASTEST_FOR;
-        if outdated || neighbour.speed.unsigned_abs() >= self.fastest.1.unsigned_abs() {
-            let faster = neighbour.speed.unsigned_abs() > self.fastest.1.unsigned_abs();
-            self.fastest = (now, neighbour.speed);
+    /// received no neighbour of that speed for [`FAST_NEIGHBOUR_LIFETIME`].
+    pub(super) fn note_neighbour_speed(&mut self, now: Time, neighbour: &LongPositionVector) {
+        let outdated = now.saturating_since(self.fastest_neighbour.0) > FAST_NEIGHBOUR_LIFETIME;
+        if outdated || neighbour.speed.unsigned_abs() >= self.fastest_neighbour.1.unsigned_abs() {
+            let faster = neighbour.speed.unsigned_abs() > self.fastest_neighbour.1.unsigned_abs();
+            self.fastest_neighbour = (now, neighbour.speed);
             if faster && self.position.is_some() {
-                self.plan_beacon(now, false);
+                self.schedule_beacon(now, false);
             }
         }
     }
 
-    /// Returns whether this station has left the position that neighbours predict from its last beacon.
+    /// Returns whether this station is away from the position that neighbours extrapolate from its last
+    /// beacon.
     fn has_deviated(&self, now: Time) -> bool {
-        let (Some(limit), Some(told)) = (self.mib.beacon_deviation, &self.told) else { return false };
-        told.age(now) >= self.mib.shortest_beacon_interval() && !told.is_within(now, self.place(), limit)
+        let (Some(limit), Some(told)) = (self.mib.beacon_deviation, &self.announced_movement) else {
+            return false;
+        };
+        told.age(now) >= self.mib.shortest_beacon_interval()
+            && !told.is_within(now, self.own_coordinates(), limit)
     }
 
-    /// Returns the beacon interval for speed and number of neighbours. Every position needs the interval,
-    /// which rarely changes, so the function caches it.
+    /// Returns the beacon interval for the present speed and number of neighbours. Each new position needs
+    /// the interval, so the function caches it.
     fn beacon_interval(&mut self) -> (Duration, Duration) {
         let by = (self.beacon_speed(), self.table.neighbours());
         match self.interval {
             Some((known, interval)) if known == by => interval,
             _ => {
-                let interval = beacon::interval(&self.mib, by.0, by.1);
+                let interval = beacon::fixed_and_random_interval(&self.mib, by.0, by.1);
                 self.interval = Some((by, interval));
                 interval
             }
@@ -158,7 +163,7 @@ impl Router {
 
     /// Sets the beacon timer after a new position. The first beacon leaves at a random time. If the station
     /// has become faster, its next beacon leaves earlier than planned at the lower speed.
-    pub(super) fn plan_beacon(&mut self, now: Time, first: bool) {
+    pub(super) fn schedule_beacon(&mut self, now: Time, first: bool) {
         let (least, jitter) = self.beacon_interval();
         if first {
             let wait = self.rng.duration(std::time::Duration::ZERO, jitter.min(least));
@@ -176,12 +181,13 @@ impl Router {
     }
 
     /// Restarts the beacon timer after a packet that gives neighbours the information of a beacon.
-    pub(super) fn beacon_spared(&mut self, now: Time) {
+    pub(super) fn restart_beacon_timer(&mut self, now: Time) {
         let speed = self.beacon_speed();
-        let wait = beacon::next(&self.mib, speed, self.table.neighbours(), &mut self.rng);
+        let wait = beacon::time_to_next_beacon(&self.mib, speed, self.table.neighbours(), &mut self.rng);
         self.last_beacon = now;
         if self.mib.beacon_deviation.is_some() {
-            self.told = self.position.as_ref().map(|vector| Told::new(now, vector));
+            self.announced_movement =
+                self.position.as_ref().map(|vector| AnnouncedMovement::new(now, vector));
         }
         self.timers.set(Timer::Beacon, now + wait);
     }
@@ -189,7 +195,7 @@ impl Router {
     /// Sends a beacon (10.3.6.2).
     pub(super) fn beacon(&mut self, now: Time) -> Result<(), GeonetDrop> {
         let source = self.own_position()?;
-        self.beacon_spared(now);
+        self.restart_beacon_timer(now);
         let number = self.beacons_sent;
         self.beacons_sent = number.wrapping_add(1);
         let far = self.mib.multi_hop_beacons.filter(|far| number.is_multiple_of(far.every.max(1)));
@@ -199,9 +205,8 @@ impl Router {
             None => ExtendedHeader::Beacon { source },
         };
         if far.is_some() {
-            // The broadcast over several hops does not make its receivers neighbours, so send the normal
-            // beacon as well.
-            let own = Own { lifetime: self.beacon_lifetime(), ..self.own(1) };
+            // Receivers of a multi-hop broadcast do not become neighbours, so send the normal beacon as well.
+            let own = OwnPacketFields { lifetime: self.beacon_lifetime(), ..self.own(1) };
             let beacon = self.compose_with(now, own, Target::Everybody, ExtendedHeader::Beacon { source });
             self.counters.beacons += 1;
             self.transmit(BROADCAST, beacon);
@@ -221,35 +226,36 @@ impl Router {
         let Some(intervals) = self.mib.beacon_lifetime else {
             return Lifetime::from_duration(self.mib.default_packet_lifetime);
         };
-        let (least, jitter) = beacon::interval(&self.mib, self.beacon_speed(), self.table.neighbours());
+        let (least, jitter) =
+            beacon::fixed_and_random_interval(&self.mib, self.beacon_speed(), self.table.neighbours());
         // The minimum prevents rounding the lifetime down to 0.
-        Lifetime::from_duration(((least + jitter) * intervals).max(SHORTEST_BELIEF))
+        Lifetime::from_duration(((least + jitter) * intervals).max(MIN_BEACON_VALIDITY))
     }
 
     /// Stores the validity that a beacon announces. Other packets that make neighbours announce none.
-    pub(super) fn believe(&mut self, now: Time, neighbour: Slot, said: Option<Lifetime>) {
+    pub(super) fn store_beacon_validity(&mut self, now: Time, neighbour: Slot, said: Option<Lifetime>) {
         if self.mib.beacon_lifetime.is_none() {
             return;
         }
         let until = said.map_or(Time::MAX, |lifetime| now + lifetime.duration());
-        self.table.entry_mut(neighbour).believed_until = until;
+        self.table.entry_mut(neighbour).beacon_valid_until = until;
         if until < Time::MAX && self.timers.get(Timer::Silence).is_none_or(|planned| planned > until) {
             self.timers.set(Timer::Silence, until);
         }
     }
 
-    /// Handles neighbours whose last beacon is no longer valid: they are no longer neighbours. One timer
-    /// serves all of them. It mostly expires for a neighbour that has sent a beacon since, and then the
-    /// function sets it for the next neighbour.
+    /// Removes the neighbour status of stations whose last beacon is no longer valid. All neighbours share
+    /// one timer. It usually expires for a neighbour that has sent another beacon meanwhile; the function
+    /// then sets it for the next neighbour.
     fn silence(&mut self, now: Time) {
         let neighbours = self.table.iter().filter(|(_, entry)| entry.is_neighbour());
         let silent: Vec<Slot> =
-            neighbours.filter(|(_, entry)| entry.believed_until <= now).map(|(slot, _)| slot).collect();
+            neighbours.filter(|(_, entry)| entry.beacon_valid_until <= now).map(|(slot, _)| slot).collect();
         for slot in silent {
-            self.table.demote(now, &self.mib, slot);
+            self.table.remove_neighbour_status(now, &self.mib, slot);
         }
         let neighbours = self.table.iter().filter(|(_, entry)| entry.is_neighbour());
-        if let Some(next) = neighbours.map(|(_, entry)| entry.believed_until).min()
+        if let Some(next) = neighbours.map(|(_, entry)| entry.beacon_valid_until).min()
             && next < Time::MAX
         {
             self.timers.set(Timer::Silence, next);
@@ -257,8 +263,8 @@ impl Router {
     }
 
     /// Returns the common parameters of the router's own packets.
-    fn own(&self, hop_limit: u8) -> Own<'static> {
-        Own {
+    fn own(&self, hop_limit: u8) -> OwnPacketFields<'static> {
+        OwnPacketFields {
             next_header: CommonNextHeader::Any,
             traffic_class: OWN_TRAFFIC_CLASS,
             profile: None,
@@ -271,7 +277,7 @@ impl Router {
     // Location Service.
 
     /// Checks whether the Location Service may seek one more station.
-    pub(super) fn may_search(&self, mid: u64) -> Result<(), GeonetDrop> {
+    pub(super) fn check_search_limit(&self, mid: u64) -> Result<(), GeonetDrop> {
         let room = self.searches.len() < self.mib.location_service_max_pending;
         if room || self.searches.contains_key(&mid) { Ok(()) } else { Err(GeonetDrop::LocationServiceBusy) }
     }
@@ -281,7 +287,7 @@ impl Router {
     ///
     /// # Errors
     /// An error if too many searches run, or if this station has no position.
-    pub fn locate(&mut self, now: Time, address: GnAddress) -> Result<(), GeonetDrop> {
+    pub fn locate_then_send(&mut self, now: Time, address: GnAddress) -> Result<(), GeonetDrop> {
         self.assert_drained();
         self.own_position()?;
         if self.begin_search(address)? {
@@ -293,10 +299,10 @@ impl Router {
     /// Starts a search for a station; returns false if one runs already.
     fn begin_search(&mut self, address: GnAddress) -> Result<bool, GeonetDrop> {
         let mid = mid_key(address);
-        self.may_search(mid)?;
+        self.check_search_limit(mid)?;
         let started = !self.searches.contains_key(&mid);
         self.searches.entry(mid).or_insert_with(|| {
-            Box::new(Search { address, retransmissions: 0, buffer: PacketBuffer::default() })
+            Box::new(LocationServiceSearch { address, retransmissions: 0, buffer: PacketBuffer::default() })
         });
         Ok(started)
     }
@@ -307,13 +313,13 @@ impl Router {
         &mut self,
         now: Time,
         address: GnAddress,
-        packet: Waiting,
+        packet: BufferedPacket,
     ) -> Result<(), GeonetDrop> {
         let started = self.begin_search(address)?;
         let Some(search) = self.searches.get_mut(&mid_key(address)) else { return Ok(()) };
         let mut pushed_out = Vec::new();
-        // 8.4 would never let a packet larger than the buffer reach an unknown station. So the router keeps
-        // the newest packet whatever its size, alone if necessary.
+        // By 8.4 a packet larger than the buffer would never reach a station of unknown position. So the
+        // router keeps the newest packet, however large, and drops the others if necessary.
         let limit = self.mib.location_service_buffer_size;
         let limit = if limit > 0 { limit.max(packet.frame.len()) } else { 0 };
         search.buffer.push(packet, limit, |old| pushed_out.push(old));
@@ -321,19 +327,20 @@ impl Router {
             self.count_drop(GeonetDrop::LocationServiceOverflow);
             self.recycle(old.frame);
         }
-        self.plan_buffers();
+        self.schedule_buffer_timers();
         if started {
             self.request_location(now, address)?;
         }
         Ok(())
     }
 
-    /// Sends a packet to a station whose position may have become known or unknown in the meantime.
+    /// Sends a packet to a station. While the packet waited, the station's position may have become known or
+    /// unknown.
     pub(super) fn dispatch_to_station(
         &mut self,
         now: Time,
         mid: u64,
-        mut packet: Waiting,
+        mut packet: BufferedPacket,
     ) -> Result<(), GeonetDrop> {
         match self.table.find(now, mid) {
             Some(slot) => {
@@ -344,7 +351,7 @@ impl Router {
         }
     }
 
-    fn address_to(&self, packet: &mut Waiting, slot: Slot) -> Result<(), GeonetDrop> {
+    fn address_to(&self, packet: &mut BufferedPacket, slot: Slot) -> Result<(), GeonetDrop> {
         let entry = self.table.entry(slot);
         set_destination(&mut packet.frame, &entry.position_vector().short())?;
         packet.meta.target = Target::station(mid_key(entry.address()), entry.position());
@@ -362,7 +369,7 @@ impl Router {
         Ok(())
     }
 
-    /// Repeats a search, or ends it after the last retransmission (10.3.7.1.3).
+    /// Repeats a search. After the last retransmission, ends it and drops its packets (10.3.7.1.3).
     fn search_again(&mut self, now: Time, mid: u64) {
         let most = self.mib.location_service_max_retransmissions;
         let Some(search) = self.searches.get_mut(&mid) else { return };
@@ -374,22 +381,22 @@ impl Router {
             }
         }
         let Some(mut search) = self.searches.remove(&mid) else { return };
-        for packet in search.buffer.take(|_| true) {
+        for packet in search.buffer.remove_matching(|_| true) {
             self.count_drop(GeonetDrop::LocationServiceFailed);
             self.recycle(packet.frame);
         }
-        self.plan_buffers();
+        self.schedule_buffer_timers();
         self.event(Event::LocationUnknown(address));
     }
 
     /// Ends the search for a station after any of its packets, and sends the waiting packets (10.3.7.1.4 and
     /// the receiver operations of all other packets).
-    pub(super) fn found(&mut self, now: Time, slot: Slot) {
+    pub(super) fn end_search(&mut self, now: Time, slot: Slot) {
         let mid = mid_key(self.table.entry(slot).address());
         let Some(mut search) = self.searches.remove(&mid) else { return };
         self.timers.stop(Timer::Search(mid));
-        for mut packet in search.buffer.take(|_| true) {
-            let result = if packet.leave(now) {
+        for mut packet in search.buffer.remove_matching(|_| true) {
+            let result = if packet.subtract_waiting_time(now) {
                 self.address_to(&mut packet, slot).and_then(|()| self.dispatch(now, packet, Origin::Here))
             } else {
                 Err(GeonetDrop::LifetimeExpired)
@@ -398,7 +405,7 @@ impl Router {
                 self.count_drop(reason);
             }
         }
-        self.plan_buffers();
+        self.schedule_buffer_timers();
     }
 
     /// Answers a request for this station's position (10.3.7.3).

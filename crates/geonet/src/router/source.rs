@@ -8,30 +8,30 @@ use carnet_wire::geonet::{
 };
 
 use super::forward::Origin;
-use super::{MAX_REPETITIONS, OWN_POSITIONS, Router, Timer};
+use super::{MAX_OWN_POSITIONS, MAX_REPETITIONS, Router, Timer};
 use crate::GeonetDrop;
 use crate::dcc::Profile;
 use crate::geodesy::{self, Metric, Position};
 use crate::io::{Repetition, Request, Transport};
-use crate::location_table::{mid_key, names_station};
-use crate::packet::{Meta, Target, Waiting};
-use crate::packet_rate::yields;
+use crate::location_table::{is_station_mid, mid_key};
+use crate::packet::{BufferedPacket, PacketProperties, Target};
+use crate::packet_rate::is_yielding;
 
 /// Next header of an IPv6 packet (RFC 4443).
 const ICMPV6: u8 = 58;
 
 /// A packet that the router sends repeatedly.
 #[derive(Debug)]
-pub(super) struct Repeated {
+pub(super) struct RepeatedPacket {
     frame: Vec<u8>,
-    meta: Meta,
+    meta: PacketProperties,
     repetition: Repetition,
-    until: Time,
+    repeat_until: Time,
 }
 
 /// Fields of an own packet that are not in its extended header.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Own<'a> {
+pub(super) struct OwnPacketFields<'a> {
     pub next_header: CommonNextHeader,
     pub traffic_class: TrafficClass,
     pub profile: Option<Profile>,
@@ -44,14 +44,15 @@ impl Router {
     /// Sends a payload of the upper layer (GN-DATA.request).
     ///
     /// # Errors
-    /// Reason for which the router refused the request and sent nothing.
+    ///
+    /// The reason why the router refused the request; it has sent nothing.
     pub fn handle_request(&mut self, now: Time, request: Request<'_>) -> Result<(), GeonetDrop> {
         self.assert_drained();
         let result = self.request(now, &request);
         if let Err(reason) = result {
             self.count_drop(reason);
         }
-        self.tell_fast_path(now);
+        self.update_fast_path(now);
         result
     }
 
@@ -64,7 +65,7 @@ impl Router {
                 if mid == mid_key(self.address) {
                     return Err(GeonetDrop::OwnDestination);
                 }
-                if !names_station(destination) {
+                if !is_station_mid(destination) {
                     return Err(GeonetDrop::BadDestination);
                 }
                 let known = self.table.find(now, mid);
@@ -73,7 +74,7 @@ impl Router {
                     None => ShortPositionVector { address: destination, ..ShortPositionVector::default() },
                 };
                 if known.is_none() {
-                    self.may_search(mid)?;
+                    self.check_search_limit(mid)?;
                 }
                 let target = Target::station(mid, Position::new(place.latitude, place.longitude));
                 let packet = self.compose(now, own, target, |sequence, source| {
@@ -85,7 +86,7 @@ impl Router {
                         let ipv6 = request.next_header == CommonNextHeader::Ipv6;
                         let result = self.send_own(now, request, packet);
                         if ipv6 && result.is_ok() {
-                            self.want_way(now, mid);
+                            self.note_own_packet(now, mid);
                         }
                         result
                     }
@@ -124,29 +125,34 @@ impl Router {
                 self.repeat(now, &packet, request.repetition);
                 self.dispatch(now, packet, Origin::Here)?;
                 // 10.3.10.2: an SHB gives neighbours the information of a beacon.
-                self.beacon_spared(now);
+                self.restart_beacon_timer(now);
                 Ok(())
             }
         }?;
         if self.mib.piggyback && !matches!(request.transport, Transport::GeoUnicast(_)) {
-            self.beacon_spared(now);
+            self.restart_beacon_timer(now);
         }
         Ok(())
     }
 
     /// Sends a composed packet. A yielding packet waits in the shaper, unless it is ICMPv6, which IPv6 needs
     /// to work.
-    fn send_own(&mut self, now: Time, request: &Request<'_>, packet: Waiting) -> Result<(), GeonetDrop> {
-        if !yields(request.next_header, request.traffic_class) {
+    fn send_own(
+        &mut self,
+        now: Time,
+        request: &Request<'_>,
+        packet: BufferedPacket,
+    ) -> Result<(), GeonetDrop> {
+        if !is_yielding(request.next_header, request.traffic_class) {
             return self.dispatch(now, packet, Origin::Here);
         }
         let ipv6 = request.next_header == CommonNextHeader::Ipv6;
         let urgent = ipv6 && request.payload.get(6) == Some(&ICMPV6);
-        self.shape(now, urgent, packet)
+        self.send_shaped(now, urgent, packet)
     }
 
-    /// Checks a request without sending anything.
-    pub(super) fn check<'a>(&self, request: &Request<'a>) -> Result<Own<'a>, GeonetDrop> {
+    /// Checks a send request, and sends nothing.
+    pub(super) fn check<'a>(&self, request: &Request<'a>) -> Result<OwnPacketFields<'a>, GeonetDrop> {
         if request.payload.len() > self.mib.max_sdu_size {
             return Err(GeonetDrop::SduTooLarge);
         }
@@ -168,7 +174,7 @@ impl Router {
         {
             return Err(GeonetDrop::BadRepetition);
         }
-        Ok(Own {
+        Ok(OwnPacketFields {
             next_header: request.next_header,
             traffic_class: request.traffic_class,
             profile: request.profile,
@@ -194,7 +200,7 @@ impl Router {
         let position = self.position.ok_or(GeonetDrop::NoPosition)?;
         let sent = (position.timestamp, position.latitude, position.longitude);
         if self.own_positions.back() != Some(&sent) {
-            if self.own_positions.len() >= OWN_POSITIONS {
+            if self.own_positions.len() >= MAX_OWN_POSITIONS {
                 self.own_positions.pop_front();
             }
             self.own_positions.push_back(sent);
@@ -206,10 +212,10 @@ impl Router {
     pub(super) fn compose(
         &mut self,
         now: Time,
-        own: Own<'_>,
+        own: OwnPacketFields<'_>,
         target: Target,
         extended: impl FnOnce(u16, LongPositionVector) -> ExtendedHeader,
-    ) -> Result<Waiting, GeonetDrop> {
+    ) -> Result<BufferedPacket, GeonetDrop> {
         let source = self.own_position()?;
         let sequence = self.sequence();
         Ok(self.compose_with(now, own, target, extended(sequence, source)))
@@ -219,51 +225,56 @@ impl Router {
     pub(super) fn compose_with(
         &mut self,
         now: Time,
-        own: Own<'_>,
+        own: OwnPacketFields<'_>,
         target: Target,
         extended: ExtendedHeader,
-    ) -> Waiting {
+    ) -> BufferedPacket {
         let mut packet = Packet::new(extended, own.next_header, own.lifetime, own.hop_limit, own.payload);
         packet.common.traffic_class = own.traffic_class;
         packet.common.mobile = self.mib.is_mobile;
         let mut frame = self.buffer();
         packet.append_to(&mut frame);
         let request = matches!(extended, ExtendedHeader::LocationServiceRequest { .. });
-        let meta = Meta {
+        let meta = PacketProperties {
             identity: (mid_key(self.address), extended.sequence().unwrap_or(0)),
             target,
             traffic_class: own.traffic_class,
             profile: own.profile,
             store: own.traffic_class.store_carry_forward && !request,
             lifetime: own.lifetime,
-            since: now,
+            waiting_since: now,
             own: true,
         };
-        Waiting { frame, meta }
+        BufferedPacket { frame, meta }
     }
 
-    fn repeat(&mut self, now: Time, packet: &Waiting, repetition: Option<Repetition>) {
+    fn repeat(&mut self, now: Time, packet: &BufferedPacket, repetition: Option<Repetition>) {
         let Some(repetition) = repetition else { return };
         let until = now + repetition.maximum_time;
         let number = self.next_repetition;
         self.next_repetition = number.wrapping_add(1);
-        let repeated = Repeated { frame: packet.frame.clone(), meta: packet.meta, repetition, until };
+        let repeated = RepeatedPacket {
+            frame: packet.frame.clone(),
+            meta: packet.meta,
+            repetition,
+            repeat_until: until,
+        };
         self.repetitions.insert(number, repeated);
         self.timers.set(Timer::Repeat(number), now + repetition.interval);
     }
 
-    /// Sends the next repetition of a packet: the same packet with the same sequence number.
+    /// Sends the next repetition of a packet, with the same sequence number as before.
     pub(super) fn repetition_due(&mut self, now: Time, number: u32) {
         let mut frame = self.buffer();
         let Some(repeated) = self.repetitions.get(&number) else { return };
-        if now > repeated.until {
+        if now > repeated.repeat_until {
             self.repetitions.remove(&number);
             return;
         }
         frame.extend_from_slice(&repeated.frame);
-        let meta = Meta { since: now, ..repeated.meta };
+        let meta = PacketProperties { waiting_since: now, ..repeated.meta };
         self.timers.set(Timer::Repeat(number), now + repeated.repetition.interval);
-        let packet = Waiting { frame, meta };
+        let packet = BufferedPacket { frame, meta };
         let result = match meta.target {
             Target::Station { mid, .. } => self.dispatch_to_station(now, mid, packet),
             _ => self.dispatch(now, packet, Origin::Here),

@@ -7,21 +7,21 @@ use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader};
 use super::Router;
 use crate::MacAddress;
 use crate::location_table::{mac_key, mid_key};
-use crate::packet::{Meta, Target};
+use crate::packet::{PacketProperties, Target};
 
 impl Router {
-    /// Removes and returns this station's IPv6 packets that wait for another station, in order. They count
-    /// neither as sent nor as dropped.
+    /// Removes this station's waiting IPv6 packets to another station, and returns them in order to the upper
+    /// layer. They count neither as sent nor as dropped.
     pub fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
         let mid = mac_key(station);
-        let is_for = |meta: &Meta| {
+        let is_for = |meta: &PacketProperties| {
             meta.own && matches!(meta.target, Target::Station { mid: target, .. } if target == mid)
         };
-        let mut packets = self.unicast_buffer.take(is_for);
+        let mut packets = self.unicast_buffer.remove_matching(is_for);
         if let Some(search) = self.searches.get_mut(&mid) {
-            packets.extend(search.take_all());
+            packets.extend(search.take_waiting_packets());
         }
-        self.plan_buffers();
+        self.schedule_buffer_timers();
         let mut payloads = Vec::new();
         for packet in packets {
             payloads.extend(self.own_unicast(station, &packet.frame));
@@ -30,9 +30,9 @@ impl Router {
         payloads
     }
 
-    /// Takes back the packet of an unacknowledged frame to `station` if `wanted` holds for the packet; the
-    /// station is then no longer a neighbour. Returns `None` for any other frame, which belongs to
-    /// [`Router::handle_unacknowledged`].
+    /// Returns the packet of an unacknowledged frame to `station`, if `wanted` returns true for it. The upper
+    /// layer takes the packet back, and the station is no longer a neighbour. Returns `None` otherwise: the
+    /// caller passes the frame to [`Router::handle_unacknowledged`].
     pub fn take_back_unacknowledged(
         &mut self,
         now: Time,
@@ -48,7 +48,7 @@ impl Router {
 
     /// Returns the IPv6 packet in an own GeoUnicast to a station.
     fn own_unicast(&self, station: MacAddress, octets: &[u8]) -> Option<Vec<u8>> {
-        let (packet, _) = self.read(octets).ok()?;
+        let (packet, _) = self.parse_with_recovery_header(octets).ok()?;
         let ExtendedHeader::GeoUnicast { source, destination, .. } = packet.extended else { return None };
         let own = mid_key(source.address) == mid_key(self.address);
         let there = mid_key(destination.address) == mac_key(station);

@@ -1,7 +1,10 @@
 //! Permissions for a fast path, and its reports.
 
 use carnet_base::Time;
-use carnet_geonet::acceleration::{Accelerate, IDLE, Onward, Report, Sample, SequenceNumbers, Way};
+use carnet_geonet::acceleration::{
+    FastPathReport, FastPathUpdate, ForwardingPath, OwnPacketPath, PERMISSION_IDLE_TIME, SequenceNumbers,
+    SourceSummary,
+};
 use carnet_geonet::mib::NonAreaForwarding;
 use carnet_geonet::{GeonetDrop, Mib, Request, Transport};
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader};
@@ -25,34 +28,35 @@ fn send(iut: &mut Iut, to: &Station) {
 }
 
 /// Passes a report of the fast path to the router.
-fn report(iut: &mut Iut, report: Report) {
+fn report(iut: &mut Iut, report: FastPathReport) {
     iut.router.handle_report(iut.now, &report);
     iut.drain();
 }
 
-fn ways(iut: &mut Iut) -> Vec<Way> {
-    let told = std::mem::take(&mut iut.told).into_iter();
-    told.filter_map(|told| if let Accelerate::Way(way) = told { Some(*way) } else { None }).collect()
+fn ways(iut: &mut Iut) -> Vec<OwnPacketPath> {
+    let told = std::mem::take(&mut iut.fast_path_updates).into_iter();
+    told.filter_map(|told| if let FastPathUpdate::Way(way) = told { Some(*way) } else { None }).collect()
 }
 
-fn onwards(iut: &mut Iut) -> Vec<Onward> {
-    let told = std::mem::take(&mut iut.told).into_iter();
-    told.filter_map(|told| if let Accelerate::Onward(onward) = told { Some(*onward) } else { None }).collect()
+fn onwards(iut: &mut Iut) -> Vec<ForwardingPath> {
+    let told = std::mem::take(&mut iut.fast_path_updates).into_iter();
+    told.filter_map(|told| if let FastPathUpdate::Onward(onward) = told { Some(*onward) } else { None })
+        .collect()
 }
 
 #[test]
-fn without_a_fast_path_nothing_is_told() {
+fn router_without_fast_path_outputs_no_permissions() {
     let mut iut = Iut::quiet(unlimited());
     let b = Station::b();
     iut.knows(&[b]);
     send(&mut iut, &b);
     iut.get(&b, &b.guc(&iut.pv(), b"x")).expect("delivered");
-    assert!(iut.told.is_empty(), "{:?}", iut.told);
+    assert!(iut.fast_path_updates.is_empty(), "{:?}", iut.fast_path_updates);
 }
 
-/// The permission has the same headers and next hop as the packet that caused it.
+/// The permission for the fast path has the same headers and the same next hop as the packet that caused it.
 #[test]
-fn the_first_packet_of_a_flow_tells_the_way_of_the_others() {
+fn first_packet_of_a_flow_gives_fast_path_its_permission() {
     let mut iut = accelerated(unlimited());
     let (a, b) = (Station::a(), Station::b());
     iut.knows(&[b, Station::d()]);
@@ -60,8 +64,8 @@ fn the_first_packet_of_a_flow_tells_the_way_of_the_others() {
     iut.sent.clear();
     send(&mut iut, &a);
     let sent = iut.one_sent();
-    let expected_position = Accelerate::Position(iut.pv());
-    assert_eq!(iut.told.last(), Some(&expected_position), "the position comes last");
+    let expected_position = FastPathUpdate::Position(iut.pv());
+    assert_eq!(iut.fast_path_updates.last(), Some(&expected_position), "the position comes last");
     let [way] = &ways(&mut iut)[..] else { panic!("one way") };
     assert_eq!((way.destination, way.next_hop), (a.mac, b.mac));
     // With its variable fields filled in, the permission gives the packet that the router sent.
@@ -73,13 +77,13 @@ fn the_first_packet_of_a_flow_tells_the_way_of_the_others() {
     // The router does not repeat a permission, and payloads other than IPv6 cause none.
     send(&mut iut, &a);
     iut.ask(Transport::GeoUnicast(b.pv.address), b"BTP").expect("accepted");
-    assert!(iut.told.is_empty(), "{:?}", iut.told);
+    assert!(iut.fast_path_updates.is_empty(), "{:?}", iut.fast_path_updates);
 }
 
-/// Annex B.2: the router shapes packets over several hops, which the fast path does not do, so it gives no
-/// permission.
+/// Annex B.2: the router shapes multi-hop packets and the fast path cannot, so the fast path gets no
+/// permission for them.
 #[test]
-fn a_way_over_several_hops_is_not_told_where_there_is_a_limit() {
+fn fast_path_gets_no_multi_hop_permission_with_a_rate_limit() {
     let mut iut = accelerated(Mib::default());
     let (a, b) = (Station::a(), Station::b());
     iut.knows(&[b, Station::d()]);
@@ -91,14 +95,14 @@ fn a_way_over_several_hops_is_not_told_where_there_is_a_limit() {
 }
 
 #[test]
-fn a_way_ends_with_its_next_hop_and_with_its_destination() {
+fn permission_ends_when_next_hop_or_destination_expires() {
     let mut iut = accelerated(unlimited());
     let (a, b, d) = (Station::a(), Station::b(), Station::d());
     iut.knows(&[b, d]);
     iut.hear(&b, &a.tsb(b"x")).expect("forwarded");
     send(&mut iut, &a);
-    iut.told.clear();
-    // After a link failure the permission names the next best neighbour.
+    iut.fast_path_updates.clear();
+    // After a link failure the fast path gets a permission with the next best neighbour.
     iut.router.handle_link_failure(iut.now, b.mac);
     iut.drain();
     assert_eq!(ways(&mut iut).iter().map(|way| way.next_hop).collect::<Vec<_>>(), [d.mac]);
@@ -106,84 +110,103 @@ fn a_way_ends_with_its_next_hop_and_with_its_destination() {
     // recover the packet.
     iut.router.handle_link_failure(iut.now, d.mac);
     iut.drain();
-    assert_eq!(iut.told, [Accelerate::NoWay(a.mac)]);
-    iut.told.clear();
-    // A new neighbour gives the permission a next hop again.
+    assert_eq!(iut.fast_path_updates, [FastPathUpdate::NoOwnPacketPath(a.mac)]);
+    iut.fast_path_updates.clear();
+    // A new neighbour becomes the next hop of the permission.
     let b = b.later(1).next();
     iut.knows(&[b]);
     assert_eq!(ways(&mut iut).iter().map(|way| way.next_hop).collect::<Vec<_>>(), [b.mac]);
-    // This station moves beyond its neighbour, so no next hop remains.
+    // This station moves beyond its neighbour. It has no next hop any more, so the router withdraws the
+    // permission.
     iut.locate(Station::a().position(), 1_000_500);
-    assert!(iut.told.contains(&Accelerate::NoWay(a.mac)), "{:?}", iut.told);
+    assert!(
+        iut.fast_path_updates.contains(&FastPathUpdate::NoOwnPacketPath(a.mac)),
+        "{:?}",
+        iut.fast_path_updates
+    );
     iut.locate(HOME, 1_000_600);
-    iut.told.clear();
+    iut.fast_path_updates.clear();
     // All location table entries expire.
     iut.wait(Mib::default().lifetime_location_entry);
-    assert_eq!(iut.told, [Accelerate::NoWay(a.mac)]);
+    assert_eq!(iut.fast_path_updates, [FastPathUpdate::NoOwnPacketPath(a.mac)]);
 }
 
 #[test]
-fn what_is_unused_is_taken_back() {
+fn router_withdraws_unused_permissions() {
     let mut iut = accelerated(Mib::default());
     let b = Station::b();
     iut.knows(&[b]);
     send(&mut iut, &b);
     iut.get(&b, &b.guc(&iut.pv(), b"x")).expect("delivered");
-    iut.told.clear();
-    iut.wait(IDLE / 2);
-    report(&mut iut, Report { ways: vec![b.mac], ..Report::default() });
-    assert_eq!(iut.told, [Accelerate::Position(iut.pv())], "nothing but that the router is there");
-    iut.wait(IDLE / 2);
-    report(&mut iut, Report::default());
-    assert!(iut.told.contains(&Accelerate::NoSource(b.mac)) && iut.router.is_accelerated(), "{:?}", iut.told);
-    iut.told.clear();
-    iut.wait(IDLE / 2);
-    report(&mut iut, Report::default());
-    assert_eq!(iut.told, [Accelerate::NoWay(b.mac)]);
+    iut.fast_path_updates.clear();
+    iut.wait(PERMISSION_IDLE_TIME / 2);
+    report(&mut iut, FastPathReport { own_packet_destinations: vec![b.mac], ..FastPathReport::default() });
+    assert_eq!(
+        iut.fast_path_updates,
+        [FastPathUpdate::Position(iut.pv())],
+        "nothing but that the router is there"
+    );
+    iut.wait(PERMISSION_IDLE_TIME / 2);
+    report(&mut iut, FastPathReport::default());
+    assert!(
+        iut.fast_path_updates.contains(&FastPathUpdate::NoSource(b.mac)) && iut.router.is_accelerated(),
+        "{:?}",
+        iut.fast_path_updates
+    );
+    iut.fast_path_updates.clear();
+    iut.wait(PERMISSION_IDLE_TIME / 2);
+    report(&mut iut, FastPathReport::default());
+    assert_eq!(iut.fast_path_updates, [FastPathUpdate::NoOwnPacketPath(b.mac)]);
     assert!(!iut.router.is_accelerated());
     // The next packet causes new permissions, with the position first withdrawn as well.
-    iut.told.clear();
+    iut.fast_path_updates.clear();
     iut.knows(&[b.later(1)]);
     send(&mut iut, &b);
-    let position = Accelerate::Position(iut.pv());
-    assert!(iut.told.contains(&position));
+    let position = FastPathUpdate::Position(iut.pv());
+    assert!(iut.fast_path_updates.contains(&position));
     assert_eq!(ways(&mut iut).len(), 1);
 }
 
 /// A forwarder's next hop depends on the destination position in the packet, unless the destination is its
 /// neighbour.
 #[test]
-fn packets_of_others_go_by_where_they_say_the_destination_is() {
+fn forwarding_permission_depends_on_destination_position_in_packet() {
     let mut iut = accelerated(unlimited());
     let (a, b, c) = (Station::a(), Station::b(), Station::c());
     iut.knows(&[b, c]);
     iut.get(&c, &c.guc(&a.pv, b"x")).expect("forwarded");
-    let [source, ..] = &iut.told[..] else { panic!("nothing told") };
-    assert_eq!(*source, Accelerate::Source(c.mac, vec![c.sequence]));
+    let [source, ..] = &iut.fast_path_updates[..] else { panic!("nothing told") };
+    assert_eq!(*source, FastPathUpdate::Source(c.mac, vec![c.sequence]));
     let told = onwards(&mut iut);
     let [onward] = &told[..] else { panic!("{told:?}") };
     assert_eq!((onward.destination, onward.next_hop), (a.mac, b.mac));
-    assert_eq!((onward.place, onward.known), (Some((a.pv.latitude, a.pv.longitude)), None));
+    assert_eq!(
+        (onward.required_position, onward.destination_vector),
+        (Some((a.pv.latitude, a.pv.longitude)), None)
+    );
     // The destination is a neighbour: the fast path corrects its position (C.3).
     let old = b.earlier(500);
     let c = c.next();
     iut.get(&c, &c.guc(&old.pv, b"x")).expect("forwarded");
     let told = onwards(&mut iut);
     let [onward] = &told[..] else { panic!("{told:?}") };
-    assert_eq!((onward.next_hop, onward.place, onward.known), (b.mac, None, Some(b.pv.short())));
+    assert_eq!(
+        (onward.next_hop, onward.required_position, onward.destination_vector),
+        (b.mac, None, Some(b.pv.short()))
+    );
     // The destination position in the packets has changed.
     let c = c.next();
     let moved = a.moved(c.position());
     iut.get(&c, &c.guc(&moved.pv, b"x")).expect("forwarded");
     let told = onwards(&mut iut);
-    assert_eq!(told[0].place, Some((moved.pv.latitude, moved.pv.longitude)));
+    assert_eq!(told[0].required_position, Some((moved.pv.latitude, moved.pv.longitude)));
     assert_eq!(told[0].next_hop, c.mac);
 }
 
-/// B.2: a forwarder with a limit on the data rate handles every packet itself. Contention also needs every
-/// packet.
+/// B.2: with a limit on the data rate the router must handle every forwarded packet itself. The same is true
+/// with contention-based forwarding.
 #[test]
-fn what_needs_every_packet_is_not_told() {
+fn fast_path_gets_no_permission_if_router_needs_every_packet() {
     let mut iut = accelerated(Mib::default());
     let (a, b, c) = (Station::a(), Station::b(), Station::c());
     iut.knows(&[b]);
@@ -194,20 +217,23 @@ fn what_needs_every_packet_is_not_told() {
     iut.knows(&[b]);
     send(&mut iut, &b);
     iut.get(&b, &b.guc(&iut.pv(), b"x")).expect("delivered");
-    assert!(iut.told.is_empty(), "{:?}", iut.told);
+    assert!(iut.fast_path_updates.is_empty(), "{:?}", iut.fast_path_updates);
 }
 
 /// The location table learns from samples as from packets: C.2, A.2, B.2.
 #[test]
-fn the_location_table_is_kept_informed() {
+fn fast_path_report_updates_location_table() {
     let mut iut = accelerated(Mib::default());
     let b = Station::b();
     iut.knows(&[b]);
     iut.get(&b, &b.guc(&iut.pv(), b"x")).expect("delivered");
     let later = b.later(300).moved(Station::d().position());
-    let sample = Sample { vector: later.pv, direct: true, octets: 50_000, sequences: vec![101, 102] };
+    let sample = SourceSummary { vector: later.pv, direct: true, octets: 50_000, sequences: vec![101, 102] };
     iut.wait_ms(300);
-    report(&mut iut, Report { delivered: 7, samples: vec![sample.clone()], ..Report::default() });
+    report(
+        &mut iut,
+        FastPathReport { delivered: 7, samples: vec![sample.clone()], ..FastPathReport::default() },
+    );
     let (_, entry) = iut.router.location_table().iter().next().expect("B");
     assert_eq!(*entry.position_vector(), later.pv);
     assert_eq!(iut.router.counters().delivered, 8);
@@ -221,14 +247,15 @@ fn the_location_table_is_kept_informed() {
     for round in 0..60u64 {
         iut.wait_ms(1000);
         let vector = later.later(1000 * (round + 1)).pv;
-        let sample = Sample { vector, octets: 2 * limit, ..sample.clone() };
-        report(&mut iut, Report { samples: vec![sample], ..Report::default() });
+        let sample = SourceSummary { vector, octets: 2 * limit, ..sample.clone() };
+        report(&mut iut, FastPathReport { samples: vec![sample], ..FastPathReport::default() });
     }
     let frame = Station { sequence: 200, ..later.later(60_200) }.guc(&Station::a().pv, b"x");
     assert_ne!(iut.get(&b, &frame), Err(GeonetDrop::PacketDataRate));
-    // An old vector changes nothing; neither does a vector with this station's address.
-    let own = Sample { vector: iut.pv(), ..sample.clone() };
-    report(&mut iut, Report { samples: vec![sample, own], ..Report::default() });
+    // A report with an old vector changes nothing. A report with this station's own address changes nothing
+    // either.
+    let own = SourceSummary { vector: iut.pv(), ..sample.clone() };
+    report(&mut iut, FastPathReport { samples: vec![sample, own], ..FastPathReport::default() });
     assert_eq!(iut.dropped(GeonetDrop::OwnEcho), 1);
     let (_, entry) = iut.router.location_table().iter().next().expect("B");
     assert_eq!(entry.position_vector().timestamp, later.later(60_200).pv.timestamp);
@@ -249,7 +276,7 @@ impl SequenceNumbers for Shared {
 }
 
 #[test]
-fn sequence_numbers_come_from_one_place_and_begin_anew_with_another_address() {
+fn router_and_fast_path_share_sequence_numbers_until_address_changes() {
     let mut iut = accelerated(Mib::default());
     let numbers = std::sync::Arc::new(std::sync::atomic::AtomicU16::new(0));
     iut.router.share_sequence_numbers(Box::new(Shared(numbers.clone())));
@@ -265,21 +292,21 @@ fn sequence_numbers_come_from_one_place_and_begin_anew_with_another_address() {
     // The fast path sends a hundred packets.
     numbers.fetch_add(100, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(sequence(&mut iut), 101);
-    iut.told.clear();
+    iut.fast_path_updates.clear();
     iut.router.handle_address(address([2, 0, 0, 0, 0, 0x77]));
     iut.drain();
-    assert_eq!(iut.told, [Accelerate::NoWay(b.mac)]);
+    assert_eq!(iut.fast_path_updates, [FastPathUpdate::NoOwnPacketPath(b.mac)]);
     iut.knows(&[b.later(1)]);
     assert_eq!(sequence(&mut iut), 0);
     iut.router.reset(iut.now, address(IUT_MAC));
     iut.drain();
-    assert!(iut.told.contains(&Accelerate::NoWay(b.mac)));
+    assert!(iut.fast_path_updates.contains(&FastPathUpdate::NoOwnPacketPath(b.mac)));
     iut.knows(&[b.later(2)]);
     assert_eq!(sequence(&mut iut), 0);
-    // In a replayed recording, the reports say how many numbers the fast path drew.
+    // During replay, the recorded reports say how many sequence numbers the fast path used.
     let mut iut = accelerated(Mib::default());
     iut.knows(&[b]);
-    report(&mut iut, Report { next_sequence: 500, ..Report::default() });
+    report(&mut iut, FastPathReport { next_sequence: 500, ..FastPathReport::default() });
     assert_eq!(sequence(&mut iut), 500);
     assert!(iut.now > Time::ZERO);
 }

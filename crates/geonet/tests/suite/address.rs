@@ -31,13 +31,13 @@ fn pon_gna_bv_02_duplicate_address_detection() {
         assert!(iut.delivered.is_empty() && iut.router.location_table().is_empty());
         iut.ask(Transport::SingleHop([0; 4]), b"x").expect("accepted");
         assert_eq!(parse(&iut.one_sent().frame).extended.source().address, new);
-        // After the change the other station is an ordinary neighbour.
+        // After this station has changed its address, the other station is an ordinary neighbour.
         iut.hear(&impostor(), &impostor().next().shb(b"x")).expect("a neighbour");
     }
 }
 
-/// A neighbour buffers a packet of this station across its restart (SCF) and sends it after the first beacon.
-/// The packet is no address conflict; a station with the same address would send beacons.
+/// A neighbour buffers a packet of this station (SCF) and sends it after this station's restart. This is no
+/// address conflict: a station with the same address would send beacons.
 #[test]
 fn packets_from_before_a_restart_are_no_conflict() {
     let before = |iut: &Iut| Station { pv: iut.pv(), ..impostor() }.earlier(5_000);
@@ -50,7 +50,7 @@ fn packets_from_before_a_restart_are_no_conflict() {
     assert_eq!(iut.hear(&Station::b(), &old.beacon()), Err(GeonetDrop::DuplicateAddress));
     assert_ne!(iut.router.address(), address(IUT_MAC));
 
-    // Without a position the station cannot have sent a packet, so it has no vectors to compare.
+    // Without a position this station cannot have sent packets, so it has no own vectors for comparison.
     let mut iut = Iut::without_position(Mib::default());
     assert_eq!(iut.hear(&Station::b(), &impostor().tsb(b"x")), Err(GeonetDrop::OwnEcho));
     // After a reset the router still recognises its recent packets as its own.
@@ -62,9 +62,10 @@ fn packets_from_before_a_restart_are_no_conflict() {
     assert_eq!(iut.router.address(), address(IUT_MAC));
 }
 
-/// 10.2.1.5: only automatic addresses change; the router reports the conflict in any case.
+/// 10.2.1.5: after a conflict the router changes only an automatic address. It reports the conflict in both
+/// cases.
 #[test]
-fn configured_addresses_stay() {
+fn router_keeps_configured_address_after_conflict() {
     for method in [AddressConfiguration::Managed, AddressConfiguration::Anonymous] {
         let mut iut = Iut::quiet(Mib { address_configuration: method, ..Mib::default() });
         let refused = iut.hear(&impostor(), &impostor().shb(b"x"));
@@ -76,7 +77,7 @@ fn configured_addresses_stay() {
 
 /// 10.2.1.4: no packet links a new pseudonym to the old one.
 #[test]
-fn a_new_pseudonym() {
+fn new_pseudonym_clears_location_table_and_sequence_number() {
     let mut iut = Iut::quiet(Mib::default());
     iut.knows(&[Station::b()]);
     iut.ask(Transport::GeoBroadcast(area1()), b"x").expect("accepted");
@@ -89,10 +90,9 @@ fn a_new_pseudonym() {
     assert_eq!((extended.sequence(), extended.source().address.mid()), (Some(0), [2, 9, 9, 9, 9, 9]));
 }
 
-/// Packets that waited for a neighbour or for the Location Service have the old address, so the router drops
-/// them.
+/// After a change of pseudonym the router drops its waiting packets, because they contain the old address.
 #[test]
-fn a_new_pseudonym_sends_nothing_of_the_old_one() {
+fn new_pseudonym_drops_waiting_packets_of_the_old_one() {
     let mut iut = Iut::quiet(Mib::default());
     iut.ask_scf(Transport::GeoBroadcast(area1()), b"x").expect("kept");
     iut.ask(Transport::GeoUnicast(Station::a().pv.address), b"x").expect("kept");
@@ -108,9 +108,9 @@ fn a_new_pseudonym_sends_nothing_of_the_old_one() {
 }
 
 /// 10.2.1.5: after a conflict the old address belongs to the other station, so the router sends no packet
-/// with it.
+/// that contains it.
 #[test]
-fn after_a_conflict_nothing_bears_the_old_address() {
+fn router_sends_no_packet_with_its_old_address_after_conflict() {
     let mut iut = Iut::quiet(Mib::default());
     iut.ask_scf(Transport::GeoBroadcast(area1()), b"x").expect("kept");
     iut.ask(Transport::GeoUnicast(Station::a().pv.address), b"x").expect("kept");
@@ -152,9 +152,10 @@ fn the_initial_state() {
     assert_eq!(parse(&iut.one_sent().frame).extended.sequence(), Some(0));
 }
 
-/// PON_GUC_BV_05 with other bits around the MID: the IPv6 adaptation knows only the MID of an address.
+/// PON_GUC_BV_05: a station accepts a GUC whose destination address has its MID but other type bits. The IPv6
+/// adaptation knows only the MID of an address.
 #[test]
-fn the_mid_is_what_counts() {
+fn router_accepts_packet_to_its_mid_with_other_address_bits() {
     let mut iut = Iut::quiet(Mib::default());
     let mut to = iut.pv();
     to.address.0 ^= 0xfc00_0000_0000_0000;

@@ -24,7 +24,7 @@ fn moving(number: u8, east: f64, north: f64, speed: i16, heading: u16) -> Statio
 }
 
 #[test]
-fn the_next_hop_is_one_that_will_still_be_there() {
+fn prediction_chooses_next_hop_that_stays_in_range() {
     let far = Station::at(9, place(1000.0, 0.0));
     for (mib, expected) in [(Mib::default(), 1), (ahead(), 2)] {
         let mut iut = Iut::quiet(mib);
@@ -39,10 +39,10 @@ fn the_next_hop_is_one_that_will_still_be_there() {
     }
 }
 
-/// The destination is not a neighbour, but the position in the packet is in range, so it gets the packet
-/// directly. If the link cannot reach it, the router does not try again for a second.
+/// The destination is not a neighbour, but its position in the packet is in range, so the router sends the
+/// packet to it directly. If the link layer cannot reach it, the router tries again only after a second.
 #[test]
-fn a_destination_in_reach_gets_the_packet_itself() {
+fn prediction_sends_directly_to_destination_in_range() {
     let near = Station::at(9, place(200.0, 0.0));
     let mut iut = Iut::quiet(ahead());
     let sender = Station::c();
@@ -53,15 +53,16 @@ fn a_destination_in_reach_gets_the_packet_itself() {
     assert_eq!(iut.one_sent().destination, BROADCAST);
     iut.get(&sender, &sender.next().guc(&near.pv, b"y")).expect("forwarded");
     assert_eq!(iut.one_sent().destination, BROADCAST);
-    // After a second the router tries the destination directly again.
+    // After a second the router again sends directly to the destination.
     iut.wait_ms(1001);
     iut.get(&sender, &sender.next().next().guc(&near.pv, b"z")).expect("forwarded");
     assert_eq!(iut.one_sent().destination, near.mac);
 }
 
-/// The standard's rule would choose a neighbour that has left the range; prediction does not.
+/// Greedy forwarding of the standard would choose a neighbour that has left the range; forwarding by
+/// prediction does not.
 #[test]
-fn a_neighbour_out_of_reach_is_none() {
+fn prediction_skips_neighbour_out_of_range() {
     let mut iut = Iut::quiet(ahead());
     let gone = moving(1, 200.0, 0.0, 40, 90);
     iut.knows(&[gone]);
@@ -72,7 +73,7 @@ fn a_neighbour_out_of_reach_is_none() {
 
 /// The destination position differs in each packet, but the flow keeps its next hop.
 #[test]
-fn a_next_hop_is_held_for_a_station_that_moves() {
+fn router_keeps_next_hop_to_a_moving_station() {
     let mut iut = Iut::quiet(Mib { next_hop_hold: Duration::from_millis(500), ..ahead() });
     let (near, nearer) = (moving(1, 150.0, 0.0, 0, 0), moving(2, 200.0, 0.0, 0, 0));
     iut.knows(&[near]);
@@ -91,7 +92,7 @@ fn a_next_hop_is_held_for_a_station_that_moves() {
 }
 
 #[test]
-fn a_beacon_says_how_long_it_counts_and_is_believed() {
+fn neighbour_expires_after_validity_in_its_beacon() {
     let mib = Mib {
         beacon_interval: BeaconInterval::ADAPTIVE,
         beacon_lifetime: Some(3),
@@ -101,7 +102,7 @@ fn a_beacon_says_how_long_it_counts_and_is_believed() {
     let mut iut = Iut::new(mib);
     iut.wait(Duration::from_secs(3));
     let beacon = iut.sent.remove(0);
-    // The station stands: it sends a beacon at least every two seconds.
+    // A station that does not move sends a beacon at least every two seconds.
     assert_eq!(parse(&beacon.frame).basic.lifetime.duration(), Duration::from_secs(6));
     let other = with_lifetime(Station::b().beacon(), Duration::from_millis(500));
     iut.get(&Station::b(), &other).expect("learnt");
@@ -115,7 +116,7 @@ fn a_beacon_says_how_long_it_counts_and_is_believed() {
 }
 
 #[test]
-fn who_turns_says_so_at_once() {
+fn station_that_turns_sends_beacon_at_once() {
     let mib = Mib {
         beacon_interval: BeaconInterval::ADAPTIVE,
         beacon_deviation: Some(5.0),
@@ -151,7 +152,7 @@ fn who_turns_says_so_at_once() {
 }
 
 #[test]
-fn who_stands_among_fast_ones_is_as_fast_with_beacons() {
+fn slow_station_sends_beacons_at_the_interval_of_fast_neighbours() {
     for (company_speed, expected) in [(false, 4..=7), (true, 60..=90)] {
         let mib = Mib {
             beacon_interval: BeaconInterval::ADAPTIVE,

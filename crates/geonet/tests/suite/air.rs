@@ -24,14 +24,14 @@ struct Flight {
     to: usize,
     destination: MacAddress,
     frame: Vec<u8>,
-    /// The frame did not arrive: the link returns it to its sender as not acknowledged.
+    /// The receiver did not get the frame, and the link layer returns it to the sender as unacknowledged.
     returned: bool,
 }
 
 pub struct Air {
     pub now: Time,
     pub range: f64,
-    /// Standard deviation of the shadowing in dB. The value of each pair changes every second.
+    /// Standard deviation of the shadowing in dB. Each pair of stations gets a new value every second.
     pub shadowing: f64,
     /// Whether the link reports unicast frames without acknowledgement.
     pub feedback: bool,
@@ -120,7 +120,7 @@ impl Air {
     }
 
     fn fly(&mut self, from: usize, to: usize, returned: bool, transmission: &Transmission) {
-        // A lost frame takes seven attempts.
+        // The link layer tries a lost frame seven times.
         let at = self.now + AIRTIME * if returned { 7 } else { 1 };
         let (destination, frame) = (transmission.destination, transmission.frame.clone());
         self.flights.schedule(at, Flight { from, to, destination, frame, returned });

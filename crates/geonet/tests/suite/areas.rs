@@ -52,8 +52,8 @@ fn pon_gbc_bv_03_inside() {
     iut.nothing_sent();
 }
 
-/// PON_GBC_BV_05, PON_GBC_BO_06, PON_GBC_BV_11, PON_GAC_BV_04, PON_GAC_BO_05, PON_GAC_BV_06, PON_GAC_BV_10: A
-/// station outside forwards the packet towards the area once, and does not deliver it.
+/// PON_GBC_BV_05, PON_GBC_BO_06, PON_GBC_BV_11, PON_GAC_BV_04, PON_GAC_BO_05, PON_GAC_BV_06, PON_GAC_BV_10: a
+/// station outside the area forwards the packet towards the area once, and does not deliver it.
 #[test]
 fn pon_gbc_bv_05_outside() {
     let c = Station::c();
@@ -128,9 +128,9 @@ fn pon_bca_bo_04_sender_inside() {
     }
 }
 
-/// PON_GBC_BV_20, PON_GBC_BV_21, PON_BCA_BV_06, PON_BCA_BV_07, PON_BAA_BV_10: a station outside gets the
-/// packet from an unknown sender, or one with PAI = 0. V1.2.1 broadcasts at once, V1.4.1 uses the non-area
-/// algorithm.
+/// PON_GBC_BV_20, PON_GBC_BV_21, PON_BCA_BV_06, PON_BCA_BV_07, PON_BAA_BV_10: a station outside the area
+/// receives the packet from a sender that is unknown or has PAI = 0. By V1.2.1 the station broadcasts at
+/// once, by V1.4.1 it uses the non-area algorithm.
 #[test]
 fn pon_gbc_bv_20_unknown_sender() {
     let mut vague = Station::b();
@@ -144,7 +144,8 @@ fn pon_gbc_bv_20_unknown_sender() {
         ] {
             let mut iut = Iut::quiet(Mib { unknown_sender, non_area_forwarding, ..Mib::default() });
             iut.knows(known.as_slice());
-            // D is nearer to the area; B's position is not accurate enough to say that B is inside.
+            // Station D is nearer to the area. Station B's position is not accurate, so the router cannot say
+            // that B is inside.
             iut.knows(&[Station::d()]);
             let area = circle(place(0.0, 300.0), 100);
             let source = Station::c();

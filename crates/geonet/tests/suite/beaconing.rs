@@ -64,7 +64,7 @@ fn pon_bea_ti_02_shb_resets_the_timer() {
         iut.ask(Transport::SingleHop([0; 4]), b"cam").expect("accepted");
         iut.sent.clear();
     }
-    // Other packets do not replace a beacon, unless piggybacking is on.
+    // With piggybacking off, other packets do not postpone a beacon.
     iut.ask(Transport::TopologicallyScoped, b"x").expect("accepted");
     iut.sent.clear();
     iut.wait(Duration::from_millis(3750));
@@ -133,7 +133,7 @@ fn piggybacked_positions() {
     assert_eq!(iut.router.location_table().neighbours(), 1);
 }
 
-/// The station sends a beacon on request, and the next one by the timer after it.
+/// A request sends a beacon at once; the timer for the next beacon starts anew.
 #[test]
 fn beacons_on_request() {
     let mut iut = Iut::without_position(Mib::default());
@@ -147,7 +147,7 @@ fn beacons_on_request() {
     iut.one_sent();
 }
 
-/// The first beacon leaves at a random time, so that stations that start together do not stay synchronous.
+/// The first beacon leaves at a random time, so that stations that start together do not send together.
 /// Further positions do not change this time.
 #[test]
 fn the_first_beacon_is_at_random() {

@@ -34,14 +34,14 @@ fn pon_tsb_bo_03_duplicates() {
     assert_eq!(iut.hear(&Station::d(), &with_hops(b.tsb(b"x"), 5)), Err(GeonetDrop::Duplicate));
     iut.nothing_sent();
     assert_eq!(iut.delivered.len(), 1);
-    // A packet with the same number from another source, or with another number from the same source, is no
-    // duplicate.
+    // A packet of another source with the same number is no duplicate, and neither is a packet of the same
+    // source with another number.
     let e = Station::e();
     iut.hear(&e, &e.tsb(b"x")).expect("another source");
     iut.hear(&b, &b.next().tsb(b"x")).expect("another number");
 }
 
-/// Annex A: the list holds the last itsGnDPLLength numbers.
+/// Annex A: the duplicate packet list holds the last itsGnDPLLength sequence numbers.
 #[test]
 fn annex_a_the_last_eight() {
     let mut iut = Iut::quiet(Mib::default());
@@ -107,14 +107,15 @@ fn pon_shb_bv_02_delivered() {
     iut.nothing_sent();
     assert_eq!(iut.delivered[0].payload, b"cam");
     assert_eq!(iut.events, [Event::NewNeighbour(b.pv.address)]);
-    // Single-hop packets are never duplicates; the second one causes no new event.
+    // Single-hop packets are never duplicates. The second packet of a neighbour does not report a new
+    // neighbour again.
     iut.hear(&b, &b.shb(b"cam")).expect("delivered");
     assert_eq!((iut.delivered.len(), iut.events.len()), (2, 1));
 }
 
 /// The station ignores a frame to another station that the link passes up.
 #[test]
-fn frames_for_others() {
+fn router_ignores_unicast_frames_for_other_stations() {
     let mut iut = Iut::quiet(Mib::default());
     let b = Station::b();
     let frame = b.shb(b"x");
@@ -162,13 +163,13 @@ fn annex_b_2_packet_data_rate() {
     }
     assert!(refused > 8_000, "{refused}");
     assert_eq!(iut.delivered.len(), 10_000);
-    // The station still forwards for other sources, but not packets that come through the flooding station.
+    // The station still forwards packets of other sources, but not if the flooding station is their sender.
     iut.sent.clear();
     let d = Station::d();
     iut.hear(&Station::e(), &d.tsb(b"x")).expect("forwarded");
     let refused = iut.hear(&Station::b(), &d.next().tsb(b"x"));
     assert_eq!(refused, Err(GeonetDrop::PacketDataRate));
-    // After 15 s of silence the station is treated as any other.
+    // After 15 s without packets the flooding station is treated like any other again.
     iut.wait(Duration::from_secs(15));
     iut.hear(&station, &station.later(25_000).next().tsb(b"x")).expect("forwarded");
 }

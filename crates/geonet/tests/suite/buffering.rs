@@ -21,7 +21,7 @@ fn pon_fpb_bv_01_source_unicast() {
     iut.ask_scf(Transport::GeoUnicast(Station::a().pv.address), b"1").expect("accepted");
     iut.wait(Duration::from_secs(3));
     iut.ask_scf(Transport::GeoUnicast(Station::a().pv.address), b"2").expect("accepted");
-    // A neighbour in the other direction does not release the packets.
+    // A neighbour in the opposite direction is no next hop, so the packets continue to wait.
     iut.knows(&[Station::c()]);
     iut.wait(Duration::from_secs(2));
     iut.nothing_sent();
@@ -45,8 +45,7 @@ fn pon_fpb_bv_02_forwarder_unicast() {
     iut.get(&Station::c(), &frame).expect("kept");
     iut.nothing_sent();
     iut.wait(Duration::from_secs(10));
-    // Only a packet from a station nearer to the destination, or from the destination itself, releases the
-    // waiting packet.
+    // Only a neighbour nearer to the destination, or the destination itself, releases the waiting packet.
     iut.knows(&[Station::e()]);
     iut.nothing_sent();
     iut.knows(&[Station::a()]);

@@ -43,7 +43,7 @@ fn pon_bca_bv_02_timer() {
     }
 }
 
-/// PON_BCA_BV_01: a copy during the contention ends it; a copy afterwards has no effect.
+/// PON_BCA_BV_01: a copy of the packet during the contention ends the contention. A later copy has no effect.
 #[test]
 fn pon_bca_bv_01_copies() {
     let mut iut = Iut::quiet(cbf());
@@ -149,7 +149,7 @@ fn pon_baa_bv_06_contention() {
 #[test]
 fn pon_baa_bv_01_too_many_copies() {
     let mut iut = Iut::quiet(advanced());
-    // These stations lie outside every sector that would contain this station.
+    // These stations lie outside each sector that contains this station.
     let sender = Station::at(1, place(100.0, 0.0));
     let others = [Station::at(2, place(300.0, 0.0)), Station::at(3, place(350.0, 50.0))];
     iut.knows(&[sender, others[0], others[1]]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carnet_base::{Rng, Time};
-use carnet_geonet::acceleration::Accelerate;
+use carnet_geonet::acceleration::FastPathUpdate;
 use carnet_geonet::geodesy::{LocalPlane, Position};
 use carnet_geonet::{
     BROADCAST, Delivery, Event, GeonetDrop, MacAddress, Mib, Output, ReceivedFrame, Request, Router,
@@ -201,7 +201,7 @@ pub struct Iut {
     pub sent: Vec<Transmission>,
     pub delivered: Vec<Delivery>,
     pub events: Vec<Event>,
-    pub told: Vec<Accelerate>,
+    pub fast_path_updates: Vec<FastPathUpdate>,
 }
 
 impl Iut {
@@ -223,7 +223,7 @@ impl Iut {
             sent: Vec::new(),
             delivered: Vec::new(),
             events: Vec::new(),
-            told: Vec::new(),
+            fast_path_updates: Vec::new(),
         }
     }
 
@@ -254,7 +254,7 @@ impl Iut {
             match output {
                 Output::Transmit(transmission) => self.sent.push(transmission),
                 Output::Deliver(delivery) => self.delivered.push(delivery),
-                Output::Accelerate(told) => self.told.push(told),
+                Output::Accelerate(told) => self.fast_path_updates.push(told),
                 Output::Event(event) => self.events.push(event),
             }
         }
@@ -311,7 +311,7 @@ impl Iut {
         self.request(Request { traffic_class: SCF, ..request })
     }
 
-    /// Advances the time and serves the timers.
+    /// Advances the time by `span` and handles the timers that become due.
     pub fn wait(&mut self, span: Duration) {
         let end = self.now + span;
         while let Some(due) = self.router.poll_timeout()
@@ -328,7 +328,7 @@ impl Iut {
         self.wait(Duration::from_millis(milliseconds));
     }
 
-    /// Returns the only frame that the IUT sent since the last call, with its destination.
+    /// Returns the frame that the IUT sent since the last call. Panics if it sent none or several.
     #[track_caller]
     pub fn one_sent(&mut self) -> Transmission {
         assert_eq!(self.sent.len(), 1, "{:?}", self.sent);

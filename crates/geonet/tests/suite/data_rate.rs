@@ -74,7 +74,7 @@ fn forwarded(air: &Air) -> (usize, usize) {
 }
 
 #[test]
-fn a_download_over_two_hops_leaves_room_for_warnings() {
+fn shaped_download_over_two_hops_leaves_rate_for_warnings() {
     let mut air = line();
     download(&mut air);
     assert_eq!(warnings(&air), 11);
@@ -87,7 +87,7 @@ fn a_download_over_two_hops_leaves_room_for_warnings() {
 }
 
 #[test]
-fn a_source_that_does_not_shape_starves_none_of_its_warnings_at_a_forwarder() {
+fn forwarder_passes_warnings_of_unshaped_source() {
     let mut air = line();
     let unlimited = Mib { max_packet_data_rate: None, ..Mib::default() };
     air.routers[0] = Router::new(unlimited, address(0), Rng::new(9));
@@ -101,7 +101,7 @@ fn a_source_that_does_not_shape_starves_none_of_its_warnings_at_a_forwarder() {
 }
 
 #[test]
-fn a_neighbour_that_is_the_destination_is_sent_all_of_it() {
+fn packets_to_a_neighbour_are_not_shaped() {
     let mut air = line();
     let mut segment = [0; 1280];
     segment[6] = 6;
@@ -117,7 +117,7 @@ fn a_neighbour_that_is_the_destination_is_sent_all_of_it() {
 }
 
 #[test]
-fn what_is_dropped_for_its_rate_is_told_once() {
+fn router_reports_rate_limited_source_once() {
     let mut iut = Iut::quiet(Mib::default());
     iut.knows(&[Station::e()]);
     let mut station = Station::b();
@@ -132,9 +132,10 @@ fn what_is_dropped_for_its_rate_is_told_once() {
     assert!(iut.dropped(GeonetDrop::PacketDataRate) > 8_000);
 }
 
-/// Pings of hosts are ICMPv6, too: after a flood of pings, other packets continue as before.
+/// Pings of hosts are ICMPv6 like Neighbor Discovery. After a flood of pings, other packets continue as
+/// before.
 #[test]
-fn a_flood_of_icmpv6_holds_nothing_up_for_long() {
+fn flood_of_icmpv6_delays_other_packets_only_briefly() {
     let mut air = line();
     let packet = |protocol| {
         let mut packet = [0; 1280];

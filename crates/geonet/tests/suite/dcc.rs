@@ -7,7 +7,7 @@ use std::time::Duration;
 use carnet_base::Time;
 use carnet_geonet::dcc::adaptive::Parameters;
 use carnet_geonet::dcc::reactive::Table;
-use carnet_geonet::dcc::{Algorithm, Config, DccDrop, Gate, INTERVAL, Packet, Profile, air_time};
+use carnet_geonet::dcc::{Algorithm, BUSY_RATIO_INTERVAL, Config, DccDrop, Gate, Packet, Profile, air_time};
 use carnet_wire::geonet::TrafficClass;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -28,7 +28,7 @@ fn packet(profile: Profile, octets: usize, content: u32) -> Packet<u32> {
     Packet { profile, lifetime: HOUR, octets, replaces: false, content }
 }
 
-/// Serves the gate's timers until `end`; returns the released packets with their times.
+/// Handles the gate's timers until `end`. Returns the packets that the gate released, with the times.
 fn run(gate: &mut Gate<u32>, end: Time) -> Vec<(Time, u32)> {
     let mut sent = Vec::new();
     while let Some(now) = gate.poll_timeout().filter(|due| *due <= end) {
@@ -38,22 +38,23 @@ fn run(gate: &mut Gate<u32>, end: Time) -> Vec<(Time, u32)> {
     sent
 }
 
-/// Serves the gate with a busy ratio at every evaluation and always a packet to send; returns the times of
-/// the packets.
+/// Runs a gate that always has packets to send and gets the busy ratio `ratio` at each evaluation. Returns
+/// the times of the packets.
 fn saturated(gate: &mut Gate<u32>, octets: usize, ratio: f64, end: Time) -> Vec<Time> {
     let mut sent = Vec::new();
     while let Some(now) = gate.poll_timeout().filter(|due| *due <= end) {
         gate.handle_busy_ratio(now, ratio);
         gate.handle_timeout(now);
         sent.extend(std::iter::from_fn(|| gate.poll_packet(now)).map(|_| now));
-        while gate.waiting()[2] == 0 {
+        while gate.queue_lengths()[2] == 0 {
             sent.extend(gate.offer(now, packet(Profile::Dp2, octets, 0)).map(|_| now));
         }
     }
     sent
 }
 
-/// Returns the packets per second at a busy ratio after the state has settled.
+/// Returns the packets per second at a constant busy ratio, after the reactive controller has reached its
+/// final state.
 fn rate(table: Table, octets: usize, ratio: f64) -> f64 {
     let sent = saturated(&mut reactive(table), octets, ratio, Time::from_secs(60));
     let settled: Vec<Time> = sent.into_iter().filter(|at| *at >= Time::from_secs(10)).collect();
@@ -62,9 +63,9 @@ fn rate(table: Table, octets: usize, ratio: f64) -> f64 {
 }
 
 #[test]
-fn table_a_1_and_a_2_hold_at_their_borders() {
-    /// Upper bound of the busy ratio and allowed rate in packets per second; the rate of the fourth row also
-    /// holds at its bound.
+fn reactive_tables_a_1_and_a_2_give_rates_at_their_bounds() {
+    /// Rows of a table: the upper bound of the busy ratio, and the rate in packets per second below it. The
+    /// rate of the fourth row also holds at its bound.
     type Rows = [(f64, f64); 5];
     const A1: Rows = [(0.30, 10.0), (0.40, 5.0), (0.50, 2.5), (0.60, 2.0), (1.01, 1.0)];
     const A2: Rows = [(0.30, 20.0), (0.40, 10.0), (0.50, 5.0), (0.65, 4.0), (1.01, 1.0)];
@@ -90,7 +91,7 @@ fn clause_5_3_states_follow_each_other_one_by_one() {
     let mut gate = reactive(Table::A1);
     let mut states = Vec::new();
     for look in 0..10u64 {
-        let now = Time::ZERO + INTERVAL * u32::try_from(look).expect("small");
+        let now = Time::ZERO + BUSY_RATIO_INTERVAL * u32::try_from(look).expect("small");
         gate.handle_busy_ratio(now, if look < 6 { 0.9 } else { 0.1 });
         gate.handle_timeout(now);
         states.push(gate.state().expect("reactive"));
@@ -101,7 +102,7 @@ fn clause_5_3_states_follow_each_other_one_by_one() {
 }
 
 #[test]
-fn a_state_that_changes_changes_the_gate_at_once() {
+fn changed_reactive_state_changes_gate_at_once() {
     let mut gate = reactive(Table::A1);
     gate.handle_timeout(ms(0));
     assert_eq!(gate.offer(ms(10), packet(Profile::Dp2, 300, 1)), Some(1));
@@ -132,7 +133,7 @@ fn air_time_is_that_of_ofdm_with_10_mhz() {
 
 #[test]
 fn without_a_reading_the_assumed_ratio_counts() {
-    let config = Config { assumed: 0.55, ..Config::default() };
+    let config = Config { assumed_busy_ratio: 0.55, ..Config::default() };
     let mut gate: Gate<u32> = Gate::new(config);
     run(&mut gate, Time::from_secs(1));
     assert_eq!((gate.state(), gate.reading(Time::from_secs(1))), (Some("active_3"), None));
@@ -145,7 +146,7 @@ fn without_a_reading_the_assumed_ratio_counts() {
 }
 
 #[test]
-fn high_priorities_go_first_and_one_packet_at_a_time() {
+fn gate_releases_one_packet_of_highest_priority_at_a_time() {
     let mut gate = reactive(Table::A1);
     gate.handle_timeout(ms(0));
     assert_eq!(gate.offer(ms(0), packet(Profile::Dp3, 300, 30)), Some(30));
@@ -157,11 +158,11 @@ fn high_priorities_go_first_and_one_packet_at_a_time() {
     let sent = run(&mut gate, Time::from_secs(1));
     let expected = [(100, 1), (200, 10), (300, 11), (400, 20), (500, 31)];
     assert_eq!(sent, expected.map(|(at, content)| (ms(at), content)));
-    assert_eq!((gate.counters().sent, gate.counters().held), ([1, 2, 1, 2], 5));
+    assert_eq!((gate.counters().sent, gate.counters().held_packets), ([1, 2, 1, 2], 5));
 }
 
 #[test]
-fn a_packet_may_not_pass_one_that_waits_though_the_gate_is_open() {
+fn packet_does_not_overtake_waiting_packet_of_its_profile() {
     let mut gate = reactive(Table::A1);
     gate.offer(ms(0), packet(Profile::Dp2, 300, 1));
     gate.offer(ms(1), packet(Profile::Dp2, 300, 2));
@@ -171,7 +172,7 @@ fn a_packet_may_not_pass_one_that_waits_though_the_gate_is_open() {
 }
 
 #[test]
-fn queues_are_bounded_each_for_itself_and_the_oldest_goes() {
+fn full_queue_of_a_profile_drops_its_oldest_packet() {
     let config = Config { queue_length: 3, ..Config::default() };
     let mut gate: Gate<u32> = Gate::new(config);
     gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
@@ -179,13 +180,13 @@ fn queues_are_bounded_each_for_itself_and_the_oldest_goes() {
         gate.offer(ms(1), packet(Profile::Dp2, 300, content));
     }
     gate.offer(ms(1), packet(Profile::Dp3, 300, 9));
-    assert_eq!((gate.waiting(), gate.counters().dropped(DccDrop::QueueFull)), ([0, 0, 3, 1], 2));
+    assert_eq!((gate.queue_lengths(), gate.counters().dropped(DccDrop::QueueFull)), ([0, 0, 3, 1], 2));
     let sent: Vec<u32> = run(&mut gate, Time::from_secs(1)).into_iter().map(|(_, content)| content).collect();
     assert_eq!(sent, [3, 4, 5, 9]);
 }
 
 #[test]
-fn nothing_is_sent_after_its_lifetime() {
+fn gate_drops_packet_after_its_lifetime() {
     let mut gate = reactive(Table::A1);
     gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
     let short = |content, lifetime| Packet {
@@ -231,7 +232,7 @@ fn the_gate_is_never_closed_for_longer_than_a_second() {
 }
 
 #[test]
-fn a_measurement_that_stops_makes_no_channel_free() {
+fn stale_busy_ratio_does_not_open_the_gate() {
     let mut gate = reactive(Table::A1);
     for look in 0..=20 {
         if look <= 5 {
@@ -241,14 +242,14 @@ fn a_measurement_that_stops_makes_no_channel_free() {
     }
     assert_eq!((gate.state(), gate.reading(ms(2000))), (Some("restrictive"), None));
     assert_eq!((gate.busy_ratio(ms(2000)), gate.counters().stale), (0.9, 1));
-    // Readings start again, and stop a second time.
+    // The reports of the busy ratio start again, and stop a second time.
     gate.handle_busy_ratio(ms(2050), 0.1);
     run(&mut gate, ms(5000));
     assert_eq!((gate.state(), gate.counters().stale), (Some("relaxed"), 2));
 }
 
 #[test]
-fn of_what_replaces_each_other_the_newest_waits() {
+fn newer_replacing_packet_removes_waiting_one() {
     let mut gate = reactive(Table::A1);
     gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
     for content in 1..=3 {
@@ -261,7 +262,7 @@ fn of_what_replaces_each_other_the_newest_waits() {
 }
 
 #[test]
-fn what_is_discarded_is_counted() {
+fn gate_counts_discarded_packets() {
     let mut gate = reactive(Table::A1);
     for content in 0..5 {
         gate.offer(ms(0), packet(Profile::Dp2, 300, content));
@@ -269,7 +270,7 @@ fn what_is_discarded_is_counted() {
     gate.discard(DccDrop::AddressChanged, |content| content % 2 == 0);
     gate.discard(DccDrop::Reset, |_| true);
     let dropped = [DccDrop::AddressChanged, DccDrop::Reset].map(|reason| gate.counters().dropped(reason));
-    assert_eq!((dropped, gate.waiting()), ([2, 2], [0; 4]));
+    assert_eq!((dropped, gate.queue_lengths()), ([2, 2], [0; 4]));
 }
 
 #[test]
@@ -278,19 +279,19 @@ fn the_interval_of_a_profile_is_that_of_its_last_packet() {
     gate.offer(ms(0), packet(Profile::Dp3, 1400, 1));
     assert_eq!(gate.interval(Profile::Dp2), Duration::from_millis(100));
     assert_eq!(gate.interval(Profile::Dp3), Duration::from_millis(200));
-    let share = Parameters { most: 0.01, least: 0.01, ..Parameters::default() };
+    let share = Parameters { max_duty_cycle: 0.01, min_duty_cycle: 0.01, ..Parameters::default() };
     let mut gate = adaptive(share);
     gate.offer(ms(0), packet(Profile::Dp2, OCTETS, 1));
     assert!((gate.interval(Profile::Dp2).as_secs_f64() - 0.12).abs() < 1e-6);
 }
 
 #[test]
-fn parameters_that_cannot_be_do_not_stop_the_station() {
+fn gate_limits_invalid_dcc_parameters() {
     let default = Parameters::default();
     for impossible in [
-        Parameters { least: 0.0, most: 0.0, ..default },
-        Parameters { least: 0.5, most: 0.1, ..default },
-        Parameters { least: f64::NAN, most: f64::NAN, ..default },
+        Parameters { min_duty_cycle: 0.0, max_duty_cycle: 0.0, ..default },
+        Parameters { min_duty_cycle: 0.5, max_duty_cycle: 0.1, ..default },
+        Parameters { min_duty_cycle: f64::NAN, max_duty_cycle: f64::NAN, ..default },
         Parameters { up: -0.1, down: 0.1, ..default },
         Parameters { up: f64::NAN, down: f64::NAN, ..default },
         Parameters { alpha: f64::NAN, beta: f64::INFINITY, target: f64::NAN, ..default },
@@ -298,7 +299,7 @@ fn parameters_that_cannot_be_do_not_stop_the_station() {
         let mut gate = adaptive(impossible);
         let sent = saturated(&mut gate, 300, 0.9, Time::from_secs(5));
         assert!((4..=201).contains(&sent.len()), "{impossible:?}: {} packets", sent.len());
-        assert!(impossible.share(10) > 0.0, "{impossible:?}");
+        assert!(impossible.equal_share(10) > 0.0, "{impossible:?}");
     }
 }
 
@@ -310,7 +311,11 @@ fn equation_b_1() {
     assert_eq!(air_time(OCTETS, 6), Duration::from_micros(1200));
     // The time between packets is time on air over duty cycle, at least 25 ms and at most a second.
     for (duty_cycle, expected) in [(0.02, 60), (0.03, 40), (0.06, 25), (0.0012, 1000), (0.0006, 1000)] {
-        let mut gate = adaptive(Parameters { most: duty_cycle, least: duty_cycle, ..Parameters::default() });
+        let mut gate = adaptive(Parameters {
+            max_duty_cycle: duty_cycle,
+            min_duty_cycle: duty_cycle,
+            ..Parameters::default()
+        });
         gate.offer(ms(0), packet(Profile::Dp2, OCTETS, 0));
         let closed = gate.opens().saturating_since(ms(0)).as_secs_f64() * 1e3;
         assert!((closed - f64::from(expected)).abs() < 0.001, "at {duty_cycle}: {closed} ms, not {expected}");
@@ -319,8 +324,14 @@ fn equation_b_1() {
 
 #[test]
 fn equation_b_2() {
-    // With beta 0 a station only gives back: the duty cycle halves at every second evaluation.
-    let halving = Parameters { alpha: 0.5, beta: 0.0, most: 0.04, least: 0.0, ..Parameters::default() };
+    // With beta 0 the duty cycle never grows: it halves at every second evaluation.
+    let halving = Parameters {
+        alpha: 0.5,
+        beta: 0.0,
+        max_duty_cycle: 0.04,
+        min_duty_cycle: 0.0,
+        ..Parameters::default()
+    };
     let mut gate = adaptive(halving);
     gate.handle_timeout(ms(0));
     gate.offer(ms(60), packet(Profile::Dp2, OCTETS, 0));
@@ -372,8 +383,8 @@ fn clause_5_4_step_by_step() {
 }
 
 /// Simulates stations in one channel that always have packets to send. Every 100 ms each station measures the
-/// time on air of all stations. The `late` stations begin after 40 s. Returns the busy ratio of the last 20
-/// s, and the share of each station in them.
+/// busy ratio. The `late` stations begin after 40 s. Returns the busy ratio of the last 20 s, and the share
+/// of each station in this time.
 fn channel(early: usize, late: usize) -> (f64, Vec<f64>) {
     const SECONDS: u64 = 160;
     let mut gates: Vec<Gate<u32>> = Vec::new();
@@ -389,10 +400,10 @@ fn channel(early: usize, late: usize) -> (f64, Vec<f64>) {
         let mut busy = 0.0;
         for (index, gate) in gates.iter_mut().enumerate() {
             gate.handle_busy_ratio(from, ratio);
-            // Shift the start of each station, so that no two are synchronous.
+            // Shift the stations' evaluation times, so that no two stations evaluate at the same time.
             let begin = ms(window * 100 + (index as u64 * 7) % 100);
             let mut sent = 0;
-            while gate.waiting()[2] == 0 {
+            while gate.queue_lengths()[2] == 0 {
                 sent += usize::from(gate.offer(begin, packet(Profile::Dp2, 350, 0)).is_some());
             }
             while let Some(now) = gate.poll_timeout().filter(|due| *due <= to) {
@@ -425,11 +436,11 @@ fn stations_of_one_channel_converge_to_the_same_share_below_the_target() {
         let expected = stations * share;
         assert!((ratio / expected - 1.0).abs() < 0.03, "{stations} stations: {ratio}, not {expected}");
         assert!(ratio < 0.68, "{stations} stations: {ratio} is above the target");
-        // Jain's index: 1 if all stations have the same share.
+        // Jain's fairness index: 1 if all stations have the same share of the channel.
         let (sum, squares) =
             shares.iter().fold((0.0, 0.0), |(sum, squares), it| (sum + it, squares + it * it));
         let fairness = sum * sum / (stations * squares);
         assert!(fairness > 0.999, "{stations} stations: fairness {fairness}");
-        assert!((Parameters::default().share((early + late) as u32) / share - 1.0).abs() < 1e-9);
+        assert!((Parameters::default().equal_share((early + late) as u32) / share - 1.0).abs() < 1e-9);
     }
 }

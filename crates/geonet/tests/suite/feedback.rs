@@ -11,7 +11,7 @@ use crate::air::{self, Air};
 use crate::craft::*;
 
 #[test]
-fn the_packet_takes_the_next_best_way_until_there_is_none() {
+fn unacknowledged_packet_takes_next_best_neighbour_until_none_is_left() {
     let mut iut = Iut::quiet(Mib::default());
     let (a, b, c, d) = (Station::a(), Station::b(), Station::c(), Station::d());
     iut.knows(&[b, c, d]);
@@ -23,15 +23,15 @@ fn the_packet_takes_the_next_best_way_until_there_is_none() {
     let second = iut.one_sent();
     assert_eq!(second, Transmission { destination: d.mac, ..first.clone() });
     assert_eq!(second.frame, with_hops(frame, 9));
-    // The packet does not return to C, which is not nearer. As without neighbours the router broadcasts it
-    // (E.2).
+    // The packet does not return to C, because C is not nearer to the destination. The router broadcasts it,
+    // as without neighbours (E.2).
     iut.unacknowledged(&second).expect("sent on");
     let third = iut.one_sent();
     assert_eq!(third, Transmission { destination: BROADCAST, ..first });
     assert_eq!(iut.router.location_table().neighbours(), 1);
     let counters = iut.router.counters();
     assert_eq!((counters.unacknowledged, counters.rerouted), (2, 2));
-    // A station from which the router receives a packet is a neighbour again.
+    // A station becomes a neighbour again when a packet arrives from it.
     iut.knows(&[d.later(1)]);
     iut.get(&c, &c.next().guc(&a.pv, b"x")).expect("forwarded");
     assert_eq!(iut.one_sent().destination, d.mac);
@@ -40,7 +40,7 @@ fn the_packet_takes_the_next_best_way_until_there_is_none() {
 /// The destination was the neighbour, and the packet has SCF: it waits and leaves when the destination is
 /// back.
 #[test]
-fn a_packet_that_may_wait_waits() {
+fn unacknowledged_packet_with_store_carry_forward_waits() {
     let mut iut = Iut::quiet(Mib::default());
     let b = Station::b();
     iut.knows(&[b]);
@@ -89,16 +89,17 @@ fn advanced_area_forwarding_leaves_it_to_contention() {
     assert_eq!(iut.one_sent().destination, BROADCAST);
 }
 
-/// Frames to a group have no acknowledgement, and the router validates a returned frame like any other.
+/// A returned frame that is invalid, or was sent to a group, changes nothing: group frames have no
+/// acknowledgement.
 #[test]
-fn nonsense_changes_nothing() {
+fn invalid_link_layer_feedback_changes_nothing() {
     let mut iut = Iut::quiet(Mib::default());
     iut.knows(&[Station::b()]);
     iut.ask(Transport::TopologicallyScoped, b"x").expect("accepted");
     let sent = iut.one_sent();
     iut.unacknowledged(&sent).expect("nothing to do");
     assert_eq!(iut.router.location_table().neighbours(), 1);
-    // The destination is an unknown station.
+    // The frame's destination is a station that the router does not know.
     let stranger = Transmission { destination: [2, 9, 9, 9, 9, 9], ..sent };
     iut.unacknowledged(&stranger).expect("nothing to do");
     let guc = Station::c().guc(&Station::a().pv, b"payload");
@@ -114,9 +115,10 @@ fn nonsense_changes_nothing() {
     iut.sent.clear();
 }
 
-/// A packet on a walk around a void gets a new recovery header for another edge.
+/// In perimeter mode, a packet that could not be delivered gets a new recovery header and goes along another
+/// edge.
 #[test]
-fn a_walk_goes_along_another_edge() {
+fn packet_in_perimeter_mode_takes_another_edge_after_failure() {
     let recovery = Recovery::Perimeter(Planarisation::Gabriel);
     let mut iut = Iut::quiet(Mib { recovery, ..Mib::default() });
     let (a, c) = (Station::a(), Station::c());
@@ -186,16 +188,17 @@ fn feedback_brings_packets_over_a_motorway() {
     assert!(without < 60.0 && with > 95.0, "without {without} %, with {with} %");
 }
 
-/// A further extension: an upper layer that knows a better path takes its packets back.
+/// The upper layer takes back packets that wait for a station, because it knows a better path for them; an
+/// extension of the standard.
 #[test]
-fn what_waits_for_a_station_may_be_taken_back() {
+fn upper_layer_takes_back_packets_that_wait_for_a_station() {
     let mut iut = Iut::quiet(Mib::default());
     let (a, b) = (Station::a(), Station::b());
     let ipv6 = |to: Station, payload: &'static [u8], store: bool| Request {
         traffic_class: TrafficClass { store_carry_forward: store, ..TrafficClass::default() },
         ..Request::new(Transport::GeoUnicast(to.pv.address), CommonNextHeader::Ipv6, payload)
     };
-    // The position of A is unknown, and the router has just lost B.
+    // The position of A is unknown, and B has just left.
     iut.request(ipv6(a, b"to a", false)).expect("sought");
     iut.knows(&[b]);
     iut.sent.clear();
@@ -207,7 +210,8 @@ fn what_waits_for_a_station_may_be_taken_back() {
     assert_eq!(iut.router.take_back(b.mac), [] as [Vec<u8>; 0]);
     assert_eq!(iut.router.buffered_octets().0, 0);
     assert_eq!(iut.router.take_back(a.mac), [b"to a".to_vec()]);
-    // The upper layer may also take back a frame that the link returns, unless `wanted` is false for it.
+    // The upper layer can also take back a frame that the link layer returns, if its `wanted` is true for the
+    // packet.
     iut.knows(&[b.later(1)]);
     let (now, frame) = (iut.now, &sent.frame);
     assert_eq!(iut.router.take_back_unacknowledged(now, b.mac, frame, |_| false), None);

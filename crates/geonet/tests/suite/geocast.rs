@@ -42,9 +42,10 @@ fn reached(air: &Air, start: usize, among: &BTreeSet<usize>) -> BTreeSet<usize> 
 /// Results of all placements.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// Stations inside the area with a path from the source, and those of them that received the packet.
+    /// Number of stations inside the area that have a path from the source. The next field counts those of
+    /// them that received the packet.
     connected: usize,
-    heard: usize,
+    receivers_inside: usize,
     /// The two counts for sources inside the area and paths over stations inside only.
     flooded: usize,
     flood_heard: usize,
@@ -52,14 +53,14 @@ struct Outcome {
     /// in which exactly these stations received the packet.
     whole: usize,
     exact: usize,
-    outside: usize,
+    receivers_outside: usize,
     twice: usize,
     split: usize,
 }
 
 fn placements(area_forwarding: AreaForwarding) -> Outcome {
     let mut outcome = Outcome::default();
-    // On the path to the area, a packet goes around a void by perimeter recovery.
+    // On its path to the area, a packet goes around a void in perimeter mode.
     let recovery = Recovery::Perimeter(Planarisation::Gabriel);
     let mib =
         Mib { area_forwarding, recovery, max_communication_range: RANGE, is_mobile: false, ..Mib::default() };
@@ -96,14 +97,14 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
             assert_eq!(delivery.payload, data);
             outcome.twice += usize::from(!heard.insert(*node));
         }
-        outcome.outside += heard.difference(&inside).count();
+        outcome.receivers_outside += heard.difference(&inside).count();
         let mut others = inside.clone();
         others.remove(&0);
         let everybody = (0..STATIONS).collect();
         let connected: BTreeSet<usize> =
             reached(&air, 0, &everybody).intersection(&others).copied().collect();
         outcome.connected += connected.len();
-        outcome.heard += connected.intersection(&heard).count();
+        outcome.receivers_inside += connected.intersection(&heard).count();
         assert!(heard.is_subset(&connected), "{number}: heard without a connection");
         // If the stations inside reach each other without leaving the area, exactly they must receive the
         // packet.
@@ -128,26 +129,26 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
     outcome
 }
 
-/// With simple forwarding and recovery, each connected station inside gets the packet once, and no station
-/// outside gets it. GeoBroadcast does not leave the area again, so it does not reach a station inside that is
-/// connected only over stations outside.
+/// With simple forwarding and recovery, each station inside with a path gets the packet once, and no station
+/// outside delivers it. GeoBroadcast does not leave the area, so it misses stations inside whose only path
+/// leads over stations outside.
 #[test]
-fn over_random_placements_exactly_the_hosts_inside_get_what_is_sent_to_the_group() {
+fn geobroadcast_reaches_exactly_the_connected_hosts_inside_over_random_placements() {
     let simple = placements(AreaForwarding::Simple);
     println!("simple: {simple:?}");
-    assert_eq!((simple.outside, simple.twice, simple.split), (0, 0, 0));
+    assert_eq!((simple.receivers_outside, simple.twice, simple.split), (0, 0, 0));
     assert_eq!(simple.flood_heard, simple.flooded);
     assert_eq!(simple.exact, simple.whole);
     assert!(simple.whole > 950 && simple.flooded > 400, "{simple:?}");
-    assert!(simple.heard * 100 >= simple.connected * 95, "{simple:?}");
+    assert!(simple.receivers_inside * 100 >= simple.connected * 95, "{simple:?}");
 }
 
-/// Contention saves most of the frames. A few stations miss the packet, because only stations that did not
-/// repeat it reach them.
+/// Contention-based forwarding saves most of the frames. A few stations miss the packet: the only stations in
+/// their range did not forward it, because others did first.
 #[test]
-fn over_random_placements_contention_reaches_nearly_all() {
+fn contention_based_geobroadcast_reaches_nearly_all_stations_inside() {
     let contention = placements(AreaForwarding::ContentionBased);
     println!("contention: {contention:?}");
-    assert_eq!((contention.outside, contention.twice), (0, 0));
+    assert_eq!((contention.receivers_outside, contention.twice), (0, 0));
     assert!(contention.flood_heard * 100 >= contention.flooded * 95, "{contention:?}");
 }

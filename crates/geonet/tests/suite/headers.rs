@@ -101,7 +101,7 @@ fn pon_lpv_bv_01_the_latest_position() {
     assert_eq!(source.latitude, place(10.0, 10.0).latitude);
 }
 
-/// The router refuses invalid requests, which change nothing.
+/// The router refuses invalid send requests and stays unchanged.
 #[test]
 fn bad_requests() {
     let mut iut = Iut::without_position(Mib::default());
@@ -277,7 +277,7 @@ fn golden_frames() {
         ),
     ];
     let mut iut = Iut::quiet(Mib::default());
-    // The frames come from the address of the router under test, so give the router another one.
+    // The frames contain the address of the router under test, so give the router another address.
     iut.router.handle_address(address([2, 0, 0, 0, 0, 0x42]));
     for (name, hex, result, delivered) in frames {
         let octets: Vec<u8> = (0..hex.len() / 2)

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_geonet::ipv6_adaptation::{
-    Adaptation, HostFrame, Ipv6Area, Ipv6Config, Ipv6Drop, LinkId, Output, Placed, Prefix, VirtualLink,
+    Adaptation, HostDelivery, HostFrame, Ipv6Area, Ipv6Config, Ipv6Drop, LinkId, Output, Prefix, VirtualLink,
     addresses,
 };
 use carnet_geonet::{MacAddress, Mib};
@@ -94,7 +94,7 @@ pub fn config() -> Ipv6Config {
         hop_limit: None,
         mtu: 1398,
         reorder_wait: Duration::ZERO,
-        reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
+        reorder_rule: carnet_geonet::ipv6_adaptation::in_order::ReorderRule::Shorter,
         reorder_hold: Default::default(),
         congestion_mark: None,
         fragments: false,
@@ -176,8 +176,9 @@ impl Host {
         assert_eq!(self.put(name, addresses::group_address(destination), packet), Ok(true));
     }
 
-    /// Passes a frame of a station to the router; returns where the host gets its payload.
-    pub fn hear(&mut self, from: &Station, frame: Vec<u8>) -> Result<(String, Placed), Ipv6Drop> {
+    /// Passes a frame of a station to the router. Returns the virtual interface and Ethernet header with
+    /// which the host gets the payload.
+    pub fn hear(&mut self, from: &Station, frame: Vec<u8>) -> Result<(String, HostDelivery), Ipv6Drop> {
         // Ignore whether the router also forwards the packet.
         let _ = self.iut.hear(from, &with_ipv6(frame));
         assert_eq!(self.iut.delivered.len(), 1, "one payload");

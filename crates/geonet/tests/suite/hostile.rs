@@ -42,9 +42,10 @@ fn truncated_frames() {
     assert!(iut.delivered.is_empty() && iut.router.location_table().is_empty());
 }
 
-/// The router ignores a Frame Check Sequence, padding or a trailer behind a packet, and does not forward it.
+/// The router ignores octets behind a packet (frame check sequence, padding, trailer) and does not forward
+/// them.
 #[test]
-fn octets_behind_a_packet_change_nothing() {
+fn router_ignores_octets_after_a_packet() {
     for frame in all_frames(&Station::b()) {
         let (mut plain, mut padded) = (Iut::quiet(Mib::default()), Iut::quiet(Mib::default()));
         for behind in [1, 4, 60] {
@@ -79,8 +80,8 @@ fn absurd_positions() {
     iut.nothing_sent();
 }
 
-/// Frames to a neighbour go to its MID. If the MID is a group address, all receivers would repeat every
-/// unicast packet that passes by. A request to such a station is refused as well.
+/// The router sends frames to a neighbour's MID. If a MID were a group address, all receivers would repeat
+/// each unicast packet. The router also refuses send requests to such a station.
 #[test]
 fn addresses_that_no_station_has() {
     for mac in [BROADCAST, [0x33, 0x33, 0, 0, 0, 1], [0x01, 0x80, 0xc2, 0, 0, 0], [0; 6]] {
@@ -241,7 +242,7 @@ fn a_flood_of_fabricated_stations() {
 
 /// A packet dropped during header processing changes no state.
 #[test]
-fn nothing_is_learnt_from_a_discarded_header() {
+fn router_learns_nothing_from_discarded_packet() {
     let mut iut = Iut::quiet(Mib::default());
     let b = Station::b();
     for frame in all_frames(&b) {
@@ -283,8 +284,8 @@ const DAYS: i64 = 24 * 3600 * 1000;
 
 #[test]
 fn router_with_forged_time_stamp_of_future_takes_next_true_position() {
-    // A forged beacon after a true one changes nothing; a forged beacon before the true one counts until the
-    // true one arrives.
+    // A forged beacon with an older timestamp has no effect after a true one. Before the true one it counts,
+    // until the true one arrives.
     let mut iut = Iut::quiet(Mib::default());
     let told =
         places_after(&mut iut, &[(0, 10.0), (21 * DAYS, 999.0), (0, 20.0), (7_000, 999.0), (-500, 30.0)]);

@@ -26,7 +26,7 @@ fn with_group() -> Host {
     Host::new(Ipv6Config { dynamic_interface: Some("dgvl".into()), areas: vec![area], ..config() })
 }
 
-/// Returns the Neighbor Advertisement that answered the host's last solicitation.
+/// Returns the Neighbor Advertisement with which the module answered the host's last solicitation.
 #[track_caller]
 fn advertisement(host: &mut Host, link: &str) -> (NeighborAdvertisement, [u8; 6]) {
     assert_eq!(host.answers.len(), 1, "{:?}", host.answers);
@@ -40,7 +40,7 @@ fn advertisement(host: &mut Host, link: &str) -> (NeighborAdvertisement, [u8; 6]
 }
 
 #[test]
-fn a_question_about_an_address_that_names_its_station_is_answered_at_once() {
+fn adaptation_answers_solicitation_for_address_with_station_identifier() {
     let mut host = Host::with_links();
     let station = Station::b();
     let target = addresses::link_local(station.mac);
@@ -52,11 +52,11 @@ fn a_question_about_an_address_that_names_its_station_is_answered_at_once() {
         assert!(answer.solicited && answer.override_ && !answer.router);
     }
     host.iut.nothing_sent();
-    assert_eq!(host.adaptation.counters().settled, 2);
+    assert_eq!(host.adaptation.counters().answered_locally, 2);
 }
 
 #[test]
-fn a_station_that_advertises_itself_as_a_router_is_one_in_answers() {
+fn advertisement_of_router_station_has_router_flag() {
     let mut host = Host::with_links();
     let station = Station::b();
     let packet = router_advertisement(&station, prefix("3ffe:0:0:7::"), 30);
@@ -68,7 +68,7 @@ fn a_station_that_advertises_itself_as_a_router_is_one_in_answers() {
 }
 
 #[test]
-fn questions_about_other_addresses_go_on_the_air() {
+fn solicitations_for_other_addresses_are_sent_over_radio() {
     let mut host = Host::with_links();
     let question = neighbor_solicitation(host.own(), ip("2001:db8::1"), Some(IUT_MAC));
     host.multicast("tvl0", &question);
@@ -95,7 +95,7 @@ fn duplicate_address_detection_is_geonetworkings_for_addresses_made_of_it() {
 }
 
 #[test]
-fn a_question_that_is_none_is_dropped() {
+fn malformed_solicitation_is_dropped() {
     let mut host = Host::with_links();
     let mut question = neighbor_solicitation(host.own(), addresses::link_local(Station::b().mac), None);
     question[7] = 64;
@@ -110,7 +110,7 @@ fn geographic_anycast_has_a_link_layer_address() {
     let question = neighbor_solicitation(host.own(), anycast, Some(IUT_MAC));
     assert_eq!(host.put("sgvl1", ANYCAST, &question), Ok(false));
     assert_eq!(advertisement(&mut host, "sgvl1").0.target_link_address, Some(ANYCAST));
-    // The host routes a packet by way of the anycast address; the packet goes to the area, whatever its
+    // If the host routes a packet through the anycast address, the packet goes to the area, whatever its IPv6
     // destination.
     let routed = packet(ip("2001:db8::1"), ip("2001:db8:5::5"), 20);
     assert_eq!(host.put("sgvl1", ANYCAST, &routed), Ok(true));
@@ -119,7 +119,7 @@ fn geographic_anycast_has_a_link_layer_address() {
 }
 
 #[test]
-fn a_routed_packet_goes_to_the_next_hop_and_not_to_whom_its_destination_names() {
+fn routed_packet_goes_to_station_of_next_hop_address() {
     let mut host = Host::with_links();
     let (router, behind) = (Station::b(), Station::c());
     host.iut.knows(&[router, behind]);
@@ -133,7 +133,7 @@ fn a_routed_packet_goes_to_the_next_hop_and_not_to_whom_its_destination_names() 
 }
 
 #[test]
-fn listener_reports_about_groups_of_the_link_stay_here() {
+fn listener_reports_for_link_scope_groups_are_not_sent() {
     let mut host = Host::with_links();
     let report = |groups: &[&str]| {
         let mut message = vec![143, 0, 0, 0, 0, 0, 0, groups.len() as u8];
@@ -152,8 +152,8 @@ fn listener_reports_about_groups_of_the_link_stay_here() {
     assert_eq!(host.put("tvl0", mac, &report(&["ff02::1:ff00:1", "ff02::2"])), Ok(false));
     assert_eq!(host.put("tvl0", mac, &report(&["ff02::1:ff00:1", GROUP])), Ok(true));
     host.iut.one_sent();
-    // The report has an old address and a valid group. The module drops the whole report; the next report has
-    // only the group.
+    // The report names a group of an old address and a valid group. The module drops the report, and forwards
+    // the next one, which names only the valid group.
     let mut left = report(&["ff02::1:ff00:1", GROUP]);
     left[56] = 3;
     let mut message = left.split_off(48);
@@ -171,7 +171,7 @@ fn host_address() -> std::net::Ipv6Addr {
 }
 
 #[test]
-fn a_mapped_group_is_sent_to_its_area_from_any_interface_and_comes_out_of_the_topological_one() {
+fn mapped_group_is_sent_to_its_area_and_received_on_topological_link() {
     let mut host = with_group();
     for interface in ["tvl0", "sgvl1", "dgvl"] {
         host.multicast(interface, &packet(host.own(), ip(GROUP), 20));
@@ -193,7 +193,7 @@ fn a_mapped_group_is_sent_to_its_area_from_any_interface_and_comes_out_of_the_to
 }
 
 #[test]
-fn without_an_area_a_group_stays_here() {
+fn group_without_area_is_not_sent() {
     let mut host = with_group();
     let packet = packet(host.own(), ip(ALL_NODES), 20);
     assert_eq!(host.put("dgvl", [0x33, 0x33, 0, 0, 0, 1], &packet), Err(Ipv6Drop::NoArea));
@@ -201,7 +201,7 @@ fn without_an_area_a_group_stays_here() {
 }
 
 #[test]
-fn without_a_dynamic_link_what_belongs_nowhere_comes_out_of_the_topological_one() {
+fn without_dynamic_link_packets_of_no_area_arrive_on_topological_link() {
     let mut host = Host::new(config());
     let station = Station::b();
     let packet = packet(addresses::link_local(station.mac), ip(ALL_NODES), 20);
@@ -210,7 +210,7 @@ fn without_a_dynamic_link_what_belongs_nowhere_comes_out_of_the_topological_one(
 }
 
 #[test]
-fn only_whole_ipv6_packets_of_the_host_itself_are_sent() {
+fn only_complete_ipv6_packets_from_host_address_are_sent() {
     let mut host = Host::with_links();
     let station = Station::b();
     let good = packet(host.own(), addresses::link_local(station.mac), 20);
@@ -242,7 +242,7 @@ fn only_whole_ipv6_packets_of_the_host_itself_are_sent() {
 }
 
 #[test]
-fn a_packet_that_is_too_big_is_answered() {
+fn packet_above_mtu_is_answered_by_packet_too_big() {
     let mut host = Host::with_links();
     let station = Station::b();
     host.iut.knows(&[station]);
@@ -305,7 +305,7 @@ fn global(station: &Station) -> Ipv6Addr {
 }
 
 #[test]
-fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
+fn packet_with_address_of_another_station_is_dropped() {
     let (station, other) = (Station::b(), Station::c());
     let all = ip(ALL_NODES);
     let own = host_address();
@@ -320,7 +320,7 @@ fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
             Ipv6Drop::SpoofedSource,
         ),
         // The module also refuses Neighbor Discovery behind an extension header (destination options, a
-        // fragment), because hosts accept it.
+        // fragment), because hosts would accept it.
         (
             behind(60, &neighbor_advertisement(addresses::link_local(other.mac), station.mac, &station)),
             Ipv6Drop::SpoofedSource,
@@ -329,8 +329,8 @@ fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
             behind(44, &neighbor_advertisement(addresses::link_local(station.mac), station.mac, &station)),
             Ipv6Drop::SpoofedSource,
         ),
-        // This station may not give a link-layer address for the address of another station, whatever the
-        // scope.
+        // This station may not advertise a link-layer address for the IPv6 address of another station,
+        // whatever its scope.
         (
             neighbor_advertisement(addresses::link_local(other.mac), station.mac, &station),
             Ipv6Drop::SpoofedSource,
@@ -366,7 +366,7 @@ fn what_claims_to_be_from_another_station_or_from_this_one_is_dropped() {
 }
 
 #[test]
-fn a_unicast_packet_that_everybody_got_is_none_for_the_host_to_forward() {
+fn unicast_packet_in_broadcast_is_delivered_as_multicast_frame() {
     let mut host = Host::with_links();
     let station = Station::b();
     let packet = packet(ip("2001:db8:5::5"), ip("2001:db8:6::6"), 20);
@@ -375,7 +375,7 @@ fn a_unicast_packet_that_everybody_got_is_none_for_the_host_to_forward() {
 }
 
 #[test]
-fn links_are_learnt_as_far_as_the_config_allows_and_with_a_subnet_only() {
+fn number_of_learned_links_follows_config_and_needs_subnet() {
     let router = Station::d();
     let areas = vec![link(area1(), "sgvl1", Some(SUBNET_1))];
     let mut host = Host::new(Ipv6Config { areas, learnt_links: 1, ..config() });
@@ -389,7 +389,7 @@ fn links_are_learnt_as_far_as_the_config_allows_and_with_a_subnet_only() {
     assert_eq!(hear(&mut host, 300, 0), "tvl0", "no subnet");
     assert_eq!(hear(&mut host, 301, 30), "tvl0-1");
     assert_eq!(hear(&mut host, 302, 30), "tvl0", "one is enough");
-    // A packet from the area of the learnt link arrives on this link.
+    // A packet from the area of the learned link arrives on this link.
     let mut sender = router;
     sender.sequence = 1;
     let group = packet(ip("3ffe:0:0:3::9"), ip("ff3e:40:3ffe:0:0:3:0:99"), 20);
@@ -417,7 +417,7 @@ fn links_are_learnt_as_far_as_the_config_allows_and_with_a_subnet_only() {
 
 /// A router whose prefix appears and disappears repeatedly creates only a limited number of interfaces.
 #[test]
-fn links_that_come_and_go_do_so_a_limited_number_of_times() {
+fn creation_of_learned_links_is_rate_limited() {
     let mut host = Host::new(Ipv6Config { learnt_links: 1, ..config() });
     let (mut router, mut learnt) = (Station::d(), 0);
     let mut round = |host: &mut Host| {

@@ -7,8 +7,7 @@ use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, HeaderType, Shape};
 use crate::craft::{IUT_MAC, Station, area1, circle, parse};
 use crate::host::{ALL_NODES, Host, SUBNET_1, config, ip, link, packet, router_advertisement};
 
-/// Checks the common part of every such packet: next header 3, and the unchanged IPv6 packet. Returns the
-/// headers.
+/// Checks that a sent packet has next header 3 and contains the unchanged IPv6 packet. Returns its headers.
 #[track_caller]
 fn sent(host: &mut Host, payload: &[u8]) -> (HeaderType, ExtendedHeader) {
     let transmission = host.iut.one_sent();
@@ -60,7 +59,8 @@ fn unicast_by_identifier(interface: &str) {
     let station = Station::b();
     host.iut.knows(&[station]);
     let packet = packet(host.own(), addresses::link_local(station.mac), 20);
-    // The frame is multicast, so the interface identifier of the IPv6 destination names the station.
+    // The frame's destination is a multicast address, so the interface identifier of the IPv6 destination
+    // selects the station.
     assert_eq!(host.put(interface, ALL_NODES_MAC, &packet), Ok(true));
     let (kind, extended) = sent(&mut host, &packet);
     assert_eq!(kind, HeaderType::GeoUnicast);
@@ -200,7 +200,8 @@ fn mr_gvl_bv_08_unicast_from_no_links_area_comes_out_of_the_dynamic_link() {
     assert_eq!(unicast_to(&mut host, &Station::a(), "2001:db8:9::9", "2001:db8:5::5"), "dgvl");
 }
 
-/// Returns a host with two more links around B, both with subnet 3; one of them ends before the other.
+/// Returns a host with two further links around B, both with subnet 3. The lifetime of one ends before that
+/// of the other.
 fn with_overlapping_links() -> Host {
     let mut host = Host::new(Ipv6Config {
         dynamic_interface: Some("dgvl".into()),
@@ -246,7 +247,10 @@ fn vm_nvi_bv_01_the_interface_of_a_new_link_has_the_stations_link_layer_address(
     let mut host = Host::with_links();
     let name = learns(&mut host, 30);
     let interface = host.interfaces.iter().find(|link| link.name == name).expect("an interface");
-    assert_eq!((interface.address, interface.mtu, interface.learnt), (IUT_MAC, 1398, true));
+    assert_eq!(
+        (interface.address, interface.mtu, interface.learned_from_advertisement),
+        (IUT_MAC, 1398, true)
+    );
 }
 
 #[test]
@@ -269,7 +273,7 @@ fn vm_evi_bv_01_a_learnt_link_ends_with_its_last_prefix() {
     host.drain();
     assert_eq!(host.interfaces.len(), 3, "{:?}", host.interfaces);
     assert_eq!(host.adaptation.poll_timeout(), None, "the configured prefix does not run out");
-    // A link of the configuration stays, whatever routers advertise on it.
+    // A link of the config does not end, whatever lifetime routers advertise on it.
     let packet = router_advertisement(&station, crate::host::prefix(SUBNET_1), 1);
     let mut again = station;
     again.sequence += 1;

@@ -26,7 +26,7 @@ fn types(iut: &Iut) -> Vec<HeaderType> {
     iut.sent.iter().map(|sent| HeaderType::from_octet(sent.frame[5])).collect()
 }
 
-/// PON_LOS_BV_01: the Location Service seeks an unknown destination.
+/// PON_LOS_BV_01: the Location Service searches for a destination whose position is unknown.
 #[test]
 fn pon_los_bv_01_request() {
     let mut iut = seeking(&[b"x"]);
@@ -120,7 +120,7 @@ fn pon_los_ti_06_retransmission() {
     assert_eq!(iut.events, [Event::LocationUnknown(sought())]);
     assert!(sequences.windows(2).all(|pair| pair[0] < pair[1]), "each request has its own number");
     assert_eq!(iut.router.counters().location_requests, 11);
-    // The router may seek the station again.
+    // After a failed search, the router may search for the station again.
     iut.ask(Transport::GeoUnicast(sought()), b"z").expect("accepted");
     iut.one_sent();
 }
@@ -152,7 +152,8 @@ fn cap_los_bv_01_overflow() {
     assert_eq!(iut.dropped(GeonetDrop::LocationServiceOverflow), 5);
 }
 
-/// A packet larger than the whole buffer still waits, alone; with a buffer size of 0 no packet waits.
+/// A packet larger than the Location Service buffer waits if no other packet waits. With a buffer size of 0
+/// no packet waits.
 #[test]
 fn a_packet_larger_than_the_buffer_waits_alone() {
     let large = [7; 1300];
@@ -189,8 +190,8 @@ fn pon_los_bv_08_reply() {
     // PON_LOS_BO_09: the station answers a request only once.
     assert_eq!(iut.hear(&Station::d(), &with_hops(request, 8)), Err(GeonetDrop::Duplicate));
     iut.nothing_sent();
-    // The duplicate check uses the source and its sequence number, not the sought station (other
-    // implementations fail here).
+    // The duplicate check uses source and sequence number, not the station that the request asks for (other
+    // implementations use that one by mistake).
     let e = Station::e();
     iut.hear(&e, &e.ls_request(address(IUT_MAC))).expect("answered");
     iut.one_sent();
@@ -232,14 +233,14 @@ fn searches_are_bounded() {
     assert_eq!(iut.sent.len(), 3);
 }
 
-/// Over one to eight hops, a packet to an unknown station arrives within two round trips: request, reply and
-/// the packet are three one-way trips. Other waiting packets arrive at the same time, later packets after one
-/// one-way trip.
+/// Over one to eight hops, the first packet to an unknown station arrives within two round trips. The
+/// request, the reply and the packet take one way each. Packets that wait arrive with it; later packets take
+/// one way.
 #[test]
 fn the_first_packet_arrives_within_two_round_trips_and_later_ones_do_not_wait() {
     for hops in 1..=8usize {
         let places: Vec<(f64, f64)> = (0..=hops).map(|node| (250.0 * node as f64, 0.0)).collect();
-        // Stations out of range do not know each other, and after `settle` the source knows its neighbours.
+        // The source knows its neighbours after `settle`, and no station out of range.
         let mut air = Air::new(&Mib::default(), 300.0, &places, 7);
         air.settle();
         if hops == 1 {

@@ -16,7 +16,7 @@ fn line(count: usize) -> Vec<(f64, f64)> {
 /// In a line of ten stations, 200 m apart, the Location Service finds the far end, and the packet takes nine
 /// hops.
 #[test]
-fn along_a_line() {
+fn packet_and_location_request_reach_end_of_a_line_of_stations() {
     let mut air = Air::new(&Mib::default(), 250.0, &line(10), 1);
     air.settle();
     air.send(0, Transport::GeoUnicast(address(9)), 10, b"there");
@@ -48,7 +48,7 @@ fn hop_limits_count_hops() {
 
 /// A station that leaves interrupts the path; link feedback finds the alternative at once.
 #[test]
-fn another_way() {
+fn packet_takes_detour_after_link_failure() {
     // Two paths lead from 0 to 3: over 1 and over 2.
     let places = [(0.0, 0.0), (180.0, 60.0), (170.0, -80.0), (350.0, 0.0)];
     let mut air = Air::new(&Mib::default(), 250.0, &places, 1);
@@ -70,7 +70,7 @@ fn grid(side: usize, spacing: f64) -> Vec<(f64, f64)> {
 /// In a grid of 49 stations a packet goes from one corner into an area at the opposite corner. Every station
 /// inside gets the packet once, under all algorithms.
 #[test]
-fn into_an_area() {
+fn broadcast_reaches_each_station_in_area_once() {
     for area_forwarding in [AreaForwarding::Simple, AreaForwarding::ContentionBased, AreaForwarding::Advanced]
     {
         for non_area_forwarding in [NonAreaForwarding::Greedy, NonAreaForwarding::ContentionBased] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_geonet::multicast::{
-    Filter, LanPacket, MulticastConfig, MulticastDrop, MulticastProxy, Output, Timing,
+    Filter, LanPacket, MldTiming, MulticastConfig, MulticastDrop, MulticastProxy, Output,
 };
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
@@ -102,7 +102,7 @@ impl Lan {
     fn new() -> Lan {
         Lan::with(MulticastConfig {
             downstream: vec!["lan".into(), "lan2".into()],
-            timing: Timing::default(),
+            timing: MldTiming::default(),
             unmapped: false,
         })
     }
@@ -165,8 +165,8 @@ impl Lan {
         self.wait(Duration::from_millis(milliseconds));
     }
 
-    /// Passes a packet of a host to the proxy; returns the packet for GeoNetworking. Only the group ff1e::42
-    /// has an area.
+    /// Passes a packet of a host to the proxy. Returns the packet that leaves over GeoNetworking. Only the
+    /// group ff1e::42 has an area.
     fn hear(&mut self, packet: &[u8]) -> Result<Option<Vec<u8>>, MulticastDrop> {
         let lan = LanPacket { interface: "lan", source: HOST_MAC, packet };
         let result = self.proxy.handle_lan_packet(self.now, lan, 1398, |group| group == ip(GROUP));
@@ -204,7 +204,7 @@ fn general_queries_come_quickly_at_the_start_and_then_slowly() {
     let mut at = Vec::new();
     lan.proxy = MulticastProxy::new(MulticastConfig {
         downstream: vec!["lan".into()],
-        timing: Timing { robustness: 3, ..Timing::default() },
+        timing: MldTiming { robustness: 3, ..MldTiming::default() },
         unmapped: false,
     });
     let start = lan.now;
@@ -223,7 +223,7 @@ fn general_queries_come_quickly_at_the_start_and_then_slowly() {
 #[test]
 fn reports_change_the_state_as_the_tables_say() {
     type Case<'a> = (&'a [(u8, &'a [&'a str])], (u8, &'a [&'a str]), Option<Filter>, Vec<Asked>);
-    // EXCLUDE ({b}, {c}): a listener requests b, and no listener wants c.
+    // EXCLUDE ({b}, {c}): a listener wants packets of source b, and no listener wants packets of source c.
     let mixed: &[(u8, &[&str])] = &[(IS_EX, &[C]), (IS_IN, &[B])];
     let cases: Vec<Case<'_>> = vec![
         (&[], (IS_IN, &[]), None, vec![]),
@@ -258,7 +258,7 @@ fn reports_change_the_state_as_the_tables_say() {
 /// RFC 3810 7.6.3: the router queries a group without listeners twice, a second apart, and forwards it until
 /// then.
 #[test]
-fn the_last_listener_leaves_after_two_questions() {
+fn querier_ends_membership_after_two_queries() {
     let mut lan = Lan::new();
     lan.says(TO_EX, &[]);
     assert!(lan.takes(FAR));
@@ -271,7 +271,7 @@ fn the_last_listener_leaves_after_two_questions() {
     lan.wait_ms(1);
     assert!(!lan.takes(FAR));
     assert_eq!((lan.state(), lan.subscribed.pop()), (None, Some((ip(GROUP), include(&[])))));
-    // Another listener answers in time: the membership continues, and the second query has S set.
+    // If another listener answers in time, the membership continues, and the second query has the S flag set.
     lan.questions.clear();
     lan.says(TO_EX, &[]);
     lan.says(TO_IN, &[]);
@@ -284,7 +284,7 @@ fn the_last_listener_leaves_after_two_questions() {
 
 /// RFC 3810 9.4: without a report the membership ends after the Multicast Address Listening Interval.
 #[test]
-fn listeners_that_fall_silent_are_forgotten() {
+fn membership_of_silent_listener_expires() {
     let mut lan = Lan::new();
     lan.says(IS_EX, &[]);
     lan.wait(Duration::from_secs(259));
@@ -318,7 +318,7 @@ fn only_wanted_sources_are_forwarded() {
 
 /// RFC 3810 8.3.2: the router supports version 1 hosts.
 #[test]
-fn hosts_of_version_1_are_understood() {
+fn mldv1_hosts_are_understood() {
     let mut lan = Lan::new();
     assert_eq!(lan.hear(&version_1(131, GROUP)), Ok(None));
     assert!(lan.takes(FAR));
@@ -337,7 +337,7 @@ fn hosts_of_version_1_are_understood() {
 
 /// RFC 3810 7.6.2: the router with the lowest address is the querier.
 #[test]
-fn the_router_with_the_lowest_address_asks() {
+fn router_with_lowest_address_becomes_querier() {
     let mut lan = Lan::new();
     // A query from a higher address has no effect.
     assert_eq!(lan.hear(&query("fe80::6", "::", 2, 125, false)), Ok(None));
@@ -360,7 +360,8 @@ fn the_router_with_the_lowest_address_asks() {
     assert!(lan.takes(FAR));
     lan.wait_ms(1);
     assert!(!lan.takes(FAR));
-    // After 3 times 20 s and half of 10 s without its query, this router becomes querier again.
+    // The other querier is silent for its timeout (3 times 20 s and half of 10 s), so this router becomes the
+    // querier again.
     lan.wait_ms(61_999);
     assert!(lan.questions.is_empty());
     lan.wait_ms(1);
@@ -396,7 +397,7 @@ fn forged_query_silences_the_querier_for_its_own_timeout_and_ends_no_listener() 
 }
 
 #[test]
-fn messages_that_are_not_to_be_believed_are_dropped() {
+fn invalid_mld_messages_are_dropped() {
     let mut lan = Lan::new();
     let good = report(IS_EX, GROUP, &[]);
     let changed = |at: usize, octet: u8| {
@@ -426,8 +427,8 @@ fn messages_that_are_not_to_be_believed_are_dropped() {
     assert_eq!(lan.state(), None);
 }
 
-/// A host on board fills the table and then sends reports without end. The cost of a report depends only on
-/// the groups that it names.
+/// A host on board fills the table of groups, then sends reports repeatedly. The cost of a report depends
+/// only on the groups that it names.
 #[test]
 #[expect(
     clippy::disallowed_types,
@@ -459,8 +460,8 @@ fn report_of_one_group_costs_the_same_however_many_others_there_are() {
     assert!(least_many < least_few * 10, "{least_few:?} with one group, {least_many:?} with 256");
 }
 
-/// A host on board joins and leaves without end: the router sends at most two queries in a Last Listener
-/// Query Interval.
+/// A host on board joins and leaves a group repeatedly. The router sends at most two queries in each Last
+/// Listener Query Interval.
 #[test]
 fn listener_that_comes_and_goes_draws_two_queries_a_second() {
     let mut lan = Lan::new();
@@ -483,7 +484,7 @@ fn groups_and_sources_are_bounded() {
     }
     assert_eq!(lan.hear(&report(IS_EX, GROUP, &[])), Err(MulticastDrop::TooManyGroups));
     assert_eq!(lan.proxy.memberships().count(), 256);
-    // A group that ends makes room for another.
+    // When the membership of a group ends, the table has room for another group.
     lan.wait(Duration::from_secs(300));
     lan.says(IS_EX, &[]);
 
@@ -527,9 +528,9 @@ fn packets_of_hosts_go_out_to_groups_with_an_area() {
 }
 
 #[test]
-fn groups_without_an_area_go_out_where_they_may_but_not_those_of_a_site() {
+fn unmapped_groups_are_forwarded_except_site_scope() {
     let downstream = vec!["lan".into()];
-    let mut lan = Lan::with(MulticastConfig { downstream, timing: Timing::default(), unmapped: true });
+    let mut lan = Lan::with(MulticastConfig { downstream, timing: MldTiming::default(), unmapped: true });
     let mut to = |group: &str| lan.hear(&packet(ip(SOURCE), ip(group), 100)).map(|sent| sent.is_some());
     assert_eq!((to("ff1e::43"), to("ff08::43")), (Ok(true), Ok(true)));
     assert_eq!((to("ff05::43"), to("ff03::43")), (Err(MulticastDrop::Scope), Err(MulticastDrop::Scope)));
@@ -537,7 +538,7 @@ fn groups_without_an_area_go_out_where_they_may_but_not_those_of_a_site() {
 }
 
 #[test]
-fn what_is_too_large_is_answered() {
+fn multicast_packet_above_mtu_is_answered_by_packet_too_big() {
     let mut lan = Lan::new();
     assert_eq!(lan.hear(&packet(ip(SOURCE), ip(GROUP), 1359)), Err(MulticastDrop::TooBig));
     let (interface, answer) = lan.delivered.pop().expect("an answer");
@@ -548,7 +549,7 @@ fn what_is_too_large_is_answered() {
 }
 
 #[test]
-fn packets_from_the_air_reach_listeners_alone() {
+fn received_multicast_reaches_only_listeners() {
     let mut lan = Lan::new();
     lan.addresses("lan2", &[(ROUTER, 64), ("2001:db8:d::1", 64)]);
     assert!(!lan.takes(FAR), "nobody listens");
@@ -603,7 +604,7 @@ fn interfaces_of_the_mobile_network_reach_each_other_and_are_one_listener() {
 }
 
 #[test]
-fn an_interface_that_goes_takes_its_listeners_with_it() {
+fn listeners_vanish_with_their_interface() {
     let mut lan = Lan::new();
     lan.says(IS_EX, &[]);
     lan.addresses("lan", &[]);

@@ -38,7 +38,7 @@ fn void() -> Vec<(f64, f64)> {
 }
 
 #[test]
-fn a_void_stops_greedy_forwarding() {
+fn greedy_forwarding_stops_at_a_void() {
     let mut air = Air::new(&mib(Recovery::None), 250.0, &void(), 1);
     air.settle();
     air.send(0, Transport::GeoUnicast(address(8)), 50, b"x");
@@ -50,12 +50,12 @@ fn a_void_stops_greedy_forwarding() {
 
 /// Perimeter recovery delivers a packet across a void that greedy forwarding cannot cross.
 #[test]
-fn recovery_crosses_a_void() {
+fn perimeter_recovery_crosses_a_void() {
     for planarisation in [Planarisation::Gabriel, Planarisation::RelativeNeighbourhood] {
         let mut air = Air::new(&mib(Recovery::Perimeter(planarisation)), 250.0, &void(), 1);
         air.settle();
         air.send(0, Transport::GeoUnicast(address(8)), 50, b"payload");
-        // The Location Service's reply also returns around the void.
+        // The reply of the Location Service returns around the void as well.
         air.run(Duration::from_millis(500));
         let [(8, delivery)] = &air.delivered[..] else { panic!("{:?} {:?}", air.delivered, air.drops()) };
         assert_eq!((&delivery.payload[..], delivery.next_header), (&b"payload"[..], CommonNextHeader::BtpB));
@@ -71,7 +71,7 @@ fn recovery_crosses_a_void() {
 
 /// If no station is at the destination, the walk ends when it is back at its first edge.
 #[test]
-fn an_unreachable_place_ends_the_walk() {
+fn perimeter_mode_drops_packet_to_unreachable_place() {
     let mut places = void();
     places.truncate(6);
     let mut air = Air::new(&mib(Recovery::Perimeter(Planarisation::Gabriel)), 250.0, &places, 1);
@@ -89,7 +89,7 @@ fn an_unreachable_place_ends_the_walk() {
     assert_eq!(unreachable, 1);
 }
 
-/// In random connected topologies of 100 nodes every packet arrives, and no walk goes in circles.
+/// In random connected topologies of 100 stations every packet arrives, and none goes in circles.
 #[test]
 fn random_topologies_deliver_everything() {
     let topologies = if cfg!(debug_assertions) { 60 } else { 1000 };
@@ -129,8 +129,8 @@ fn random_topologies_deliver_everything() {
     println!("{recovered} packets met a void, the longest way had {longest} transmissions");
 }
 
-/// A station without the extension forwards a packet in perimeter mode greedily, unchanged except for its hop
-/// limit. At its destination such a station does not deliver the payload.
+/// A station without the extension forwards a packet in perimeter mode greedily, and changes only its hop
+/// limit. As the destination, it does not deliver the payload.
 #[test]
 fn stations_without_the_extension_ignore_it() {
     use crate::craft::{Iut, Station, with_hops};
@@ -177,20 +177,22 @@ fn the_original_packet_is_restored() {
     walking.knows(&[Station::c()]);
     walking.get(&e, &original).expect("forwarded");
     let walking = walking.one_sent().frame;
-    // This station is 50 m further, nearer to the destination than the entry of the walk.
+    // This station is 50 m further, so it is nearer to the destination than the point where perimeter mode
+    // began.
     let mut nearer = Iut::quiet(mib(recovery));
     nearer.locate(crate::craft::place(0.0, 50.0), 1_000_001);
     nearer.knows(&[Station::b()]);
     nearer.get(&Station::c(), &walking).expect("forwarded");
     let sent = nearer.one_sent();
     assert_eq!((sent.destination, sent.frame), (Station::b().mac, with_hops(original, 8)));
-    // The station rejects the same step a second time.
+    // The station drops the same frame when it arrives a second time.
     assert_eq!(nearer.get(&Station::c(), &walking), Err(carnet_geonet::GeonetDrop::Duplicate));
 }
 
-/// Only one station continues a packet in perimeter mode; in a broadcast frame its copies would multiply.
+/// A packet in perimeter mode arrives in a unicast frame, and only one station continues it. In a broadcast
+/// frame its copies would multiply, so the router drops it.
 #[test]
-fn a_walk_has_one_walker() {
+fn perimeter_packet_in_broadcast_frame_is_dropped() {
     use crate::craft::{Iut, Station};
     use carnet_geonet::GeonetDrop;
     let mut iut = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
@@ -208,7 +210,7 @@ fn a_walk_has_one_walker() {
 
 /// B.2: the packet data rate also limits packets in perimeter mode.
 #[test]
-fn walks_count_for_the_packet_data_rate() {
+fn perimeter_packets_count_for_data_rate() {
     use crate::craft::{Iut, Station};
     use carnet_geonet::GeonetDrop;
     let mut iut = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
@@ -231,7 +233,7 @@ fn walks_count_for_the_packet_data_rate() {
 
 /// Thousands of stations that claim one position do not make recovery slow.
 #[test]
-fn a_crowd_on_one_spot() {
+fn perimeter_recovery_works_with_stations_at_one_position() {
     use crate::craft::{Iut, Station};
     use carnet_wire::geonet::{GnAddress, StationType};
     let mut iut = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));

@@ -18,7 +18,7 @@ fn pon_guc_bv_01_source_greedy() {
     let mut iut = Iut::quiet(Mib::default());
     let (a, b) = (Station::a(), Station::b());
     iut.knows(&[b, Station::c(), Station::d()]);
-    // The router knows A only from a forwarded packet.
+    // The router knows station A only from a forwarded packet, so A is not a neighbour.
     iut.hear(&b, &a.tsb(b"x")).expect("forwarded");
     iut.sent.clear();
     iut.ask(Transport::GeoUnicast(a.pv.address), b"payload").expect("accepted");
@@ -60,8 +60,8 @@ fn annex_e_2_the_best_neighbour_at_any_time() {
     assert_eq!(next_hop(&mut iut), b.mac);
     iut.knows(&[b.later(1).moved(Station::e().position())]);
     assert_eq!(next_hop(&mut iut), d.mac);
-    // This station moves beyond D: no neighbour is nearer, so the router broadcasts the packet
-    // (PON_FPB_BV_12_01).
+    // This station moves beyond D, so no neighbour is nearer to the destination, and the router broadcasts
+    // the packet (PON_FPB_BV_12_01).
     iut.locate(Station::b().position(), 1_000_100);
     assert_eq!(next_hop(&mut iut), BROADCAST);
     iut.locate(HOME, 1_000_200);
@@ -70,7 +70,8 @@ fn annex_e_2_the_best_neighbour_at_any_time() {
     assert_eq!(next_hop(&mut iut), BROADCAST);
 }
 
-/// At equal distance there is no progress: otherwise two stations would exchange a packet without end.
+/// A neighbour at the same distance from the destination is no next hop: otherwise two stations would
+/// exchange a packet endlessly.
 #[test]
 fn annex_e_2_progress_is_strict() {
     let mut iut = Iut::quiet(Mib::default());
@@ -79,10 +80,10 @@ fn annex_e_2_progress_is_strict() {
     assert_eq!(iut.one_sent().destination, BROADCAST);
 }
 
-/// With a hold time a flow keeps its next hop although a better neighbour appeared, but not a next hop that
-/// has left.
+/// With a hold time, a flow keeps its next hop when a better neighbour appears, but not when the next hop has
+/// left.
 #[test]
-fn next_hops_can_be_held() {
+fn hold_time_keeps_next_hop_of_a_flow() {
     let mut iut = Iut::quiet(Mib { next_hop_hold: Duration::from_millis(500), ..Mib::default() });
     let (a, b, d) = (Station::a(), Station::b(), Station::d());
     iut.knows(&[d]);
@@ -214,8 +215,8 @@ fn pon_lot_bv_04_expiry() {
 /// PON_GUC_BV_06, PON_GUC_BV_07: contention by progress; more progress gives a shorter timer.
 #[test]
 fn pon_guc_bv_06_contention_by_progress() {
-    // E is 111 m south of this station, so the progress is 111 m: 100 ms - 99 ms * 0.111 = 89.0 ms. C: 667 m,
-    // 33.9 ms.
+    // E is 111 m south of this station, so the packet came 111 m nearer: 100 ms - 99 ms * 0.111 = 89.0 ms.
+    // For C it is 667 m, 33.9 ms.
     for (sender, milliseconds) in [(Station::e(), 88.99), (Station::c(), 33.94)] {
         let mut iut = Iut::quiet(cbf());
         iut.knows(&[sender]);

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use c_its_parser::standards::cam_1_4_1::cam_pdu_descriptions::CAM;
 use carnet_its::cam::Cam;
-use carnet_its::ldm::Glance;
+use carnet_its::ldm::PartialCam;
 use carnet_its_oracle::cam;
 
 /// Number of measurements of each codec, and number of messages in each measurement.
@@ -52,7 +52,7 @@ fn main() {
         let other = || drop(black_box(CAM::decode_from_uper(black_box(&octets))));
         shown("decode", medians([&decode, &other]));
         let [glance] = medians([&|| {
-            let _ = black_box(Glance::of(black_box(&octets)));
+            let _ = black_box(PartialCam::of(black_box(&octets)));
         }]);
         println!("{:<26} {glance:>7.2}", format!("glance at {name}"));
         assert!(glance >= 1.0, "the LDM: 1,000,000 a second");

@@ -47,7 +47,7 @@ impl Default for Parameters {
     }
 }
 
-/// Values that the conditions compare with those of the last CAM.
+/// Position, heading and speed, which conditions 1 and 2 compare with the values of the last CAM.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Dynamics {
     pub position: Option<Position>,
@@ -57,14 +57,14 @@ pub(super) struct Dynamics {
 
 /// Reason for which the service generates a CAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(super) enum GenerationReason {
     /// Condition 1: the movement changed.
     Movement,
-    /// Condition 2: `T_GenCam` has passed, or this is the first CAM.
+    /// Condition 2: the interval `T_GenCam` has passed since the last CAM, or no CAM was sent yet.
     Elapsed,
 }
 
-/// State that decides when the next CAM is due.
+/// Values that decide when the next CAM is due.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Conditions {
     parameters: Parameters,
@@ -74,7 +74,7 @@ pub(super) struct Conditions {
     interval: Duration,
     /// Number of CAMs in a row that condition 2 caused.
     in_a_row: u8,
-    last: Option<(Time, Dynamics)>,
+    last_cam: Option<(Time, Dynamics)>,
 }
 
 impl Conditions {
@@ -84,7 +84,7 @@ impl Conditions {
             dcc: parameters.minimum_interval,
             interval: parameters.maximum_interval,
             in_a_row: 0,
-            last: None,
+            last_cam: None,
         }
     }
 
@@ -114,51 +114,51 @@ impl Conditions {
         turned || faster || away()
     }
 
-    /// Returns the time at which the next CAM of a vehicle is due if its movement stays as it is; `None` if a
-    /// CAM is due at once.
+    /// Returns the time at which the next CAM of a vehicle is due, if its position, heading and speed stay as
+    /// they are now. Returns `None` if a CAM is due at once.
     pub fn due(&self, current: Dynamics) -> Option<Time> {
-        let (at, last) = self.last.as_ref()?;
+        let (at, last) = self.last_cam.as_ref()?;
         let wait = if self.moved(last, &current) { self.dcc } else { self.interval.max(self.dcc) };
         Some(*at + wait)
     }
 
     /// Returns the time at which the next CAM of a roadside unit is due.
     pub fn due_of_road_side_unit(&self) -> Option<Time> {
-        let (at, _) = self.last.as_ref()?;
+        let (at, _) = self.last_cam.as_ref()?;
         Some(*at + self.parameters.road_side_unit_interval.max(self.dcc))
     }
 
     /// Returns the reason for which a CAM of a vehicle is due now; `None` if none is due.
-    pub fn hold(&self, now: Time, current: Dynamics) -> Option<Reason> {
-        let Some((at, last)) = &self.last else { return Some(Reason::Elapsed) };
+    pub fn generation_reason(&self, now: Time, current: Dynamics) -> Option<GenerationReason> {
+        let Some((at, last)) = &self.last_cam else { return Some(GenerationReason::Elapsed) };
         let elapsed = now.saturating_since(*at);
         if elapsed >= self.dcc && self.moved(last, &current) {
-            return Some(Reason::Movement);
+            return Some(GenerationReason::Movement);
         }
-        (elapsed >= self.interval.max(self.dcc)).then_some(Reason::Elapsed)
+        (elapsed >= self.interval.max(self.dcc)).then_some(GenerationReason::Elapsed)
     }
 
     /// Returns the reason for which a CAM of a roadside unit is due now; `None` if none is due.
-    pub fn hold_of_road_side_unit(&self, now: Time) -> Option<Reason> {
-        self.due_of_road_side_unit().is_none_or(|due| due <= now).then_some(Reason::Elapsed)
+    pub fn road_side_unit_reason(&self, now: Time) -> Option<GenerationReason> {
+        self.due_of_road_side_unit().is_none_or(|due| due <= now).then_some(GenerationReason::Elapsed)
     }
 
     /// Stores time, reason and values of a generated CAM.
-    pub fn generated(&mut self, now: Time, reason: Reason, dynamics: Dynamics) {
+    pub fn generated(&mut self, now: Time, reason: GenerationReason, dynamics: Dynamics) {
         match reason {
-            Reason::Movement => {
+            GenerationReason::Movement => {
                 let Parameters { minimum_interval, maximum_interval, .. } = self.parameters;
-                let elapsed = self.last.map_or(maximum_interval, |(at, _)| now.saturating_since(at));
+                let elapsed = self.last_cam.map_or(maximum_interval, |(at, _)| now.saturating_since(at));
                 self.interval = elapsed.clamp(minimum_interval, maximum_interval.max(minimum_interval));
                 self.in_a_row = 0;
             }
-            Reason::Elapsed => {
+            GenerationReason::Elapsed => {
                 self.in_a_row = self.in_a_row.saturating_add(1);
                 if self.in_a_row >= self.parameters.consecutive {
                     self.interval = self.parameters.maximum_interval;
                 }
             }
         }
-        self.last = Some((now, dynamics));
+        self.last_cam = Some((now, dynamics));
     }
 }

@@ -50,7 +50,7 @@ use conditions::{Conditions, Dynamics};
 
 /// GN Maximum packet lifetime of a CAM. Clause 5.3.4.1 allows 1,000 ms; the test purposes require a lower
 /// value.
-const LIFETIME: Duration = Duration::from_millis(950);
+const MAX_PACKET_LIFETIME: Duration = Duration::from_millis(950);
 /// TC ID of CAMs: DCC profile DP2.
 const TRAFFIC_CLASS: u8 = 2;
 /// Protocol version of a CAM of V1.4.1.
@@ -65,17 +65,17 @@ pub enum Content {
         high_frequency: BasicVehicleContainerHighFrequency,
         /// Slowly changing data, which include the role.
         low_frequency: BasicVehicleContainerLowFrequency,
-        /// Data of vehicles with a role. The service does not send data of a role that the vehicle does not
-        /// have.
+        /// Data of a vehicle with a special role, such as public transport. The service sends only the data
+        /// of the role that the vehicle has.
         special: Option<SpecialVehicleContainer>,
     },
     /// Content of a roadside unit's CAM.
     RoadSideUnit(RsuContainerHighFrequency),
 }
 
-/// Data of the station about itself.
+/// Data of this station: position, movement and vehicle.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Provided {
+pub struct StationData {
     /// Position of the station.
     pub reference_position: ReferencePosition,
     /// Time of the position.
@@ -91,19 +91,20 @@ pub struct CaService {
     station_id: StationId,
     station_type: StationType,
     active: bool,
-    provided: Option<(Time, Provided)>,
+    provided: Option<(Time, StationData)>,
     conditions: Conditions,
-    /// Times of the last CAM with a low-frequency container and of the last with a special vehicle container.
+    /// Time of the last CAM with a low-frequency container. The next field is the time of the last CAM with a
+    /// special vehicle container.
     low_frequency: Option<Time>,
     special: Option<Time>,
-    ready: Option<Transmission>,
-    /// Reason of the last failure until the caller reads it, and time of the next attempt.
-    refused: Option<ItsDrop>,
-    again: Time,
+    next_cam: Option<Transmission>,
+    /// Reason of the last failure, until the caller reads it. The next field is the time of the next attempt.
+    last_error: Option<ItsDrop>,
+    next_attempt: Time,
 }
 
 impl CaService {
-    /// Creates a service without data, which sends nothing yet.
+    /// Creates a service that has no station data yet, so it sends nothing.
     pub fn new(parameters: Parameters, station_id: StationId, station_type: StationType) -> CaService {
         CaService {
             conditions: Conditions::new(parameters),
@@ -114,13 +115,13 @@ impl CaService {
             provided: None,
             low_frequency: None,
             special: None,
-            ready: None,
-            refused: None,
-            again: Time::ZERO,
+            next_cam: None,
+            last_error: None,
+            next_attempt: Time::ZERO,
         }
     }
 
-    /// Starts or stops sending (6.1.2). After a start, the first CAM has every container.
+    /// Starts or stops sending CAMs (6.1.2). After a start, the first CAM has all containers.
     pub fn set_active(&mut self, now: Now, active: bool) {
         if active && !self.active {
             self.conditions = Conditions::new(self.parameters);
@@ -128,14 +129,14 @@ impl CaService {
             self.special = None;
         }
         self.active = active;
-        self.ready = None;
+        self.next_cam = None;
         self.check(now);
     }
 
     /// Sets the station ID of the following CAMs.
     pub fn set_station_id(&mut self, station_id: StationId) {
         self.station_id = station_id;
-        self.ready = None;
+        self.next_cam = None;
     }
 
     /// Sets the least interval of CAMs that DCC permits. The service limits the value to `T_GenCamMin` to
@@ -146,60 +147,61 @@ impl CaService {
     }
 
     /// Handles new data about the station.
-    pub fn handle_provided(&mut self, now: Now, provided: Provided) {
+    pub fn handle_station_data(&mut self, now: Now, provided: StationData) {
         self.provided = Some((now.time, provided));
-        self.again = now.time;
+        self.next_attempt = now.time;
         self.check(now);
     }
 
-    /// Returns the time at which the caller must call [`Self::handle_timeout`]; `None` before the first data.
+    /// Returns the time at which the caller must call [`Self::handle_timeout`]; `None` before the first
+    /// station data.
     pub fn poll_timeout(&self) -> Option<Time> {
         let (received, provided) = self.provided.as_ref().filter(|_| self.active)?;
         let due = match provided.content {
             Content::Vehicle { .. } => self.conditions.due(dynamics(provided))?,
             Content::RoadSideUnit(_) => self.conditions.due_of_road_side_unit()?,
         };
-        let due = due.max(self.again);
+        let due = due.max(self.next_attempt);
         // If the data are too old at that time, the service needs no timer.
         (due <= *received + self.parameters.maximum_age).then_some(due)
     }
 
-    /// Serves the timers.
+    /// Sends a CAM if its time has come.
     pub fn handle_timeout(&mut self, now: Now) {
         self.check(now);
     }
 
     /// Returns the CAM to send now, if one is due.
     pub fn poll_transmit(&mut self) -> Option<Transmission> {
-        self.ready.take()
+        self.next_cam.take()
     }
 
-    /// Returns the reason for which the service could not make the last CAM.
-    pub fn poll_refused(&mut self) -> Option<ItsDrop> {
-        self.refused.take()
+    /// Returns the reason why the service could not make the last CAM, once.
+    pub fn poll_generation_error(&mut self) -> Option<ItsDrop> {
+        self.last_error.take()
     }
 
-    /// Handles data from which the service cannot make a CAM. The CAM stays due, but the next attempt comes
-    /// after a pause.
+    /// Handles station data that does not fit a CAM. The CAM stays due, and the service tries again after a
+    /// pause.
     fn refuse(&mut self, now: Now, reason: ItsDrop) {
-        self.refused = Some(reason);
-        self.again = now.time + self.parameters.minimum_interval;
+        self.last_error = Some(reason);
+        self.next_attempt = now.time + self.parameters.minimum_interval;
     }
 
-    /// Makes a CAM if the conditions are met.
+    /// Makes a CAM if one is due.
     fn check(&mut self, now: Now) {
         // Drop data that are too old: otherwise a CAM would stay due without end.
         let oldest = self.parameters.maximum_age;
         self.provided.take_if(|(received, _)| now.time.saturating_since(*received) > oldest);
-        let may = self.active && now.time >= self.again;
+        let may = self.active && now.time >= self.next_attempt;
         let Some((_, provided)) = self.provided.as_ref().filter(|_| may) else { return };
         if provided.reference_position.position().is_none() {
             self.refuse(now, ItsDrop::NoPosition);
             return;
         }
         let holds = match provided.content {
-            Content::Vehicle { .. } => self.conditions.hold(now.time, dynamics(provided)),
-            Content::RoadSideUnit(_) => self.conditions.hold_of_road_side_unit(now.time),
+            Content::Vehicle { .. } => self.conditions.generation_reason(now.time, dynamics(provided)),
+            Content::RoadSideUnit(_) => self.conditions.road_side_unit_reason(now.time),
         };
         let Some(reason) = holds else { return };
         let interval = self.parameters.low_frequency_interval;
@@ -212,11 +214,11 @@ impl CaService {
                 self.conditions.generated(now.time, reason, dynamics(provided));
                 self.low_frequency = if low { Some(now.time) } else { self.low_frequency };
                 self.special = if has_special { Some(now.time) } else { self.special };
-                self.ready = Some(Transmission {
-                    // 5.3.4.1: a CAM goes to all stations in range, and no station forwards it.
+                self.next_cam = Some(Transmission {
+                    // 5.3.4.1: a CAM is a single-hop broadcast, which no station forwards.
                     transport: Transport::SingleHop([0; 4]),
                     traffic_class: TrafficClass { id: TRAFFIC_CLASS, ..TrafficClass::default() },
-                    maximum_lifetime: LIFETIME,
+                    maximum_lifetime: MAX_PACKET_LIFETIME,
                     maximum_hop_limit: Some(1),
                     payload,
                 });
@@ -225,7 +227,7 @@ impl CaService {
         }
     }
 
-    fn cam(&self, provided: &Provided, low: bool, special: bool) -> Cam {
+    fn cam(&self, provided: &StationData, low: bool, special: bool) -> Cam {
         let header = ItsPduHeader {
             protocol_version: PROTOCOL_VERSION,
             message_id: MessageId::CAM,
@@ -264,7 +266,7 @@ impl CaService {
 }
 
 /// Extracts the values that the conditions compare.
-fn dynamics(provided: &Provided) -> Dynamics {
+fn dynamics(provided: &StationData) -> Dynamics {
     let (heading, speed) = match &provided.content {
         Content::Vehicle { high_frequency, .. } => {
             (high_frequency.heading.heading_value, high_frequency.speed.speed_value)
@@ -274,7 +276,7 @@ fn dynamics(provided: &Provided) -> Dynamics {
     Dynamics { position: provided.reference_position.position(), heading, speed }
 }
 
-/// Returns the container for a role (6.1.4): the given data, or a container without further data.
+/// Returns the special vehicle container of a role (6.1.4), with the given data or with default values.
 fn special_container(
     role: VehicleRole,
     given: Option<&SpecialVehicleContainer>,

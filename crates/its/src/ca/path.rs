@@ -2,10 +2,10 @@
 //! before.
 //!
 //! The recorder keeps a point if the path since the last kept point leaves the straight line between the two
-//! by more than [`ALLOWED`]. SAE J2945/1 allows this error in its concise path history
-//! (K_PHALLOWABLEERROR_M). The recorder also keeps a point after a straight path of [`STRAIGHT`]. So straight
-//! lines between the points stay near the path. The latest point comes first. Each point is relative to the
-//! point before it in the list, the first point to the vehicle.
+//! by more than [`MAX_PATH_DEVIATION_M`]. SAE J2945/1 allows this error in its concise path history
+//! (K_PHALLOWABLEERROR_M). The recorder also keeps a point after a straight path of
+//! [`STRAIGHT_POINT_DISTANCE_M`]. So straight lines between the points stay near the path. The latest point
+//! comes first. Each point is relative to the point before it in the list, the first point to the vehicle.
 
 use std::collections::VecDeque;
 
@@ -16,25 +16,25 @@ use crate::cdd::{DeltaAltitude, DeltaLatitude, DeltaLongitude, DeltaReferencePos
 use crate::cdd::{PathDeltaTime, PathHistory, PathPoint};
 
 /// Largest number of points in release 2 (release 1: 40).
-const POINTS: usize = 23;
-/// Distance of the points on a straight path, metres.
-const STRAIGHT: f64 = 50.0;
-/// Largest distance of a line between two points from the path, metres: 0.47, less two errors. These are the
-/// rounding to 0.1 microdegree and the arc between two positions.
-const ALLOWED: f64 = 0.4;
-/// Largest number of stored positions between two points. A slow vehicle has more positions; the recorder
-/// then drops every second one.
-const BETWEEN: usize = 64;
+const MAX_PATH_POINTS: usize = 23;
+/// Distance between two points on a straight path, metres.
+const STRAIGHT_POINT_DISTANCE_M: f64 = 50.0;
+/// Largest distance in metres between the path and the line through two recorded points. The standard allows
+/// 0.47 m; two errors are subtracted: rounding to 0.1 microdegree, and the arc between two positions.
+const MAX_PATH_DEVIATION_M: f64 = 0.4;
+/// Largest number of stored positions between two recorded points. If a slow vehicle has more, the recorder
+/// drops every second one.
+const MAX_POSITIONS_BETWEEN_POINTS: usize = 64;
 /// Longest path, metres.
-const LENGTH: f64 = 500.0;
+const MAX_PATH_LENGTH_M: f64 = 500.0;
 
 /// Records the path of a vehicle.
 #[derive(Debug, Clone, Default)]
 pub struct PathRecorder {
     /// Points of the path, the latest first.
     points: VecDeque<(Time, Position)>,
-    /// Positions since the latest point, the last one at the end.
-    since: Vec<(Time, Position)>,
+    /// Positions since the latest recorded point, in order of time.
+    positions_since_point: Vec<(Time, Position)>,
 }
 
 impl PathRecorder {
@@ -47,46 +47,49 @@ impl PathRecorder {
     pub fn handle_position(&mut self, now: Time, position: Position) {
         let Some((_, last)) = self.points.front().copied() else {
             self.points.push_front((now, position));
-            self.since = vec![(now, position)];
+            self.positions_since_point = vec![(now, position)];
             return;
         };
         let plane = LocalPlane::new(last);
         let here = plane.offset(position);
         let gone = here.0.hypot(here.1);
-        if gone > LENGTH {
+        if gone > MAX_PATH_LENGTH_M {
             // After a jump of the position, or a long time without a fix, the old path does not lead to the
             // present position.
             self.clear();
             return self.handle_position(now, position);
         }
-        let left = self.since.iter().any(|(_, between)| distance(plane.offset(*between), here) > ALLOWED);
-        if (left || gone >= STRAIGHT)
-            && let Some(latest) = self.since.last().copied()
+        let left = self
+            .positions_since_point
+            .iter()
+            .any(|(_, between)| distance(plane.offset(*between), here) > MAX_PATH_DEVIATION_M);
+        if (left || gone >= STRAIGHT_POINT_DISTANCE_M)
+            && let Some(latest) = self.positions_since_point.last().copied()
             && latest.1 != last
         {
             self.points.push_front(latest);
-            self.since.clear();
+            self.positions_since_point.clear();
         }
-        if self.since.len() >= BETWEEN {
+        if self.positions_since_point.len() >= MAX_POSITIONS_BETWEEN_POINTS {
             let mut number = 0;
-            self.since.retain(|_| {
+            self.positions_since_point.retain(|_| {
                 number += 1;
                 number % 2 == 0
             });
         }
-        self.since.push((now, position));
+        self.positions_since_point.push((now, position));
         self.shorten();
     }
 
     /// Removes points beyond the largest number or the longest path.
     fn shorten(&mut self) {
-        self.points.truncate(POINTS);
+        self.points.truncate(MAX_PATH_POINTS);
         let mut length = 0.0;
-        let mut previous = self.since.last().map(|(_, position)| *position);
+        let mut previous = self.positions_since_point.last().map(|(_, position)| *position);
         let mut kept = 0;
         for (_, point) in &self.points {
             length += previous.map_or(0.0, |previous| previous.distance(*point));
-            if length > LENGTH {
+            if length > MAX_PATH_LENGTH_M {
                 break;
             }
             previous = Some(*point);
@@ -97,7 +100,9 @@ impl PathRecorder {
 
     /// Returns the path from the present position of the vehicle backwards.
     pub fn history(&self) -> PathHistory {
-        let Some(mut previous) = self.since.last().copied() else { return PathHistory::default() };
+        let Some(mut previous) = self.positions_since_point.last().copied() else {
+            return PathHistory::default();
+        };
         let mut history = Vec::with_capacity(self.points.len());
         for (at, point) in &self.points {
             let delta = |from: i32, to: i32| to.wrapping_sub(from);
@@ -106,7 +111,7 @@ impl PathRecorder {
             if *point == previous.1 {
                 continue;
             }
-            // Near the poles and the date line, an offset may exceed its field: the path ends there.
+            // Near a pole or the date line, an offset may not fit its field. The path history ends there.
             let fits = |value: i32| (DeltaLatitude::LEAST..DeltaLatitude::MOST).contains(&value);
             if !fits(latitude) || !fits(longitude) {
                 break;
@@ -166,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_straight_way_has_a_point_every_fifty_metres() {
+    fn straight_path_has_a_point_every_fifty_metres() {
         let mut recorder = PathRecorder::default();
         let way: Vec<(f64, f64)> = (0..=30).map(|second| (0.0, 10.0 * f64::from(second))).collect();
         drive(&mut recorder, &way);
@@ -193,7 +198,7 @@ mod tests {
 
     /// J2945/1: lines between the points are at most 0.47 m from the path in any bend, and cover 200 m.
     #[test]
-    fn lines_between_points_stay_near_the_way() {
+    fn lines_between_path_points_stay_near_the_path() {
         for (radius, speed) in [(30.0f64, 5.0f64), (60.0, 8.0), (120.0, 15.0), (300.0, 25.0), (1000.0, 30.0)]
         {
             let mut recorder = PathRecorder::default();
@@ -211,7 +216,7 @@ mod tests {
             }
             let mut line = vec![here];
             line.extend(points(&recorder, here));
-            assert!(line.len() <= POINTS + 1, "{} points, radius {radius}", line.len());
+            assert!(line.len() <= MAX_PATH_POINTS + 1, "{} points, radius {radius}", line.len());
             let near = |metres: f64| {
                 let place = at(metres);
                 line.windows(2)
@@ -228,17 +233,17 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_an_end() {
+    fn path_history_ends_after_its_longest_length() {
         let mut recorder = PathRecorder::default();
         let way: Vec<(f64, f64)> = (0..=500).map(|second| (0.0, 10.0 * f64::from(second))).collect();
         drive(&mut recorder, &way);
         let points = points(&recorder, (0.0, 5000.0));
-        assert!((8..=POINTS).contains(&points.len()), "{points:?}");
+        assert!((8..=MAX_PATH_POINTS).contains(&points.len()), "{points:?}");
         assert!(points.last().is_some_and(|point| point.1 >= 4490.0), "{points:?}");
     }
 
     #[test]
-    fn a_jump_begins_anew() {
+    fn jump_of_the_position_clears_the_path_history() {
         let mut recorder = PathRecorder::default();
         drive(&mut recorder, &[(0.0, 0.0), (0.0, 60.0), (0.0, 120.0), (900.0, 0.0)]);
         assert_eq!(recorder.history().0, []);

@@ -48,9 +48,9 @@ use originating::Originating;
 use receiving::Receiving;
 
 /// Largest radius of a destination area that the router accepts (itsGnMaxGeoAreaSize, 10 km²), metres.
-const LARGEST_RADIUS: u16 = 1_784;
+const MAX_DESTINATION_RADIUS_M: u16 = 1_784;
 /// Radius of the destination area if the application gives none, metres.
-const DEFAULT_RADIUS: u16 = 1_000;
+const DEFAULT_DESTINATION_RADIUS_M: u16 = 1_000;
 
 /// Bounds and tolerances of the service.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -100,12 +100,13 @@ pub struct EventRequest {
     pub relevance_traffic_direction: Option<RelevanceTrafficDirection>,
     /// Cause of the event.
     pub situation: Option<SituationContainer>,
-    /// Traces that lead to the event. A message has at least one trace, so without any the service adds one
-    /// without points.
+    /// Traces that lead to the event. If the list is empty, the service adds a trace without points, because
+    /// a message needs at least one.
     pub location: Option<LocationContainer>,
     /// Further data about the event.
     pub alacarte: Option<AlacarteContainer>,
-    /// Destination area; `None` for a circle of the relevance distance around the event.
+    /// Destination area of the message. If it is `None`, the message goes to a circle around the event with
+    /// the relevance distance as radius.
     pub destination_area: Option<GeoArea>,
     /// Traffic class; DCC profile DP1 if `None`.
     pub traffic_class: Option<TrafficClass>,
@@ -114,7 +115,7 @@ pub struct EventRequest {
 /// An output for applications.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A message about an event of another station: a new event, or a newer state of a known one.
+    /// A message about another station's event: a new event, or a newer state of a known event.
     Received {
         /// The received message.
         denm: Box<Denm>,
@@ -161,7 +162,7 @@ impl DenService {
     /// Sets a new station ID, also for events that continue (6.1.2.3). The sequence numbers of new events
     /// start at a random number: continued numbers would reveal the old station ID.
     pub fn set_station_id(&mut self, station_id: StationId) {
-        self.originating.rename(self.station_id, station_id, self.rng.u16());
+        self.originating.change_station_id(self.station_id, station_id, self.rng.u16());
         self.station_id = station_id;
     }
 
@@ -196,12 +197,13 @@ impl DenService {
         self.originating.update(now, header, self.station_type, action_id, request)
     }
 
-    /// Ends an event (AppDENM_termination, 8.2.1.4). The station ends its own event as its originator
-    /// (cancellation) and another station's event as a witness (negation). `request` has the position of the
-    /// event and the time for which the service repeats the message.
+    /// Ends an event (AppDENM_termination, 8.2.1.4). This station ends its own event by a cancellation, and
+    /// another station's event by a negation. `request` has the event's position and the time for which the
+    /// service repeats the message.
     ///
     /// # Errors
-    /// [`ItsDrop::UnknownEvent`] if the service knows no such event; and the errors of [`Self::trigger`].
+    ///
+    /// [`ItsDrop::UnknownEvent`] if the service does not know the event; and the errors of [`Self::trigger`].
     pub fn terminate(
         &mut self,
         now: Now,
@@ -212,7 +214,7 @@ impl DenService {
         if self.originating.contains(action_id) {
             return self.originating.cancel(now, header, action_id, request);
         }
-        let known = self.receiving.negatable(now, action_id).ok_or(ItsDrop::UnknownEvent)?;
+        let known = self.receiving.continuing_event(now, action_id).ok_or(ItsDrop::UnknownEvent)?;
         self.originating.negate(now, header, self.station_type, &known, request)
     }
 
@@ -245,7 +247,7 @@ impl DenService {
         let management = denm.denm.management;
         let situation = denm.denm.situation.clone();
         let news = self.receiving.handle(now, denm, octets, area, &self.parameters, &mut self.rng)?;
-        if news.first && asked {
+        if news.is_first && asked {
             self.answer(now, management.event_position, situation);
         }
         Ok(())
@@ -267,7 +269,8 @@ impl DenService {
             }),
             ..EventRequest::default()
         };
-        // Without room in the table the other station gets no answer; its work does not depend on the answer.
+        // If the table has no room, this station sends no impact reduction message. The other station works
+        // without it.
         let _ = self.trigger(now, &request);
     }
 
@@ -276,7 +279,7 @@ impl DenService {
         [self.originating.next_deadline(), self.receiving.next_deadline()].into_iter().flatten().min()
     }
 
-    /// Serves the timers.
+    /// Sends and repeats the messages that are due.
     pub fn handle_timeout(&mut self, now: Now) {
         let header = self.header();
         self.originating.handle_timeout(now.time, header);
@@ -288,7 +291,7 @@ impl DenService {
         self.originating.poll_transmit().or_else(|| self.receiving.poll_transmit())
     }
 
-    /// Returns the next output for applications.
+    /// Returns the next event for applications.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.receiving.poll_event()
     }
@@ -310,14 +313,15 @@ fn transmission(
         // 5.3.4.1: a DENM is sent by GeoBroadcast.
         transport: Transport::GeoBroadcast(area),
         traffic_class,
-        // The packet lives at most as long as the event, and as the router allows (itsGnMaxPacketLifetime).
+        // The packet's lifetime is the validity of the event, limited to the router's largest lifetime
+        // (itsGnMaxPacketLifetime).
         maximum_lifetime: validity.clamp(Duration::from_millis(50), Duration::from_secs(600)),
         maximum_hop_limit: None,
         payload,
     }
 }
 
-/// Returns the circle around an event within which the event is relevant.
+/// Returns the circle around an event that its relevance distance describes.
 fn relevance_area(position: &ReferencePosition, distance: RelevanceDistance) -> Option<GeoArea> {
     let position = position.position()?;
     Some(circle(position, distance.metres()))
@@ -340,7 +344,7 @@ fn with_port(octets: &[u8]) -> Vec<u8> {
     [&header[..], octets].concat()
 }
 
-/// A message has at least one trace (MSGF-BV-02), so add one if the list is empty.
+/// A message needs at least one trace (MSGF-BV-02), so add an empty one if the list is empty.
 fn with_trace(mut location: LocationContainer) -> LocationContainer {
     if location.traces.0.is_empty() {
         location.traces = Traces(vec![crate::cdd::PathHistory::default()]);

@@ -8,7 +8,9 @@ use carnet_base::{Time, TimerTable};
 use carnet_wire::btp::port;
 use carnet_wire::geonet::{GeoArea, TrafficClass};
 
-use super::{DEFAULT_RADIUS, EventRequest, LARGEST_RADIUS, circle, transmission, with_trace};
+use super::{
+    DEFAULT_DESTINATION_RADIUS_M, EventRequest, MAX_DESTINATION_RADIUS_M, circle, transmission, with_trace,
+};
 use crate::cdd::{
     ActionId, ItsPduHeader, SequenceNumber, StationId, StationType, TimestampIts, TransmissionInterval,
 };
@@ -25,13 +27,13 @@ const TRAFFIC_CLASS: TrafficClass =
 enum Timer {
     /// `T_O_Validity`: the event ends.
     Validity(ActionId),
-    /// `T_Repetition`: the service sends the message again.
+    /// `T_Repetition`: the service repeats the message of this event.
     Repetition(ActionId),
 }
 
-/// An event in the table.
+/// An event of this station.
 #[derive(Debug)]
-struct Entry {
+struct OwnEvent {
     denm: DecentralizedEnvironmentalNotificationMessage,
     area: GeoArea,
     traffic_class: TrafficClass,
@@ -45,7 +47,7 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Originating {
     capacity: usize,
-    events: BTreeMap<ActionId, Box<Entry>>,
+    events: BTreeMap<ActionId, Box<OwnEvent>>,
     timers: TimerTable<Timer>,
     next_sequence: u16,
     ready: VecDeque<Transmission>,
@@ -138,7 +140,8 @@ impl Originating {
         self.send(now, header, end(management), &request)
     }
 
-    /// Performs AppDENM_termination by a witness; `known` has the latest data of the originator.
+    /// Sends a negation: this station, a witness, ends the event of another station (AppDENM_termination).
+    /// `known` has the latest data of the event's originator.
     pub fn negate(
         &mut self,
         now: Now,
@@ -150,8 +153,8 @@ impl Originating {
         if self.events.len() >= self.capacity {
             return Err(ItsDrop::TableFull);
         }
-        // The negation keeps the reference time of the originator, which says which state of the event it
-        // ends.
+        // The negation has the reference time of the originator's message, so receivers know which state of
+        // the event it ends.
         let management = ManagementContainer {
             termination: Some(Termination::IsNegation),
             detection_time: request.detection_time.unwrap_or(now.date),
@@ -163,8 +166,9 @@ impl Originating {
         self.send(now, header, end(management), &request)
     }
 
-    /// Replaces the station ID of own events; the next new event has the sequence number `next_sequence`.
-    pub fn rename(&mut self, from: StationId, to: StationId, next_sequence: u16) {
+    /// Replaces the station ID in all own events. The next new event gets the sequence number
+    /// `next_sequence`.
+    pub fn change_station_id(&mut self, from: StationId, to: StationId, next_sequence: u16) {
         self.next_sequence = next_sequence;
         let own: Vec<ActionId> =
             self.events.keys().filter(|action| action.originating_station_id == from).copied().collect();
@@ -197,7 +201,7 @@ impl Originating {
         }
     }
 
-    /// Sends the latest message of an event again, unless the event has ended.
+    /// Repeats the latest message of an event, unless the event has ended.
     fn repeat(&mut self, now: Time, header: ItsPduHeader, action: ActionId) {
         let Some(entry) = self.events.get(&action) else { return };
         let Some((interval, until)) = entry.repetition else { return };
@@ -228,8 +232,11 @@ impl Originating {
             return Err(ItsDrop::Expired);
         }
         let expires = now.time + Duration::from_millis(ends.0 - now.date.0);
-        let radius = management.relevance_distance.map_or(DEFAULT_RADIUS, |distance| distance.metres());
-        let area = request.destination_area.unwrap_or_else(|| circle(position, radius.min(LARGEST_RADIUS)));
+        let radius =
+            management.relevance_distance.map_or(DEFAULT_DESTINATION_RADIUS_M, |distance| distance.metres());
+        let area = request
+            .destination_area
+            .unwrap_or_else(|| circle(position, radius.min(MAX_DESTINATION_RADIUS_M)));
         let traffic_class = request.traffic_class.unwrap_or(TRAFFIC_CLASS);
         let action = management.action_id;
         let message = Denm { header, denm };
@@ -244,15 +251,15 @@ impl Originating {
             Some((interval, _)) => self.timers.set(Timer::Repetition(action), now.time + interval),
             None => self.timers.stop(Timer::Repetition(action)),
         }
-        let entry = Entry { denm: message.denm, area, traffic_class, expires, repetition };
+        let entry = OwnEvent { denm: message.denm, area, traffic_class, expires, repetition };
         self.events.insert(action, Box::new(entry));
         Ok(())
     }
 
-    /// Returns the next sequence number that no event of this station has.
+    /// Returns the next sequence number that is not in use by an event of this station.
     fn unused_sequence(&self, station: StationId) -> SequenceNumber {
         let mut sequence = self.next_sequence;
-        // The loop ends, because there are more numbers than the table has entries.
+        // The loop ends because the table holds fewer events than there are sequence numbers.
         while self
             .contains(ActionId { originating_station_id: station, sequence_number: SequenceNumber(sequence) })
         {

@@ -7,13 +7,15 @@ use carnet_base::{Rng, Time, TimerTable};
 use carnet_geonet::geodesy::{Position, is_inside};
 use carnet_wire::geonet::{GeoArea, TrafficClass};
 
-use super::{Event, LARGEST_RADIUS, Parameters, circle, is_over, relevance_area, transmission, with_port};
+use super::{
+    Event, MAX_DESTINATION_RADIUS_M, Parameters, circle, is_over, relevance_area, transmission, with_port,
+};
 use crate::cdd::{ActionId, StationId};
 use crate::denm::{Denm, ManagementContainer};
 use crate::{ItsDrop, Now, Transmission};
 
-/// Largest number of waiting outputs for an application; the service drops the oldest ones.
-const EVENTS: usize = 256;
+/// Largest number of events that wait for the application; the service drops the oldest ones.
+const MAX_WAITING_EVENTS: usize = 256;
 /// Random part of `T_Forwarding`.
 const FORWARDING_JITTER: Duration = Duration::from_millis(150);
 /// Octets of the station ID in a message.
@@ -30,7 +32,7 @@ enum Timer {
 
 /// Content of the latest message about an event.
 #[derive(Debug)]
-struct Entry {
+struct ReceivedEvent {
     management: ManagementContainer,
     /// The message as received.
     octets: Vec<u8>,
@@ -41,21 +43,21 @@ struct Entry {
     expires: Time,
 }
 
-/// Change of the table by a message.
+/// Change of an event by a received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct News {
-    /// The message is the first about its event.
-    pub first: bool,
+pub(super) struct EventUpdate {
+    /// Whether the message is the first one about this event.
+    pub is_first: bool,
 }
 
 /// The receiving message table.
 #[derive(Debug)]
 pub(super) struct Receiving {
     capacity: usize,
-    events: BTreeMap<ActionId, Box<Entry>>,
+    events: BTreeMap<ActionId, Box<ReceivedEvent>>,
     timers: TimerTable<Timer>,
     ready: VecDeque<Transmission>,
-    news: VecDeque<Event>,
+    waiting_events: VecDeque<Event>,
 }
 
 impl Receiving {
@@ -65,7 +67,7 @@ impl Receiving {
             events: BTreeMap::new(),
             timers: TimerTable::new(),
             ready: VecDeque::new(),
-            news: VecDeque::new(),
+            waiting_events: VecDeque::new(),
         }
     }
 
@@ -82,11 +84,11 @@ impl Receiving {
     }
 
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.news.pop_front()
+        self.waiting_events.pop_front()
     }
 
     /// Returns the data and the area of an event that continues.
-    pub fn negatable(&self, now: Now, action_id: ActionId) -> Option<(ManagementContainer, GeoArea)> {
+    pub fn continuing_event(&self, now: Now, action_id: ActionId) -> Option<(ManagementContainer, GeoArea)> {
         let entry = self.events.get(&action_id)?;
         (entry.expires > now.time && !is_over(entry.management.termination))
             .then_some((entry.management, entry.destination))
@@ -101,7 +103,7 @@ impl Receiving {
         area: Option<GeoArea>,
         parameters: &Parameters,
         rng: &mut Rng,
-    ) -> Result<News, ItsDrop> {
+    ) -> Result<EventUpdate, ItsDrop> {
         let management = denm.denm.management;
         let action = management.action_id;
         let tolerance = parameters.clock_tolerance;
@@ -121,12 +123,13 @@ impl Receiving {
             None => true,
             Some(known) => {
                 let order = management.reference_time.cmp(&known.reference_time);
-                // A negation has the reference time of the message that it negates, so it is not newer.
+                // A negation has the reference time of the message that it ends. So accept it although it is
+                // not newer.
                 let negation = is_over(management.termination) && !is_over(known.termination);
                 let newer = order
                     .then(management.detection_time.cmp(&known.detection_time))
                     .then(negation.cmp(&false));
-                // Another station has sent the event, so restart the forwarding timer.
+                // The originator or another forwarder has sent the message, so restart the forwarding timer.
                 if order.is_ge() {
                     self.restart_forwarding(now.time, &known, parameters, rng);
                 }
@@ -140,20 +143,21 @@ impl Receiving {
             self.make_room()?;
         }
         let destination = area.unwrap_or_else(|| {
-            let radius =
-                management.relevance_distance.map_or(super::DEFAULT_RADIUS, |distance| distance.metres());
-            circle(centre, radius.min(LARGEST_RADIUS))
+            let radius = management
+                .relevance_distance
+                .map_or(super::DEFAULT_DESTINATION_RADIUS_M, |distance| distance.metres());
+            circle(centre, radius.min(MAX_DESTINATION_RADIUS_M))
         });
         let relevance = management
             .relevance_distance
             .and_then(|distance| relevance_area(&management.event_position, distance))
             .unwrap_or(destination);
-        let entry = Entry { management, octets: octets.to_vec(), relevance, destination, expires };
+        let entry = ReceivedEvent { management, octets: octets.to_vec(), relevance, destination, expires };
         self.events.insert(action, Box::new(entry));
         self.timers.set(Timer::Validity(action), expires);
         self.restart_forwarding(now.time, &management, parameters, rng);
         self.announce(Event::Received { denm: Box::new(denm), expires });
-        Ok(News { first })
+        Ok(EventUpdate { is_first: first })
     }
 
     /// Makes room for one more event; a full table removes the event that ends first.
@@ -175,14 +179,14 @@ impl Receiving {
     }
 
     fn announce(&mut self, event: Event) {
-        if self.news.len() >= EVENTS {
-            self.news.pop_front();
+        if self.waiting_events.len() >= MAX_WAITING_EVENTS {
+            self.waiting_events.pop_front();
         }
-        self.news.push_back(event);
+        self.waiting_events.push_back(event);
     }
 
-    /// Restarts `T_Forwarding` (8.2.3): twice the transmission interval of the originator, and a random time,
-    /// so that not all stations send at once. Without a transmission interval no station keeps the event
+    /// Restarts `T_Forwarding` (8.2.3): twice the originator's transmission interval and a random time, so
+    /// that not all forwarders send together. Without a transmission interval, no station keeps the event
     /// alive.
     fn restart_forwarding(
         &mut self,
@@ -210,7 +214,7 @@ impl Receiving {
         }
     }
 
-    /// Sends the message of another station again if this station is in the relevance area.
+    /// Forwards another station's message, if this station is in the event's relevance area.
     fn forward(
         &mut self,
         now: Time,
@@ -221,7 +225,7 @@ impl Receiving {
     ) {
         let Some(entry) = self.events.get(&action).filter(|entry| entry.expires > now) else { return };
         let management = entry.management;
-        // KAFW-BV-10: outside the relevance area the station stops forwarding until it receives the event
+        // KAFW-BV-10: outside the relevance area, the station stops forwarding until the message arrives
         // again.
         if !position.is_some_and(|position| is_inside(&entry.relevance, position)) {
             return;

@@ -17,7 +17,7 @@ use crate::uper::Reader;
 
 /// Fields of a CAM that the map needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Glance {
+pub struct PartialCam {
     /// Station ID of the sender.
     pub station_id: StationId,
     /// Type of the sender.
@@ -28,7 +28,8 @@ pub struct Glance {
     pub position: Position,
     /// Confidence of the position: the longer half axis.
     pub confidence: SemiAxisLength,
-    /// Heading. For a roadside unit this field and all following ones are unavailable.
+    /// Heading. A roadside unit does not send the heading and the following fields; they have the value
+    /// "unavailable".
     pub heading: HeadingValue,
     /// Speed.
     pub speed: SpeedValue,
@@ -40,18 +41,18 @@ pub struct Glance {
     pub vehicle_width: VehicleWidth,
 }
 
-/// Extracts a field of `width` bits from a larger number; `low` bits stand below the field.
+/// Returns the field of `width` bits whose lowest bit is bit number `low` of `bits`.
 const fn part(bits: u64, width: u32, low: u32) -> u64 {
     bits >> low & ((1 << width) - 1)
 }
 
-impl Glance {
+impl PartialCam {
     /// Decodes the fields of a CAM without the BTP header.
     ///
     /// # Errors
     /// [`ItsDrop::Malformed`], [`ItsDrop::WrongMessage`], [`ItsDrop::WrongVersion`] or
     /// [`ItsDrop::NoPosition`].
-    pub fn of(octets: &[u8]) -> Result<Glance, ItsDrop> {
+    pub fn of(octets: &[u8]) -> Result<PartialCam, ItsDrop> {
         // The fields up to the alternative of the high-frequency container have 201 bits.
         if octets.len() < 26 {
             return Err(ItsDrop::Malformed);
@@ -83,7 +84,7 @@ impl Glance {
         // container.
         let bits = next(6);
         let position = position(latitude, longitude)?;
-        let mut glance = Glance {
+        let mut glance = PartialCam {
             station_id: header.station_id,
             station_type,
             generation_delta_time,
@@ -118,8 +119,9 @@ impl Glance {
         Ok(glance)
     }
 
-    /// Returns the fields after decoding the whole CAM.
-    fn of_decoded(octets: &[u8]) -> Result<Glance, ItsDrop> {
+    /// Decodes the whole CAM and returns the fields that the map needs; for CAMs that the quick decoding does
+    /// not support.
+    fn of_decoded(octets: &[u8]) -> Result<PartialCam, ItsDrop> {
         let cam = crate::ca::receive(octets)?;
         let parameters = cam.cam.cam_parameters;
         let reference = parameters.basic_container.reference_position;
@@ -127,7 +129,7 @@ impl Glance {
             HighFrequencyContainer::BasicVehicleContainerHighFrequency(vehicle) => vehicle,
             _ => Default::default(),
         };
-        Ok(Glance {
+        Ok(PartialCam {
             station_id: cam.header.station_id,
             station_type: parameters.basic_container.station_type,
             generation_delta_time: cam.cam.generation_delta_time,

@@ -9,8 +9,8 @@
 //! ends first. Notifications have no queue: the map makes each one when the subscriber fetches it, from the
 //! changes since the last.
 //!
-//! The map decodes only a part of a CAM ([`Glance`]): 34 octets, without allocation once the map has its full
-//! size.
+//! The map decodes only a part of a CAM ([`PartialCam`]): 34 octets, without allocation once the map has its
+//! full size.
 //!
 //! Left out: the registration and permissions of data providers (the services are the only providers), and
 //! positions of road topology.
@@ -25,7 +25,7 @@ use carnet_base::Time;
 use carnet_geonet::geodesy::{Position, is_inside};
 use carnet_wire::geonet::GeoArea;
 
-pub use glance::Glance;
+pub use glance::PartialCam;
 
 use crate::ItsDrop;
 use crate::cam::GenerationDeltaTime;
@@ -60,7 +60,7 @@ impl Default for Parameters {
     }
 }
 
-/// A station with the data of its last CAM.
+/// A station in the map, with the data of its last CAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StationObject {
     /// Station ID.
@@ -89,7 +89,7 @@ pub struct StationObject {
     pub expires: Time,
 }
 
-/// An event with the data of the last DENM about it.
+/// An event in the map, with the data of the last DENM about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventObject {
     /// Action ID of the event.
@@ -104,7 +104,7 @@ pub struct EventObject {
     pub confidence: SemiAxisLength,
     /// Distance within which the event is relevant.
     pub relevance_distance: Option<RelevanceDistance>,
-    /// Type of the station that reported it.
+    /// Type of the station that reported the event.
     pub station_type: StationType,
     /// Time of the detection.
     pub detection_time: TimestampIts,
@@ -125,7 +125,7 @@ pub struct StationTypes(u64);
 impl StationTypes {
     /// All station types.
     pub const ALL: StationTypes = StationTypes(u64::MAX);
-    /// No station type, for a subscriber that wants only events.
+    /// Selects no stations, for a subscriber that wants only events.
     pub const NONE: StationTypes = StationTypes(0);
 
     /// Returns the set of these types; types from 64 on are in [`Self::ALL`] only.
@@ -139,14 +139,14 @@ impl StationTypes {
     }
 }
 
-/// Objects that a subscriber wants.
+/// Selects the stations and events that a subscriber receives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Filter {
     /// Area of the objects; `None` for everywhere.
     pub area: Option<GeoArea>,
-    /// Types of the wanted stations.
+    /// Types of the stations that the subscriber receives.
     pub station_types: StationTypes,
-    /// Whether the subscriber wants events, too.
+    /// Whether the subscriber receives events as well.
     pub events: bool,
 }
 
@@ -154,7 +154,7 @@ pub struct Filter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionId(pub u64);
 
-/// Changes for a subscriber since the last notification.
+/// Changes of the map since the subscriber's last notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
     /// Subscription that the notification is for.
@@ -169,9 +169,9 @@ pub struct Notification {
 struct Subscription {
     filter: Filter,
     interval: Duration,
-    due: Time,
+    next_notification: Time,
     /// The subscriber has all objects that arrived before this time.
-    since: Option<Time>,
+    delivered_until: Option<Time>,
 }
 
 /// The Local Dynamic Map.
@@ -185,7 +185,8 @@ pub struct LocalDynamicMap {
 }
 
 impl LocalDynamicMap {
-    /// Creates an empty map. `seed` is secret, so that an attacker cannot choose station IDs that collide.
+    /// Creates an empty map. `seed` keys the hash of station IDs; it is secret, so that an attacker cannot
+    /// choose station IDs that collide.
     pub fn new(parameters: Parameters, seed: u64) -> LocalDynamicMap {
         LocalDynamicMap {
             stations: Stations::new(parameters.stations, seed),
@@ -199,9 +200,9 @@ impl LocalDynamicMap {
     /// Handles a received CAM; `octets` are without the BTP header.
     ///
     /// # Errors
-    /// The errors of [`Glance::of`]; [`ItsDrop::Outdated`] if the CAM is older than the station's entry.
+    /// The errors of [`PartialCam::of`]; [`ItsDrop::Outdated`] if the CAM is older than the station's entry.
     pub fn handle_cam(&mut self, now: Time, octets: &[u8]) -> Result<StationId, ItsDrop> {
-        let glance = Glance::of(octets)?;
+        let glance = PartialCam::of(octets)?;
         let object = StationObject {
             station_id: glance.station_id,
             station_type: glance.station_type,
@@ -263,7 +264,7 @@ impl LocalDynamicMap {
         for subscription in self.subscriptions.values_mut() {
             let Filter { area, events, .. } = subscription.filter;
             if events && area.is_none_or(|area| is_inside(&area, position)) {
-                subscription.due = subscription.due.min(now);
+                subscription.next_notification = subscription.next_notification.min(now);
             }
         }
         Ok(object.action_id)
@@ -330,7 +331,8 @@ impl LocalDynamicMap {
         let id = SubscriptionId(self.next_subscription);
         self.next_subscription += 1;
         let interval = interval.max(Duration::from_millis(1));
-        self.subscriptions.insert(id, Subscription { filter, interval, due: now, since: None });
+        self.subscriptions
+            .insert(id, Subscription { filter, interval, next_notification: now, delivered_until: None });
         Ok(id)
     }
 
@@ -341,18 +343,19 @@ impl LocalDynamicMap {
 
     /// Returns the time at which [`Self::poll_notification`] may return a notification.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.subscriptions.values().map(|subscription| subscription.due).min()
+        self.subscriptions.values().map(|subscription| subscription.next_notification).min()
     }
 
-    /// Returns the next notification that is due at `now`; call it until it returns `None`.
+    /// Returns a notification that is due at `now`. The caller repeats the call until the result is `None`.
     pub fn poll_notification(&mut self, now: Time) -> Option<Notification> {
         self.stations.expire(now);
         self.expire_events(now);
         loop {
-            let due = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.due <= now);
+            let due =
+                self.subscriptions.iter_mut().find(|(_, subscription)| subscription.next_notification <= now);
             let (id, subscription) = due.map(|(id, subscription)| (*id, subscription))?;
-            let since = subscription.since.replace(now);
-            subscription.due = now + subscription.interval;
+            let since = subscription.delivered_until.replace(now);
+            subscription.next_notification = now + subscription.interval;
             let Filter { area, station_types, events } = subscription.filter;
             // An object received at exactly this time may appear in two notifications, but is never missed.
             let new = |received: Time| since.is_none_or(|since| received >= since);

@@ -14,11 +14,11 @@ use foldhash::fast::FixedState;
 use super::StationObject;
 
 /// Bits of the width and height of a cell: 2^15 units of 0.1 microdegree, 364 m from south to north.
-const CELL: u32 = 15;
+const CELL_SIZE_BITS: u32 = 15;
 /// Metres per 0.1 microdegree of latitude at the equator, where this value is least.
-const METRES: f64 = 0.011_05;
+const METRES_PER_UNIT: f64 = 0.011_05;
 /// Marks a missing slot.
-const NONE: u32 = u32::MAX;
+const NO_SLOT: u32 = u32::MAX;
 
 /// Previous and next slot in a list.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ pub(super) struct Stations {
 
 /// Returns the cell of a position.
 fn cell(position: Position) -> u64 {
-    key(position.latitude >> CELL, position.longitude >> CELL)
+    key(position.latitude >> CELL_SIZE_BITS, position.longitude >> CELL_SIZE_BITS)
 }
 
 fn key(row: i32, column: i32) -> u64 {
@@ -63,13 +63,13 @@ impl Stations {
     /// collide.
     pub fn new(capacity: usize, seed: u64) -> Stations {
         Stations {
-            capacity: capacity.clamp(1, NONE as usize - 1),
+            capacity: capacity.clamp(1, NO_SLOT as usize - 1),
             slots: Vec::new(),
             free: Vec::new(),
             by_id: HashMap::with_hasher(FixedState::with_seed(seed)),
             by_cell: HashMap::with_hasher(FixedState::with_seed(seed)),
-            oldest: NONE,
-            latest: NONE,
+            oldest: NO_SLOT,
+            latest: NO_SLOT,
         }
     }
 
@@ -111,7 +111,7 @@ impl Stations {
         if self.len() >= self.capacity {
             self.remove_oldest();
         }
-        let none = Links { before: NONE, behind: NONE };
+        let none = Links { before: NO_SLOT, behind: NO_SLOT };
         let slot = Slot { object, cell: to, in_cell: none, in_age: none };
         let number = match self.free.pop() {
             Some(number) => {
@@ -132,10 +132,10 @@ impl Stations {
     }
 
     fn enter_cell(&mut self, number: u32, to: u64) {
-        let head = self.by_cell.insert(to, number).unwrap_or(NONE);
+        let head = self.by_cell.insert(to, number).unwrap_or(NO_SLOT);
         if let Some(slot) = self.slot(number) {
             slot.cell = to;
-            slot.in_cell = Links { before: NONE, behind: head };
+            slot.in_cell = Links { before: NO_SLOT, behind: head };
         }
         if let Some(slot) = self.slot(head) {
             slot.in_cell.before = number;
@@ -149,7 +149,7 @@ impl Stations {
         };
         if let Some(slot) = self.slot(before) {
             slot.in_cell.behind = behind;
-        } else if behind == NONE {
+        } else if behind == NO_SLOT {
             self.by_cell.remove(&cell);
         } else {
             self.by_cell.insert(cell, behind);
@@ -162,7 +162,7 @@ impl Stations {
     fn enter_age(&mut self, number: u32) {
         let latest = std::mem::replace(&mut self.latest, number);
         if let Some(slot) = self.slot(number) {
-            slot.in_age = Links { before: latest, behind: NONE };
+            slot.in_age = Links { before: latest, behind: NO_SLOT };
         }
         match self.slot(latest) {
             Some(slot) => slot.in_age.behind = number,
@@ -221,12 +221,12 @@ impl Stations {
             }
         };
         match cells(area) {
-            // The area touches more cells than there are stations, or has no valid range of cells: visit all
-            // stations.
+            // If the area touches more cells than the map has stations, or has no valid range of cells,
+            // visiting all stations is faster.
             Some((rows, columns)) if rows.clone().count() * columns.clone().count() <= self.len() => {
                 for row in rows {
                     for column in columns.clone() {
-                        let mut next = self.by_cell.get(&key(row, column)).copied().unwrap_or(NONE);
+                        let mut next = self.by_cell.get(&key(row, column)).copied().unwrap_or(NO_SLOT);
                         while let Some(slot) = self.slots.get(next as usize) {
                             inside(&slot.object);
                             next = slot.in_cell.behind;
@@ -246,7 +246,7 @@ type Range = std::ops::RangeInclusive<i32>;
 fn cells(area: &GeoArea) -> Option<(Range, Range)> {
     let (a, b) = (f64::from(area.distance_a), f64::from(area.distance_b));
     let reach = if area.shape == Shape::Circle { a } else { a.hypot(b) };
-    let latitude = reach / METRES + 1.0;
+    let latitude = reach / METRES_PER_UNIT + 1.0;
     let cosine = (f64::from(area.latitude) * 1e-7).to_radians().cos();
     // Beyond 84 degrees an area may cover many meridians.
     if cosine < 0.1 {
@@ -257,7 +257,8 @@ fn cells(area: &GeoArea) -> Option<(Range, Range)> {
     let longitude = latitude / cosine * 1.01;
     let range = |centre: i32, reach: f64, limit: i64| {
         let (low, high) = (i64::from(centre) - reach as i64, i64::from(centre) + reach as i64);
-        (low >= -limit && high <= limit).then_some(low as i32 >> CELL..=high as i32 >> CELL)
+        (low >= -limit && high <= limit)
+            .then_some(low as i32 >> CELL_SIZE_BITS..=high as i32 >> CELL_SIZE_BITS)
     };
     Some((range(area.latitude, latitude, 900_000_000)?, range(area.longitude, longitude, 1_800_000_000)?))
 }

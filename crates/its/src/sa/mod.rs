@@ -7,11 +7,12 @@
 //! * *Learning*: the service stores advertisements by the GN address of the sender and the advertisement's
 //!   number. The service does not use the station ID, because any station can write any number into this
 //!   field. A new advertisement replaces the one with the same key. The service removes an advertisement that
-//!   does not arrive for [`Parameters::missed`] of its intervals, at least [`SHORTEST_HOLD`]. Without an
-//!   interval the limit is [`Parameters::hold`]. The number of its services is limited to [`MOST_LEARNT`].
+//!   does not arrive for [`Parameters::max_missed_intervals`] of its intervals, at least
+//!   [`MIN_ADVERTISEMENT_LIFETIME`]. Without an interval the limit is [`Parameters::default_lifetime`]. The
+//!   number of its services is limited to [`MAX_STORED_SERVICES`].
 //! * *A full table* removes the advertisement that did not arrive for the longest time. For a station with
-//!   [`Parameters::of_one`] advertisements, the table removes one of this station. So a silent station cannot
-//!   lock out a sending one, and one station cannot lock out many.
+//!   [`Parameters::advertisements_per_station`] advertisements, the table removes one of this station. So a
+//!   silent station cannot lock out a sending one, and one station cannot lock out many.
 //!
 //! Left out: channels (the station has one channel), routers (they send Router Advertisements) and answers by
 //! a Service Response Message. The advertiser's position is left out as well: the network has it for every
@@ -30,8 +31,8 @@ use crate::ca::check_header;
 use crate::cdd::{ItsPduHeader, MessageId, ProtocolVersion, StationId};
 use crate::io::payload;
 use crate::sam::{
-    ChangeCount, ChannelIndex, ChannelOptions, ContentCount, Extensions, ItsAid, LONGEST_CONTEXT,
-    LONGEST_IDENTIFIER, ListOf, SaId, Saem, Sam, SamBody, ServiceInfo, VERSION, reference,
+    ChangeCount, ChannelIndex, ChannelOptions, ContentCount, Extensions, ItsAid, MAX_CONTEXT_LENGTH,
+    MAX_IDENTIFIER_LENGTH, SaId, Saem, Sam, SamBody, ServiceInfo, UnboundedList, VERSION, reference,
 };
 use crate::{ItsDrop, Now, Transmission};
 
@@ -40,13 +41,13 @@ const PROTOCOL_VERSION: ProtocolVersion = ProtocolVersion(1);
 /// TC ID of announcements: DCC profile DP3, because they can wait.
 const TRAFFIC_CLASS: u8 = 3;
 /// Time over which the repeat rate counts messages.
-const RATE: Duration = Duration::from_secs(5);
-/// Largest number of services in one message, so that the message fits a frame.
-pub const MOST_SERVICES: usize = 16;
-/// Largest number of services that the station stores from one advertisement; it ignores the others.
-pub const MOST_LEARNT: usize = 32;
+const REPEAT_RATE_PERIOD: Duration = Duration::from_secs(5);
+/// Largest number of services in one message. More services may not fit a frame.
+pub const MAX_SERVICES_PER_MESSAGE: usize = 16;
+/// Largest number of services that the station stores from one advertisement; it ignores further services.
+pub const MAX_STORED_SERVICES: usize = 32;
 /// Least time for which the station stores an advertisement, even with a higher repeat rate.
-pub const SHORTEST_HOLD: Duration = Duration::from_secs(1);
+pub const MIN_ADVERTISEMENT_LIFETIME: Duration = Duration::from_secs(1);
 
 /// Bounds and intervals of the service.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,13 +57,13 @@ pub struct Parameters {
     /// Largest number of stored advertisements.
     pub advertisements: usize,
     /// Largest number of advertisements of one station.
-    pub of_one: usize,
+    pub advertisements_per_station: usize,
     /// Largest number of services in all advertisements.
     pub services: usize,
     /// Time for which the service stores an advertisement without a repeat rate.
-    pub hold: Duration,
+    pub default_lifetime: Duration,
     /// Number of missed intervals after which the service removes an advertisement.
-    pub missed: u32,
+    pub max_missed_intervals: u32,
 }
 
 impl Default for Parameters {
@@ -70,10 +71,10 @@ impl Default for Parameters {
         Parameters {
             interval: Duration::from_secs(1),
             advertisements: 256,
-            of_one: 4,
+            advertisements_per_station: 4,
             services: 2048,
-            hold: Duration::from_secs(5),
-            missed: 3,
+            default_lifetime: Duration::from_secs(5),
+            max_missed_intervals: 3,
         }
     }
 }
@@ -98,7 +99,7 @@ pub struct Advertisement {
     pub source: GnAddress,
     /// Station ID in the message.
     pub station_id: StationId,
-    /// Number of the advertisement among those of its sender.
+    /// Number of this advertisement among the sender's advertisements.
     pub sa_id: SaId,
     /// Content count, which changes with the content.
     pub content_count: ContentCount,
@@ -106,15 +107,15 @@ pub struct Advertisement {
     pub identifier: Option<String>,
     /// Services of the advertisement.
     pub services: Vec<Service>,
-    /// Time at which the advertisement last arrived.
-    pub heard: Time,
+    /// Time at which the advertisement arrived last.
+    pub last_received: Time,
     /// Time at which the service removes the advertisement.
     pub expires: Time,
 }
 
 /// Change of the stored advertisements.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum AdvertisementChange {
     /// An advertisement is new, or its content has changed.
     Advertised(GnAddress, SaId),
     /// The service has removed an advertisement.
@@ -132,16 +133,16 @@ pub struct SaService {
     identifier: Option<String>,
     services: Vec<Service>,
     content_count: u8,
-    /// Time of the next announcement; `None` without services.
-    next: Option<Time>,
-    ready: Option<Transmission>,
+    /// Time of the next announcement; `None` if the station announces no services.
+    next_announcement_at: Option<Time>,
+    next_announcement: Option<Transmission>,
     refused: Option<ItsDrop>,
-    known: BTreeMap<Key, Advertisement>,
-    changes: VecDeque<Change>,
+    stored_advertisements: BTreeMap<Key, Advertisement>,
+    changes: VecDeque<AdvertisementChange>,
 }
 
 impl SaService {
-    /// Creates the service of a station that announces nothing.
+    /// Creates a service that announces nothing yet.
     pub fn new(parameters: Parameters, station_id: StationId) -> SaService {
         SaService {
             parameters,
@@ -149,10 +150,10 @@ impl SaService {
             identifier: None,
             services: Vec::new(),
             content_count: 0,
-            next: None,
-            ready: None,
+            next_announcement_at: None,
+            next_announcement: None,
             refused: None,
-            known: BTreeMap::new(),
+            stored_advertisements: BTreeMap::new(),
             changes: VecDeque::new(),
         }
     }
@@ -162,24 +163,26 @@ impl SaService {
         self.station_id = station_id;
     }
 
-    /// Sets the services of the station and announces them at once; with an empty list the station stops
-    /// announcing. `identifier` is its name.
+    /// Replaces the services that this station announces, and announces them at once. An empty list ends the
+    /// announcements. `identifier` is the name of the station.
     ///
     /// # Errors
-    /// [`ItsDrop::NotEncodable`] if there are more than [`MOST_SERVICES`], or a field of a service is too
-    /// long; then nothing changes.
+    ///
+    /// [`ItsDrop::NotEncodable`] if there are more than [`MAX_SERVICES_PER_MESSAGE`] services or a field is
+    /// too long; the old list then stays in use.
     pub fn announce(
         &mut self,
         now: Now,
         identifier: Option<String>,
         services: Vec<Service>,
     ) -> Result<(), ItsDrop> {
-        let fits =
-            |service: &Service| service.its_aid.0 <= ItsAid::MOST && service.context.len() <= LONGEST_CONTEXT;
+        let fits = |service: &Service| {
+            service.its_aid.0 <= ItsAid::MAX_ITS_AID && service.context.len() <= MAX_CONTEXT_LENGTH
+        };
         let name = identifier.as_ref().map_or(1, String::len);
-        if services.len() > MOST_SERVICES
+        if services.len() > MAX_SERVICES_PER_MESSAGE
             || !services.iter().all(fits)
-            || !(1..=LONGEST_IDENTIFIER).contains(&name)
+            || !(1..=MAX_IDENTIFIER_LENGTH).contains(&name)
         {
             return Err(ItsDrop::NotEncodable);
         }
@@ -187,7 +190,7 @@ impl SaService {
             self.content_count = (self.content_count + 1) % 16;
             (self.identifier, self.services) = (identifier, services);
         }
-        self.next = (!self.services.is_empty()).then_some(now.time);
+        self.next_announcement_at = (!self.services.is_empty()).then_some(now.time);
         self.handle_timeout(now);
         Ok(())
     }
@@ -198,8 +201,8 @@ impl SaService {
     }
 
     /// Returns the advertisements of other stations.
-    pub fn known(&self) -> impl Iterator<Item = &Advertisement> {
-        self.known.values()
+    pub fn known_advertisements(&self) -> impl Iterator<Item = &Advertisement> {
+        self.stored_advertisements.values()
     }
 
     /// Handles a message of another station with the GN address `source`.
@@ -222,7 +225,9 @@ impl SaService {
         let key = (source, sa_id);
         let extensions = extensions.unwrap_or_default();
         let rate = extensions.octet(reference::REPEAT_RATE).filter(|rate| *rate > 0);
-        let hold = rate.map_or(self.parameters.hold, |rate| RATE / u32::from(rate) * self.parameters.missed);
+        let hold = rate.map_or(self.parameters.default_lifetime, |rate| {
+            REPEAT_RATE_PERIOD / u32::from(rate) * self.parameters.max_missed_intervals
+        });
         let infos = service_infos.unwrap_or_default().0.into_iter();
         let heard = Advertisement {
             source,
@@ -231,41 +236,41 @@ impl SaService {
             content_count,
             identifier: extensions
                 .text(reference::ADVERTISER_IDENTIFIER)
-                .filter(|text| text.len() <= LONGEST_IDENTIFIER)
+                .filter(|text| text.len() <= MAX_IDENTIFIER_LENGTH)
                 .map(str::to_owned),
-            services: infos.take(MOST_LEARNT).map(service).collect(),
-            heard: now.time,
-            expires: now.time + hold.max(SHORTEST_HOLD),
+            services: infos.take(MAX_STORED_SERVICES).map(service).collect(),
+            last_received: now.time,
+            expires: now.time + hold.max(MIN_ADVERTISEMENT_LIFETIME),
         };
-        let same = self.known.get(&key).is_some_and(|before| {
+        let same = self.stored_advertisements.get(&key).is_some_and(|before| {
             (&before.identifier, &before.services) == (&heard.identifier, &heard.services)
         });
-        let before = self.known.remove(&key);
+        let before = self.stored_advertisements.remove(&key);
         if !self.make_room(source, heard.services.len()) {
-            self.known.extend(before.map(|before| (key, before)));
+            self.stored_advertisements.extend(before.map(|before| (key, before)));
             return Err(ItsDrop::TableFull);
         }
-        self.known.insert(key, heard);
+        self.stored_advertisements.insert(key, heard);
         if !same {
-            self.changed(Change::Advertised(source, sa_id));
+            self.changed(AdvertisementChange::Advertised(source, sa_id));
         }
         Ok(())
     }
 
     /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        let expires = self.known.values().map(|advertisement| advertisement.expires).min();
-        self.next.into_iter().chain(expires).min()
+        let expires = self.stored_advertisements.values().map(|advertisement| advertisement.expires).min();
+        self.next_announcement_at.into_iter().chain(expires).min()
     }
 
-    /// Serves the timers.
+    /// Sends an announcement and removes expired advertisements, if their time has come.
     pub fn handle_timeout(&mut self, now: Now) {
         self.forget(now.time);
-        if self.next.is_some_and(|next| next <= now.time) {
-            self.next = Some(now.time + self.parameters.interval);
+        if self.next_announcement_at.is_some_and(|next| next <= now.time) {
+            self.next_announcement_at = Some(now.time + self.parameters.interval);
             match payload(port::SAEM, &self.message()) {
                 Ok(payload) => {
-                    self.ready = Some(Transmission {
+                    self.next_announcement = Some(Transmission {
                         transport: Transport::SingleHop([0; 4]),
                         traffic_class: TrafficClass { id: TRAFFIC_CLASS, ..TrafficClass::default() },
                         maximum_lifetime: self.parameters.interval,
@@ -278,76 +283,89 @@ impl SaService {
         }
     }
 
-    /// Returns the next announcement for the network.
+    /// Returns the next announcement to send.
     pub fn poll_transmit(&mut self) -> Option<Transmission> {
-        self.ready.take()
+        self.next_announcement.take()
     }
 
     /// Returns the reason for which the service could not make an announcement.
-    pub fn poll_refused(&mut self) -> Option<ItsDrop> {
+    pub fn poll_announcement_error(&mut self) -> Option<ItsDrop> {
         self.refused.take()
     }
 
-    /// Returns the next change. If the caller does not fetch changes, the service drops the oldest.
-    pub fn poll_change(&mut self) -> Option<Change> {
+    /// Returns the next change of the stored advertisements. If the caller does not poll, the service drops
+    /// the oldest changes.
+    pub fn poll_change(&mut self) -> Option<AdvertisementChange> {
         self.changes.pop_front()
     }
 
-    fn changed(&mut self, change: Change) {
+    fn changed(&mut self, change: AdvertisementChange) {
         if self.changes.len() >= self.parameters.advertisements {
             self.changes.pop_front();
         }
         self.changes.push_back(change);
     }
 
-    /// Removes the advertisements that did not arrive for the longest time until one with `services` services
-    /// fits. Returns false and removes no advertisement if it can never fit.
+    /// Removes the advertisements that have not arrived for the longest time, until the table has room for
+    /// `services` services. Returns false, and removes nothing, if the services would not fit an empty table.
     fn make_room(&mut self, source: GnAddress, services: usize) -> bool {
-        let Parameters { advertisements, of_one, services: most, .. } = self.parameters;
+        let Parameters { advertisements, advertisements_per_station: of_one, services: most, .. } =
+            self.parameters;
         if advertisements == 0 || of_one == 0 || services > most {
             return false;
         }
         let of_this = |key: &Key| key.0 == source;
-        while self.known.keys().filter(|key| of_this(key)).count() >= of_one {
+        while self.stored_advertisements.keys().filter(|key| of_this(key)).count() >= of_one {
             self.forget_oldest(of_this);
         }
         let all =
             |known: &BTreeMap<Key, Advertisement>| known.values().map(|it| it.services.len()).sum::<usize>();
-        while self.known.len() >= advertisements || all(&self.known) + services > most {
+        while self.stored_advertisements.len() >= advertisements
+            || all(&self.stored_advertisements) + services > most
+        {
             self.forget_oldest(|_| true);
         }
         true
     }
 
     fn forget_oldest(&mut self, of: impl Fn(&Key) -> bool) {
-        let oldest = self.known.iter().filter(|(key, _)| of(key)).min_by_key(|(_, it)| it.heard);
+        let oldest = self
+            .stored_advertisements
+            .iter()
+            .filter(|(key, _)| of(key))
+            .min_by_key(|(_, it)| it.last_received);
         if let Some(key) = oldest.map(|(key, _)| *key) {
-            self.known.remove(&key);
-            self.changed(Change::Gone(key.0, key.1));
+            self.stored_advertisements.remove(&key);
+            self.changed(AdvertisementChange::Gone(key.0, key.1));
         }
     }
 
     fn forget(&mut self, now: Time) {
-        while let Some(key) = self.known.iter().find(|(_, it)| it.expires <= now).map(|(key, _)| *key) {
-            self.known.remove(&key);
-            self.changed(Change::Gone(key.0, key.1));
+        while let Some(key) =
+            self.stored_advertisements.iter().find(|(_, it)| it.expires <= now).map(|(key, _)| *key)
+        {
+            self.stored_advertisements.remove(&key);
+            self.changed(AdvertisementChange::Gone(key.0, key.1));
         }
     }
 
     fn message(&self) -> Saem {
         let mut extensions = Extensions::default();
-        let rate = RATE.as_millis().checked_div(self.parameters.interval.as_millis()).unwrap_or_default();
+        let rate = REPEAT_RATE_PERIOD
+            .as_millis()
+            .checked_div(self.parameters.interval.as_millis())
+            .unwrap_or_default();
         // The field cannot express a rate below one in five seconds.
         if let Ok(rate @ 1..) = u8::try_from(rate) {
             extensions.add(reference::REPEAT_RATE, &[rate]);
         }
         if let Some(identifier) = &self.identifier {
-            extensions.add_counted(reference::ADVERTISER_IDENTIFIER, identifier.as_bytes());
+            extensions.add_with_length(reference::ADVERTISER_IDENTIFIER, identifier.as_bytes());
         }
         let body = SamBody {
             change_count: ChangeCount { sa_id: SaId(0), content_count: ContentCount(self.content_count) },
             extensions: Some(extensions).filter(|extensions| !extensions.0.is_empty()),
-            service_infos: Some(ListOf(self.services.iter().map(service_info).collect())),
+            service_infos: Some(UnboundedList(self.services.iter().map(service_info).collect())),
             ..SamBody::default()
         };
         let header = ItsPduHeader {
@@ -362,7 +380,7 @@ impl SaService {
 fn service_info(service: &Service) -> ServiceInfo {
     let mut extensions = Extensions::default();
     if !service.context.is_empty() {
-        extensions.add_counted(reference::PROVIDER_SERVICE_CONTEXT, &service.context);
+        extensions.add_with_length(reference::PROVIDER_SERVICE_CONTEXT, &service.context);
     }
     if let Some(address) = service.address {
         extensions.add(reference::IPV6_ADDRESS, &address.octets());
@@ -382,7 +400,7 @@ fn service_info(service: &Service) -> ServiceInfo {
 
 fn service(info: ServiceInfo) -> Service {
     let extensions = info.options.extensions.unwrap_or_default();
-    let context = extensions.counted(reference::PROVIDER_SERVICE_CONTEXT);
+    let context = extensions.octets_with_length(reference::PROVIDER_SERVICE_CONTEXT);
     Service {
         its_aid: info.service_id,
         address: extensions.address(reference::IPV6_ADDRESS),
@@ -390,6 +408,6 @@ fn service(info: ServiceInfo) -> Service {
         port: extensions
             .number(reference::SERVICE_PORT)
             .or(info.options.service_provider_port.map(|port| port.0)),
-        context: context.filter(|context| context.len() <= LONGEST_CONTEXT).unwrap_or_default().to_vec(),
+        context: context.filter(|context| context.len() <= MAX_CONTEXT_LENGTH).unwrap_or_default().to_vec(),
     }
 }

@@ -3,10 +3,11 @@
 //! The types and components have the names of the standard in Rust's spelling. A type needs one line where
 //! ASN.1 needs one line, and the macro knows its width at compile time.
 
-/// `INTEGER (least..most)` with named numbers: each becomes a type of its own, so that units do not mix.
+/// `INTEGER (least..most)` with named numbers. Each becomes a Rust type of its own, so that units cannot be
+/// mixed up.
 ///
-/// `[extensible]` is ASN.1's extension marker: the encoder writes values outside the range without
-/// constraint.
+/// `[extensible]` is ASN.1's extension marker: the encoder writes values outside the range as unconstrained
+/// integers.
 macro_rules! integers {
     ($($(#[$meta:meta])* $name:ident($repr:ty) $least:literal ..= $most:literal $([$extensible:ident])?,
        default $default:literal $({ $($constant:ident = $value:literal),* $(,)? })?;)*) => {$(
@@ -88,8 +89,8 @@ macro_rules! enumerated {
     )*};
 }
 
-/// `ENUMERATED` with an extension marker: known additions are in separate braces. `Other` has the number of
-/// an unknown addition, from 0.
+/// `ENUMERATED` with an extension marker. Additions known to carnet are in a second pair of braces. `Other`
+/// holds the number of an unknown addition, counted from 0.
 macro_rules! extensible_enumerated {
     ($($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident),* $(,)? }
        $({ $($later:ident),* $(,)? })?)*) => {$(
@@ -101,7 +102,7 @@ macro_rules! extensible_enumerated {
         impl $name {
             /// Every value of the root, in the standard's order.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
-            /// The known additions.
+            /// Additions that carnet knows.
             const ADDITIONS: &'static [$name] = &[$($($name::$later),*)?];
         }
 
@@ -187,7 +188,7 @@ macro_rules! variable_bit_strings {
         pub struct $name {
             /// Number of bits.
             pub width: u8,
-            /// The bits; the first one is the most significant of the `width`.
+            /// Bits of the string, as a number of `width` bits; the first bit of the string is the highest.
             pub bits: $repr,
         }
 
@@ -354,8 +355,8 @@ macro_rules! component {
     };
 }
 
-/// `SEQUENCE` with an extension marker: known additions are in separate braces, and a message may lack each
-/// of them. The decoder skips unknown additions.
+/// `SEQUENCE` with an extension marker. Additions known to carnet are in a second pair of braces, and each
+/// may be absent. The decoder skips unknown additions.
 macro_rules! extensible_sequences {
     ($($(#[$meta:meta])* $name:ident {
         $($field:ident: $type:ty $(= $default:expr)?),* $(,)?
@@ -365,7 +366,7 @@ macro_rules! extensible_sequences {
     )*};
 }
 
-/// `CHOICE`. The default is the first alternative.
+/// `CHOICE`. The default value is the first alternative.
 macro_rules! choices {
     ($($(#[$meta:meta])* $name:ident { $($variant:ident($type:ty)),* $(,)? })*) => {$(
         $(#[$meta])*
@@ -416,8 +417,8 @@ macro_rules! choices {
     };
 }
 
-/// `CHOICE` with an extension marker: known additions are in separate braces. `Other` has an alternative of a
-/// later release as octets. The default is the first alternative.
+/// `CHOICE` with an extension marker. Alternatives known to carnet are in a second pair of braces. `Other`
+/// holds the octets of an unknown alternative. The default value is the first alternative.
 macro_rules! extensible_choices {
     ($($(#[$meta:meta])* $name:ident { $($variant:ident($type:ty)),* $(,)? }
        $({ $($later:ident($addition:ty)),* $(,)? })?)*) => {$(
@@ -486,8 +487,8 @@ macro_rules! extensible_choices {
     )*};
 }
 
-/// A number, followed by an open type whose type depends on the number (X.681). `Other` has the octets of a
-/// value with an unknown number.
+/// A number followed by an open type, where the number determines the type (X.681). `Other` holds the octets
+/// of a value with an unknown number.
 macro_rules! numbered {
     ($($(#[$meta:meta])* $name:ident($number:ty) {
         $($variant:ident($type:ty) = $value:literal),* $(,)?
@@ -560,7 +561,7 @@ macro_rules! lists {
     )*};
 }
 
-/// Character strings of known multipliers (X.691 30): `SIZE (least..most)` and an alphabet of `width` bits.
+/// Known-multiplier character strings (X.691 30): `SIZE (least..most)`, and an alphabet of `width` bits.
 macro_rules! strings {
     ($($(#[$meta:meta])* $name:ident $alphabet:ident $least:literal ..= $most:literal;)*) => {$(
         $(#[$meta])*
@@ -585,7 +586,7 @@ macro_rules! strings {
     )*};
 }
 
-/// The word `extensible` in a notation that allows it.
+/// Accepts the word `extensible` in a definition.
 macro_rules! extension_marker {
     (extensible) => {
         true
@@ -711,7 +712,7 @@ pub(crate) enum Alphabet {
     Ia5,
     /// NumericString: space and digits, numbered from 0 in four bits.
     Numeric,
-    /// UTF8String: X.691 does not encode its size constraint, so the decoder checks the size itself.
+    /// UTF8String: X.691 ignores its size constraint, so the decoder checks the size itself.
     Utf8,
 }
 

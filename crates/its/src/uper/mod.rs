@@ -32,7 +32,7 @@ pub enum Error {
         what: &'static str,
         /// Offset of the value in bits.
         bit: usize,
-        /// Number of bits that the value needs.
+        /// Number of bits that the decoder needs for the value.
         expected: usize,
         /// Number of bits that the message has.
         found: usize,
@@ -46,7 +46,7 @@ pub enum Error {
         least: i64,
         /// Greatest value of the type.
         most: i64,
-        /// Received or given value.
+        /// Value in the message, or the value to encode.
         found: i64,
     },
     /// A length in fragments.
@@ -75,10 +75,11 @@ pub trait Uper: Sized {
     /// Whether the preamble of a SEQUENCE has a bit for the presence of the component: OPTIONAL or DEFAULT.
     const OPTIONAL: bool = false;
 
-    /// Reads a value. On an error, the reader stores the error and the value has no meaning.
+    /// Decodes a value. In case of an error the reader stores the error, and the returned value is
+    /// meaningless.
     fn decode(reader: &mut Reader<'_>) -> Self;
 
-    /// Writes the value. If the value is outside its type, the writer stores an error.
+    /// Encodes the value. If the value is not in the range of its type, the writer stores an error.
     fn encode(&self, writer: &mut Writer);
 
     /// Reads a component; `_present` is its bit in the preamble of the SEQUENCE.
@@ -140,7 +141,7 @@ impl Uper for i64 {
     }
 }
 
-/// The type `NULL`, which takes no bits.
+/// The ASN.1 type `NULL`, whose encoding has no bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Null;
 
@@ -178,11 +179,12 @@ impl OpenType {
     }
 }
 
-/// Reads a whole message: the outermost type, and at most seven bits of padding in the last octet.
+/// Decodes a complete message: the outermost type, and up to seven padding bits in the last octet.
 ///
-/// Ignores octets behind the message: a message of a later release may have more.
+/// Ignores octets after the message, because a message of a later release may be longer.
 ///
 /// # Errors
+///
 /// [`Error`] if the octets end early or contain a value outside its type.
 pub fn decode<T: Uper>(octets: &[u8]) -> Result<T, Error> {
     let mut reader = Reader::new(octets);
@@ -190,9 +192,10 @@ pub fn decode<T: Uper>(octets: &[u8]) -> Result<T, Error> {
     reader.error().map_or(Ok(message), Err)
 }
 
-/// Writes a whole message; padding bits are zero.
+/// Encodes a complete message, padded with zero bits to whole octets.
 ///
 /// # Errors
+///
 /// [`Error::OutOfRange`] or [`Error::Character`] if a value is outside its type.
 pub fn encode<T: Uper>(message: &T) -> Result<Vec<u8>, Error> {
     let mut octets = Vec::new();
@@ -200,9 +203,10 @@ pub fn encode<T: Uper>(message: &T) -> Result<Vec<u8>, Error> {
     Ok(octets)
 }
 
-/// Writes a whole message into `octets` in place of their content. After an error, `octets` is empty.
+/// Encodes a complete message and replaces the content of `octets` by it. After an error, `octets` is empty.
 ///
 /// # Errors
+///
 /// The errors of [`encode`].
 pub fn encode_into<T: Uper>(message: &T, octets: &mut Vec<u8>) -> Result<(), Error> {
     let mut writer = Writer::new(std::mem::take(octets));

@@ -9,9 +9,9 @@ use super::Error;
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     octets: &'a [u8],
-    /// Offset of the next bit.
+    /// Offset of the next bit to read.
     bit: usize,
-    /// Offset behind the last bit.
+    /// Offset after the last bit of the input.
     end: usize,
     /// First error.
     error: Option<Error>,
@@ -33,7 +33,7 @@ impl<'a> Reader<'a> {
         self.end - self.bit
     }
 
-    /// Returns the first error.
+    /// Returns the first error that occurred.
     pub const fn error(&self) -> Option<Error> {
         self.error
     }
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         self.fail(Error::OutOfRange { what, least, most, found });
     }
 
-    /// Reads a number of `width` bits, at most 56; [`Error::Truncated`] if there are fewer.
+    /// Reads a number of `width` bits, at most 56. Stores [`Error::Truncated`] if fewer bits are left.
     #[inline]
     pub fn bits(&mut self, width: u32, what: &'static str) -> u64 {
         debug_assert!(width <= 56, "one load has 64 bits, up to 7 of which are gone");
@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
             Some(chunk) => u64::from_be_bytes(*chunk),
             None => last_word(rest),
         };
-        // Two shifts, so that a width of 0 works: a single shift by 64 is not defined.
+        // Shift twice, because Rust does not define a shift by 64 bits, which a width of 0 would need.
         let value = (word << (self.bit % 8)) >> 1 >> (u64::BITS - 1 - width);
         self.bit += width as usize;
         value
@@ -95,8 +95,8 @@ impl<'a> Reader<'a> {
         value as i64 + least
     }
 
-    /// Reads a normally small non-negative whole number (X.691 10.6) below 64. No type of these messages has
-    /// more additions.
+    /// Reads a normally small non-negative whole number (X.691 10.6) below 64. No known type has more
+    /// additions.
     pub fn small_number(&mut self, what: &'static str) -> u8 {
         if self.bit(what) {
             self.out_of_range(what, 0, 63, 64);
@@ -127,8 +127,8 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.bits(8, what) as u8).collect()
     }
 
-    /// Reads an open type (X.691 11.2): its length and its octets. `inside` reads the value; the reader skips
-    /// the remaining octets.
+    /// Reads an open type (X.691 11.2): its length and content. `inside` reads the value; the reader skips
+    /// the octets that `inside` has not read.
     #[inline(never)]
     pub fn open_type(&mut self, what: &'static str, inside: &mut dyn FnMut(&mut Reader<'_>)) {
         let bits = self.length(what) * 8;
@@ -144,9 +144,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the additions to a SEQUENCE whose extension bit is set (X.691 19.7 to 19.9). A bitmap says which
-    /// additions are present; each is an open type. `known` gets the number of each addition, from 0. The
-    /// reader skips octets that `known` does not read.
+    /// Reads the additions of a SEQUENCE whose extension bit is set (X.691 19.7 to 19.9). A bitmap says which
+    /// additions are present; each is an open type. Calls `known` with the number of each addition, counted
+    /// from 0, and skips the octets that `known` does not read.
     #[inline(never)]
     pub fn additions(&mut self, what: &'static str, known: &mut dyn FnMut(u32, &mut Reader<'_>)) {
         let count = u32::from(self.small_number(what)) + 1;
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the last octets, fewer than eight, with zeros behind them.
+/// Returns the last octets of the input, fewer than eight, filled up with zeros.
 #[inline(never)]
 fn last_word(rest: &[u8]) -> u64 {
     rest.iter().fold((0, 56), |(word, shift), octet| (word | u64::from(*octet) << shift, shift - 8)).0

@@ -114,8 +114,8 @@ fn sequences_and_choices() {
     both_ways(&Choice::Other(OpenType { index: 2, octets: vec![0xab] }), "1 0000010 00000001 10101011");
 }
 
-/// X.691 19.7: the message announces two additions, of which the second is present with one octet. The
-/// decoder skips it and reads the following value.
+/// X.691 19.7: the message announces two additions; only the second is present, with one octet. The decoder
+/// skips it and reads the value that follows.
 #[test]
 fn additions_are_skipped() {
     let octets = bits("1 001 0000001 01 00000001 11111111 101");
@@ -125,7 +125,7 @@ fn additions_are_skipped() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn decoding_error_names_type_and_position() {
     assert_eq!(
         decode::<Odd>(&bits("111")),
         Err(Error::OutOfRange { what: "Odd", least: 1, most: 5, found: 8 })
@@ -155,7 +155,7 @@ fn what_is_wrong_is_said() {
 proptest! {
     /// The writer and the reader agree on any sequence of widths.
     #[test]
-    fn bits_come_back(fields in prop::collection::vec((0u32..=56, any::<u64>()), 0..40)) {
+    fn encoded_bits_are_decoded_unchanged(fields in prop::collection::vec((0u32..=56, any::<u64>()), 0..40)) {
         let mut writer = Writer::default();
         for (width, value) in &fields {
             writer.bits(value & ((1 << width) - 1), *width);

@@ -72,8 +72,8 @@ impl Writer {
         }
     }
 
-    /// Writes an open type (X.691 11.2): the output of `inside` as whole octets, at least one, preceded by
-    /// their length.
+    /// Writes an open type (X.691 11.2): the length, then the output of `inside` padded to whole octets, at
+    /// least one.
     #[inline(never)]
     pub fn open_type(&mut self, what: &'static str, inside: &dyn Fn(&mut Writer)) {
         let mut writer = Writer::default();
@@ -95,10 +95,11 @@ impl Writer {
         present.iter().for_each(|present| self.bits(u64::from(*present), 1));
     }
 
-    /// Returns the octets; zero bits fill the last one.
+    /// Returns the octets; zero bits pad the last octet.
     ///
     /// # Errors
-    /// The first error.
+    ///
+    /// The first error that occurred.
     pub fn finish(mut self) -> Result<Vec<u8>, Error> {
         if self.filled > 0 {
             self.bits(0, 8 - self.filled);

@@ -24,12 +24,12 @@ use crate::vectors::vectors;
 
 /// A value that carnet reads, with its name.
 #[derive(Debug)]
-struct Leaf {
+struct NamedValue {
     name: String,
     value: String,
 }
 
-/// A value that tshark reads: a name, and the forms in which tshark prints the value.
+/// A value as tshark prints it: its name, and the forms that tshark uses for it.
 #[derive(Debug)]
 struct Witness {
     name: String,
@@ -42,15 +42,15 @@ fn plain(name: &str) -> String {
 }
 
 /// Reads leaves from the [`Debug`] form of a message.
-struct Shown<'a> {
+struct DebugText<'a> {
     rest: &'a str,
-    leaves: Vec<Leaf>,
+    leaves: Vec<NamedValue>,
 }
 
-impl<'a> Shown<'a> {
-    fn leaves(message: &impl Debug) -> Vec<Leaf> {
+impl<'a> DebugText<'a> {
+    fn named_values(message: &impl Debug) -> Vec<NamedValue> {
         let text = format!("{message:?}");
-        let mut shown = Shown { rest: &text, leaves: Vec::new() };
+        let mut shown = DebugText { rest: &text, leaves: Vec::new() };
         shown.value("");
         assert_eq!(shown.rest, "");
         shown.leaves
@@ -75,7 +75,7 @@ impl<'a> Shown<'a> {
     }
 
     fn push(&mut self, name: &str, value: impl Into<String>) {
-        self.leaves.push(Leaf { name: plain(name), value: value.into() });
+        self.leaves.push(NamedValue { name: plain(name), value: value.into() });
     }
 
     /// Reads a value of the component `name`; an item of a list has the name of its type.
@@ -157,7 +157,7 @@ impl<'a> Shown<'a> {
 /// A field in tshark's PDML: a line for its beginning, lines for inner fields, a line for its end.
 struct Field {
     name: String,
-    /// Text of the field: its name, its value, and then the value as a number.
+    /// Text of a field in tshark's output: its name, its value, and the value as a number.
     words: String,
     value: String,
     parts: Vec<Field>,
@@ -233,15 +233,15 @@ fn witnesses(file: &str, port: u16, messages: &[Vec<u8>]) -> Option<Vec<Vec<Witn
     Some(read)
 }
 
-/// Asserts that carnet and tshark read the same; returns the number of leaves.
+/// Asserts that carnet and tshark decode the same values. Returns the number of compared values.
 ///
-/// Ignores leaves with a name in `except` on both sides.
-fn assert_agreement(leaves: Vec<Leaf>, witnesses: &[Witness], except: &[&str]) -> usize {
+/// Ignores the names in `except`.
+fn assert_agreement(leaves: Vec<NamedValue>, witnesses: &[Witness], except: &[&str]) -> usize {
     let mut witnesses = witnesses.iter().filter(|it| !except.contains(&it.name.as_str())).peekable();
     let mut count = 0;
     for leaf in leaves.into_iter().filter(|it| !except.contains(&it.name.as_str())) {
         let agrees = |witness: &Witness| witness.name == leaf.name && witness.forms.contains(&leaf.value);
-        // A DEFAULT value is not in the message, so tshark does not print it.
+        // A message omits a component with its DEFAULT value, so tshark does not print it.
         let is_default = leaf.name == "validityduration" && leaf.value == "600";
         if is_default && witnesses.peek().is_none_or(|witness| witness.name != leaf.name) {
             continue;
@@ -264,7 +264,9 @@ fn compare<T: Uper + Debug>(file: &str, port: u16, messages: &[Vec<u8>], least: 
     let Some(read) = witnesses(file, port, messages) else { return };
     let read = messages.iter().zip(read);
     let count: usize = read
-        .map(|(octets, it)| assert_agreement(Shown::leaves(&decode::<T>(octets).unwrap()), &it, &[]))
+        .map(|(octets, it)| {
+            assert_agreement(DebugText::named_values(&decode::<T>(octets).unwrap()), &it, &[])
+        })
         .sum();
     println!("{} messages, {count} leaves", messages.len());
     assert!(count >= least, "{count}");
@@ -372,7 +374,8 @@ fn tshark_and_carnet_agree_on_denms_of_version_1() {
     compare::<version1::denm::Denm>("agree-denm1.pcap", port::DENM, &denms_of_version_1(), 1000);
 }
 
-/// Names of components whose values or spelling differ between the two versions; `version1` has the rules.
+/// Components whose values or spelling differ between version 1 and version 2; `version1` has the conversion
+/// rules.
 const CONVERTED: [&str; 8] = [
     "protocolversion",
     "curvaturevalue",
@@ -391,10 +394,10 @@ fn messages_of_version_1_keep_their_values_as_version_2() {
     let Some(read) = witnesses("kept-cam1.pcap", port::CAM, &cams) else { return };
     for (octets, witnesses) in cams.iter().zip(read) {
         let cam = cam::Cam::from_octets(octets).unwrap();
-        assert_agreement(Shown::leaves(&cam), &witnesses, &CONVERTED);
+        assert_agreement(DebugText::named_values(&cam), &witnesses, &CONVERTED);
     }
     for (octets, witnesses) in denms.iter().zip(witnesses("kept-denm1.pcap", port::DENM, &denms).unwrap()) {
         let denm = denm::Denm::from_octets(octets).unwrap();
-        assert_agreement(Shown::leaves(&denm), &witnesses, &CONVERTED);
+        assert_agreement(DebugText::named_values(&denm), &witnesses, &CONVERTED);
     }
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use carnet_base::{DropReason, Time};
-use carnet_its::ca::{CaService, Content, Parameters, Provided, receive};
+use carnet_its::ca::{CaService, Content, Parameters, StationData, receive};
 use carnet_its::cam::{
     BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam, EmergencyContainer,
     HighFrequencyContainer, LowFrequencyContainer, RsuContainerHighFrequency, SpecialVehicleContainer,
@@ -69,11 +69,11 @@ impl Iut {
             }
         };
         let provided =
-            Provided { reference_position: self.position, position_time: at(self.time).date, content };
-        self.service.handle_provided(at(self.time), provided);
+            StationData { reference_position: self.position, position_time: at(self.time).date, content };
+        self.service.handle_station_data(at(self.time), provided);
     }
 
-    /// Runs until `until`: passes the data to the service every 10 ms and serves the timers.
+    /// Runs the service until `until`: passes the station data every 10 ms, and handles the timers.
     fn run(&mut self, until: u64) -> Vec<Sent> {
         let mut sent = Vec::new();
         while self.time <= until {
@@ -137,7 +137,7 @@ fn tc_cam_msd_fmt_bv_01() {
 fn tc_cam_msd_fmt_bv_02() {
     let mut iut = Iut::new();
     assert!(low(&iut.run(0)[0].1).is_some());
-    // After a new activation the first CAM leaves at once, whenever the last one was sent.
+    // After the service is switched on again, the first CAM leaves at once, however recent the last CAM is.
     iut.service.set_active(at(10), false);
     assert_eq!(iut.run(90), []);
     iut.service.set_active(at(100), true);
@@ -307,7 +307,7 @@ fn tc_cam_msd_ina_bv_01_35() {
     );
 }
 
-/// Purposes about a role: the next CAM that may have the role's container has it.
+/// Test purposes about a vehicle role: the next CAM that may contain the role's container contains it.
 macro_rules! roles {
     ($($id:ident $role:ident $container:ident,)*) => {$(
         #[test]
@@ -332,9 +332,9 @@ roles! {
     tc_cam_msd_ina_bv_08 SafetyCar SafetyCarContainer,
 }
 
-/// Beyond the purposes: the service sends data of the vehicle's role and not those of another role.
+/// Beyond the purposes: a CAM contains the data of the vehicle's role, and no data of another role.
 #[test]
-fn the_container_is_that_of_the_role() {
+fn cam_has_container_of_vehicle_role_only() {
     let given = SpecialVehicleContainer::EmergencyContainer(EmergencyContainer {
         light_bar_siren_in_use: LightBarSirenInUse::SIREN_ACTIVATED,
         ..EmergencyContainer::default()
@@ -367,7 +367,8 @@ fn tc_cam_msd_gfq_ti_02() {
     assert_eq!(times(&sent), (0..=10).map(|second| second * 1000).collect::<Vec<_>>());
 }
 
-/// If a change comes 350 ms after a CAM, the interval becomes 350 ms for `N_GenCam` CAMs.
+/// A change of the vehicle's movement 350 ms after a CAM sets the interval to 350 ms for the next `N_GenCam`
+/// CAMs.
 #[test]
 fn tc_cam_msd_gfq_ti_03() {
     let mut iut = Iut::new();
@@ -465,7 +466,7 @@ fn tc_cam_msp_bv_01() {
     let sent = cam(2, 100, reference(10.0, 0.0), 900, 1500);
     let octets = carnet_its::uper::encode(&sent).unwrap();
     assert_eq!(iut.handle_message(at(0), port::CAM, &octets, GnAddress(2), None), Ok(()));
-    // The CAM goes to applications and to the map.
+    // The facilities pass the CAM to applications and store it in the map.
     assert_eq!(iut.poll_output(at(0)), Some(facilities::Output::Cam(Box::new(sent))));
     assert_eq!(iut.ldm.station(StationId(2)).map(|station| station.speed), Some(SpeedValue(1500)));
 }
@@ -484,16 +485,17 @@ fn other_messages_and_versions_are_refused() {
     }
 }
 
-/// Beyond the purposes: the service gets no data, an old position, or an unavailable position.
+/// Beyond the purposes: the service sends no CAM without station data, with an old position, or with an
+/// unavailable position.
 #[test]
-fn nothing_is_sent_without_a_position() {
+fn service_sends_no_cam_without_position() {
     let mut iut = Iut::new();
     iut.position = ReferencePosition::default();
     assert_eq!(iut.run(3000), []);
-    assert_eq!(iut.service.poll_refused(), Some(ItsDrop::NoPosition));
+    assert_eq!(iut.service.poll_generation_error(), Some(ItsDrop::NoPosition));
     iut.position = reference(0.0, 0.0);
     assert_eq!(times(&iut.run(3010)), [3010]);
-    // From here on the service gets no data: after two seconds the last data are too old.
+    // From here on the service gets no station data. After two seconds the last data is too old for a CAM.
     let mut sent = Vec::new();
     while let Some(due) = iut.service.poll_timeout() {
         iut.service.handle_timeout(now(due));
@@ -504,7 +506,7 @@ fn nothing_is_sent_without_a_position() {
     assert_eq!(iut.service.poll_transmit(), None);
 }
 
-/// Beyond the purposes: the generation time of a CAM is that of its position.
+/// Beyond the purposes: the generation time of a CAM is the time of its position.
 #[test]
 fn generation_delta_time_is_that_of_the_position() {
     let mut iut = Iut::new();
@@ -514,18 +516,18 @@ fn generation_delta_time_is_that_of_the_position() {
     }
 }
 
-/// Beyond the purposes: the service reports a value that does not fit a CAM and sends nothing.
+/// Beyond the purposes: if a value does not fit a CAM, the service reports an error and sends nothing.
 #[test]
-fn a_value_outside_its_range_is_refused() {
+fn service_sends_no_cam_with_value_outside_range() {
     let mut iut = Iut::new();
     iut.vehicle.speed.speed_value = SpeedValue(16_384);
     assert_eq!(iut.run(0), []);
-    assert_eq!(iut.service.poll_refused(), Some(ItsDrop::NotEncodable));
+    assert_eq!(iut.service.poll_generation_error(), Some(ItsDrop::NotEncodable));
 }
 
-/// Beyond the purposes: the service tries a refused CAM again after a pause, for a limited time.
+/// Beyond the purposes: after an error the service waits, and tries again for a limited time.
 #[test]
-fn what_is_refused_is_tried_again_in_a_while() {
+fn service_tries_refused_cam_again_after_pause() {
     let no_position = |iut: &mut Iut| iut.position = ReferencePosition::default();
     let too_fast = |iut: &mut Iut| iut.vehicle.speed.speed_value = SpeedValue(16_384);
     for spoil in [no_position, too_fast] {

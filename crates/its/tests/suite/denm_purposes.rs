@@ -310,7 +310,7 @@ fn tc_den_par_bv_02() {
     let Transport::GeoBroadcast(area) = station.poll_transmit().unwrap().transport else { panic!("no GBC") };
     let centre = place(30.0, 0.0);
     assert_eq!((area.latitude, area.longitude, area.distance_a), (centre.latitude, centre.longitude, 500));
-    // The application's value takes precedence.
+    // The destination area that the application gives takes precedence over the relevance circle.
     let request = EventRequest { destination_area: Some(circle(42)), ..event() };
     station.trigger(at(0), &request).unwrap();
     assert_eq!(station.poll_transmit().unwrap().transport, Transport::GeoBroadcast(circle(42)));

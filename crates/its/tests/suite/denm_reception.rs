@@ -133,7 +133,8 @@ fn tc_den_kafw_bv_02() {
     older.denm.management.reference_time = at(590).date;
     assert_eq!(receive(&mut station, 1900, &older), Err(ItsDrop::Outdated));
     assert_eq!(run(&mut station, 2200).len(), 1, "what is older does not keep it alive");
-    // A second copy of the message restarts the timer, because the originator or another forwarder sent it.
+    // A further copy of the message restarts the forwarding timer: the originator or another forwarder has
+    // just sent the message.
     let mut station = forwarder();
     assert_eq!(receive(&mut station, 1900, &kept_alive()), Err(ItsDrop::Outdated));
     assert_eq!(run(&mut station, 2899), []);
@@ -152,7 +153,7 @@ fn tc_den_kafw_ti_03() {
     assert!(delays.iter().all(|delay| (1000..=1150).contains(delay)), "{delays:?}");
     let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
     assert!(most - least > 75, "random: {delays:?}");
-    // min(..., validityDuration): the timer ends with the event, so there is nothing to forward.
+    // min(..., validityDuration): the timer would expire with the event, so the station forwards nothing.
     let mut short = kept_alive();
     short.denm.management.transmission_interval = Some(TransmissionInterval(8000));
     let mut station = forwarder();
@@ -252,10 +253,10 @@ fn absurd_times_are_refused() {
     assert_eq!(station.trigger(at(1000), &request), Err(ItsDrop::Expired));
 }
 
-/// Beyond the purposes: a negation has the reference time of the message that it negates, and the station
-/// accepts it.
+/// Beyond the purposes: the station accepts a negation whose reference time equals that of the negated
+/// message.
 #[test]
-fn a_negation_is_as_old_as_what_it_negates() {
+fn station_accepts_negation_with_reference_time_of_negated_message() {
     let mut station = witness();
     let mut negation = over(denm(1, at(500).date, at(600).date), Termination::IsNegation);
     negation.header.station_id = StationId(5);

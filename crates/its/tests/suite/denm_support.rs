@@ -106,7 +106,7 @@ pub fn receive(service: &mut DenService, time: u64, denm: &Denm) -> Result<(), I
     service.handle_message(at(time), &encode(denm).unwrap(), Some(circle(1000)))
 }
 
-/// Returns the events that the application got.
+/// Returns the DENMs that the service passed to the application.
 pub fn delivered(service: &mut DenService) -> Vec<Denm> {
     std::iter::from_fn(|| service.poll_event())
         .filter_map(|event| match event {

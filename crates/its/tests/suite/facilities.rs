@@ -1,7 +1,7 @@
 //! Stations that receive each other's messages, without a network between them.
 
 use carnet_base::Time;
-use carnet_its::ca::{Content, Provided};
+use carnet_its::ca::{Content, StationData};
 use carnet_its::cam::BasicVehicleContainerLowFrequency;
 use carnet_its::cdd::{StationId, StationType};
 use carnet_its::den::EventRequest;
@@ -25,12 +25,12 @@ fn stations(count: u32) -> Vec<Facilities> {
                 low_frequency: BasicVehicleContainerLowFrequency::default(),
                 special: None,
             };
-            let provided = Provided {
+            let provided = StationData {
                 reference_position: reference(f64::from(id) * 10.0, 0.0),
                 position_time: at(0).date,
                 content,
             };
-            station.handle_provided(at(0), provided);
+            station.handle_station_data(at(0), provided);
             station
         })
         .collect()
@@ -64,7 +64,7 @@ fn exchange(stations: &mut [Facilities], time: u64) -> usize {
 }
 
 #[test]
-fn everybody_is_on_everybodys_map() {
+fn each_station_is_on_the_map_of_each_other_station() {
     let mut stations = stations(4);
     assert_eq!(exchange(&mut stations, 0), 4);
     for (own, station) in (1..).zip(&stations) {
@@ -86,7 +86,7 @@ fn everybody_is_on_everybodys_map() {
 }
 
 #[test]
-fn an_event_is_on_everybodys_map_until_it_is_over() {
+fn event_is_on_all_maps_until_it_ends() {
     let mut stations = stations(3);
     let event = EventRequest { event_position: reference(0.0, 0.0), ..EventRequest::default() };
     let action = stations[0].den.trigger(at(0), &event).unwrap();

@@ -4,7 +4,7 @@ use carnet_base::Rng;
 use carnet_its::cam::Cam;
 use carnet_its::cdd::{StationId, StationType};
 use carnet_its::denm::Denm;
-use carnet_its::ldm::Glance;
+use carnet_its::ldm::PartialCam;
 use carnet_its::release2::{cam, cpm, denm, vam};
 use carnet_its::uper::{Uper, decode, encode};
 use carnet_its::{Facilities, facilities};
@@ -46,7 +46,7 @@ fn mutated_messages() {
         let octets = mutated(&mut rng, &messages[round % messages.len()]);
         understood += usize::from(comes_back::<Cam>(&octets)) + usize::from(comes_back::<Denm>(&octets));
         // If partial and full decoding both succeed, they agree.
-        if let (Ok(glance), Ok(cam)) = (Glance::of(&octets), carnet_its::ca::receive(&octets)) {
+        if let (Ok(glance), Ok(cam)) = (PartialCam::of(&octets), carnet_its::ca::receive(&octets)) {
             let basic = cam.cam.cam_parameters.basic_container;
             assert_eq!(Some(glance.position), basic.reference_position.position());
             assert_eq!(glance.station_type, basic.station_type);
@@ -73,7 +73,7 @@ fn mutated_messages_of_release_2() {
 }
 
 #[test]
-fn a_station_survives_whatever_comes() {
+fn facilities_survive_random_messages() {
     let mut rng = Rng::new(2);
     let parameters = facilities::Parameters { deliver_cams: true, ..facilities::Parameters::default() };
     let mut station = Facilities::new(parameters, StationId(1), StationType::PASSENGER_CAR, 3);
@@ -102,11 +102,11 @@ proptest! {
     fn random_octets(octets in prop::collection::vec(any::<u8>(), 0..600), denm in any::<bool>()) {
         comes_back::<Cam>(&octets);
         comes_back::<Denm>(&octets);
-        let _ = Glance::of(&octets);
+        let _ = PartialCam::of(&octets);
         let mut headed = vec![2, if denm { 1 } else { 2 }];
         headed.extend(octets);
         comes_back::<Cam>(&headed);
         comes_back::<Denm>(&headed);
-        let _ = Glance::of(&headed);
+        let _ = PartialCam::of(&headed);
     }
 }

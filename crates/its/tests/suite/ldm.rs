@@ -21,7 +21,7 @@ fn map() -> LocalDynamicMap {
     LocalDynamicMap::new(Parameters::default(), 7)
 }
 
-fn hear(map: &mut LocalDynamicMap, time: u64, station: u32, east: f64, north: f64) {
+fn receive_cam(map: &mut LocalDynamicMap, time: u64, station: u32, east: f64, north: f64) {
     let octets = encode(&cam(station, time as u16, reference(east, north), 900, 1000)).unwrap();
     assert_eq!(map.handle_cam(Time::from_millis(time), &octets), Ok(StationId(station)));
 }
@@ -46,38 +46,38 @@ fn denm(number: u16) -> Denm {
 }
 
 #[test]
-fn a_station_is_where_it_was_heard_last_until_it_is_silent() {
+fn map_has_last_position_of_station_until_it_expires() {
     let mut map = map();
-    hear(&mut map, 0, 1, 0.0, 0.0);
-    hear(&mut map, 0, 2, 5000.0, 0.0);
+    receive_cam(&mut map, 0, 1, 0.0, 0.0);
+    receive_cam(&mut map, 0, 2, 5000.0, 0.0);
     assert_eq!(ids(&map, LATER, Some(&circle(100))), [1]);
-    hear(&mut map, 1000, 1, 4000.0, 0.0);
-    hear(&mut map, 1000, 2, 0.0, 50.0);
+    receive_cam(&mut map, 1000, 1, 4000.0, 0.0);
+    receive_cam(&mut map, 1000, 2, 0.0, 50.0);
     assert_eq!(ids(&map, LATER, Some(&circle(100))), [2]);
     assert_eq!(ids(&map, Time::from_millis(3999), None), [1, 2]);
     assert!(ids(&map, Time::from_millis(4000), None).is_empty());
     // The next CAM removes the expired stations.
-    hear(&mut map, 5000, 3, 0.0, 0.0);
+    receive_cam(&mut map, 5000, 3, 0.0, 0.0);
     assert_eq!(map.sizes().0, 1);
 }
 
 #[test]
 fn an_older_message_changes_nothing() {
     let mut map = map();
-    hear(&mut map, 1000, 1, 0.0, 0.0);
+    receive_cam(&mut map, 1000, 1, 0.0, 0.0);
     let old = encode(&cam(1, 900, reference(500.0, 0.0), 0, 0)).unwrap();
     assert_eq!(map.handle_cam(Time::from_millis(1100), &old), Err(ItsDrop::Outdated));
     assert_eq!(map.station(StationId(1)).map(|station| station.speed), Some(SpeedValue(1000)));
     // The time of the CAMs wraps at 65,536 ms.
     let mut map = LocalDynamicMap::new(Parameters::default(), 7);
-    hear(&mut map, 65_500, 1, 0.0, 0.0);
-    hear(&mut map, 65_600, 1, 10.0, 0.0);
+    receive_cam(&mut map, 65_500, 1, 0.0, 0.0);
+    receive_cam(&mut map, 65_600, 1, 10.0, 0.0);
 }
 
 #[test]
 fn stations_of_some_types() {
     let mut map = map();
-    hear(&mut map, 0, 1, 0.0, 0.0);
+    receive_cam(&mut map, 0, 1, 0.0, 0.0);
     let mut bus = cam(2, 0, reference(0.0, 0.0), 0, 0);
     bus.cam.cam_parameters.basic_container.station_type = StationType::BUS;
     map.handle_cam(Time::ZERO, &encode(&bus).unwrap()).unwrap();
@@ -89,7 +89,7 @@ fn stations_of_some_types() {
 
 /// The search by cells finds the same stations as a search of all stations, for every shape and place.
 #[test]
-fn areas_find_who_is_inside() {
+fn area_query_returns_stations_inside() {
     let mut rng = Rng::new(4);
     for (latitude, longitude) in [
         (488_375_000, 21_008_000),
@@ -105,7 +105,8 @@ fn areas_find_who_is_inside() {
         let spread = |rng: &mut Rng| rng.below(8000) as f64 - 4000.0;
         for station in 0..2000 {
             let position = centre.position_at(spread(&mut rng), spread(&mut rng));
-            let reference = carnet_its::cdd::ReferencePosition::at(position.latitude, position.longitude);
+            let reference =
+                carnet_its::cdd::ReferencePosition::at_coordinates(position.latitude, position.longitude);
             map.handle_cam(Time::ZERO, &encode(&cam(station, 0, reference, 0, 0)).unwrap()).unwrap();
         }
         let everybody = map.stations_in(LATER, None, StationTypes::ALL);
@@ -136,7 +137,7 @@ fn areas_find_who_is_inside() {
 
 /// The lists of the map stay consistent for any order of CAMs.
 #[test]
-fn memory_is_bounded_and_who_was_silent_for_longest_goes() {
+fn full_map_replaces_longest_silent_station() {
     let parameters = Parameters { stations: 100, ..Parameters::default() };
     let mut map = LocalDynamicMap::new(parameters, 7);
     let mut rng = Rng::new(5);
@@ -144,7 +145,7 @@ fn memory_is_bounded_and_who_was_silent_for_longest_goes() {
     for time in 0..20_000_u64 {
         let station = rng.below(300) as u32;
         let (east, north) = (rng.below(3000) as f64, rng.below(3000) as f64);
-        hear(&mut map, time, station, east, north);
+        receive_cam(&mut map, time, station, east, north);
         last_heard.insert(station, (time, place(east, north)));
         if time % 500 == 499 {
             let mut expected: Vec<(u64, u32)> =
@@ -164,7 +165,7 @@ fn memory_is_bounded_and_who_was_silent_for_longest_goes() {
 }
 
 #[test]
-fn events_are_known_until_they_are_over() {
+fn map_keeps_event_until_it_ends() {
     let mut map = map();
     let expires = Time::from_secs(10);
     map.handle_denm(Time::ZERO, &denm(1), expires).unwrap();
@@ -183,11 +184,11 @@ fn events_are_known_until_they_are_over() {
 }
 
 #[test]
-fn subscribers_hear_of_what_changed_in_their_area() {
+fn subscriber_gets_changes_in_its_area() {
     let mut map = map();
     let filter = Filter { area: Some(circle(100)), station_types: StationTypes::ALL, events: true };
-    hear(&mut map, 0, 1, 0.0, 0.0);
-    hear(&mut map, 0, 2, 500.0, 0.0);
+    receive_cam(&mut map, 0, 1, 0.0, 0.0);
+    receive_cam(&mut map, 0, 2, 500.0, 0.0);
     let id = map.subscribe(Time::ZERO, filter, Duration::from_millis(500)).unwrap();
     let heard = |map: &mut LocalDynamicMap, time: u64| {
         map.poll_notification(Time::from_millis(time)).map(|notification| {
@@ -199,9 +200,9 @@ fn subscribers_hear_of_what_changed_in_their_area() {
     };
     // The first notification contains every object.
     assert_eq!(heard(&mut map, 10), Some((vec![1], 0)));
-    hear(&mut map, 20, 1, 1.0, 0.0);
-    hear(&mut map, 30, 2, 20.0, 0.0);
-    hear(&mut map, 40, 3, 900.0, 0.0);
+    receive_cam(&mut map, 20, 1, 1.0, 0.0);
+    receive_cam(&mut map, 30, 2, 20.0, 0.0);
+    receive_cam(&mut map, 40, 3, 900.0, 0.0);
     assert_eq!(heard(&mut map, 509), None, "not before the interval");
     assert_eq!(map.poll_timeout(), Some(Time::from_millis(510)));
     assert_eq!(heard(&mut map, 510), Some((vec![1, 2], 0)));
@@ -223,12 +224,12 @@ fn subscriptions_are_bounded() {
         map.subscribe(Time::ZERO, filter, ms(100)).unwrap();
     }
     assert_eq!(map.subscribe(Time::ZERO, filter, ms(100)), Err(ItsDrop::TableFull));
-    hear(&mut map, 10, 1, 0.0, 0.0);
+    receive_cam(&mut map, 10, 1, 0.0, 0.0);
     assert_eq!(map.poll_notification(Time::from_millis(10)), None, "nobody wants to hear of anything");
 }
 
 #[test]
-fn what_has_no_position_has_no_place() {
+fn map_ignores_messages_without_position() {
     let mut map = map();
     let nowhere = encode(&cam(1, 0, Default::default(), 0, 0)).unwrap();
     assert_eq!(map.handle_cam(Time::ZERO, &nowhere), Err(ItsDrop::NoPosition));

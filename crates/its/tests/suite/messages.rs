@@ -4,7 +4,7 @@ use carnet_its::ca;
 use carnet_its::cam::*;
 use carnet_its::cdd::*;
 use carnet_its::denm::*;
-use carnet_its::ldm::Glance;
+use carnet_its::ldm::PartialCam;
 use carnet_its::uper::{decode, encode};
 
 use crate::support::hex;
@@ -16,14 +16,14 @@ pub const VANETZA: [&str; 2] = [
     "0202000000011ebd005a56c4910e4346e503e83e8001b7743e0000012000003fe1ed0403ffe3fff400",
 ];
 
-/// [`full_cam`] as pycrate 0.8.1 (`ITS_CAM_2`) writes it; pycrate reads the same values from it.
+/// Encoding of [`full_cam`] by pycrate 0.8.1 (`ITS_CAM_2`). pycrate decodes the same values from it.
 const PYCRATE_CAM: &str = "
     0202fffffffffffe60a42fb1c7e00000003ffa022e1200003a7fe0ffbfff7c7fd7e0032800c40001e0f001f40206800bad69
     3a405ad2747ffffffff9205780001ffff00007fff00001ffff4000c0002ffff00013fff00001ffff6000e00027fff40011ff
     f400017fff9000b0001bfff8000cfff80000ffffb800780011fffb00087ffb00009fffd4004c000afffd00053ffd00005fff
     e6002e00067ffe40031ffe400037fff1001b0003bfff0001cfff00001ffff7800f80021fff700107ff700011fffb4008c001
     2fffb00093ffb00009fffd6004e000a7ffd40051ffd400057ffe9002b0005bffe8002cffe83c1a76caaa80";
-/// [`full_denm`] as pycrate 0.8.1 (`ITS_DENM_3`) writes it; pycrate reads the same values from it.
+/// Encoding of [`full_denm`] by pycrate 0.8.1 (`ITS_DENM_3`). pycrate decodes the same values from it.
 const PYCRATE_DENM: &str = "
     020101234567e7c4d5e6f7ffff95062fa92f65418bea5646b49d1ffd693a3fe001002003dbba00dd460270f0b7cbc045c03b
     600037ffe98d10001ee00037ffe98d10001ee00037ffe98d10001ee00037ffe98d10001ee00037ffe98d10001ee00037ffe9
@@ -273,7 +273,7 @@ pub fn full_denm() -> Denm {
 }
 
 #[test]
-fn vanetza_is_understood_and_written_again() {
+fn messages_of_vanetza_are_decoded_and_encoded_equally() {
     for (text, station) in VANETZA.iter().zip([2, 1]) {
         let octets = hex(text);
         let cam = ca::receive(&octets).unwrap();
@@ -297,7 +297,7 @@ fn vanetza_is_understood_and_written_again() {
         assert_eq!(parameters.low_frequency_container, None);
         let position = parameters.basic_container.reference_position;
         assert_eq!(position.altitude.altitude_value, AltitudeValue::UNAVAILABLE);
-        let glance = Glance::of(&octets).unwrap();
+        let glance = PartialCam::of(&octets).unwrap();
         assert_eq!(Some(glance.position), position.position());
         assert_eq!(
             (glance.confidence, glance.station_type),
@@ -307,7 +307,7 @@ fn vanetza_is_understood_and_written_again() {
 }
 
 #[test]
-fn everything_is_written_as_pycrate_does() {
+fn encoder_writes_same_octets_as_pycrate() {
     let (cam, denm) = (full_cam(), full_denm());
     assert_eq!(encode(&cam).unwrap(), hex(PYCRATE_CAM));
     assert_eq!(decode::<Cam>(&hex(PYCRATE_CAM)), Ok(cam));
@@ -316,27 +316,27 @@ fn everything_is_written_as_pycrate_does() {
 }
 
 #[test]
-fn what_says_nothing_comes_back() {
+fn message_without_optional_parts_is_decoded_unchanged() {
     let empty = (Cam::default(), Denm::default());
     assert_eq!(decode::<Cam>(&encode(&empty.0).unwrap()), Ok(empty.0));
     assert_eq!(decode::<Denm>(&encode(&empty.1).unwrap()), Ok(empty.1));
 }
 
-/// The encoder omits the default validity and writes any other.
+/// The encoder omits a validity that equals the default, and writes any other validity.
 #[test]
-fn the_default_validity_costs_nothing() {
+fn encoder_omits_default_validity() {
     let mut denm = Denm::default();
     let without = encode(&denm).unwrap().len();
     denm.denm.management.validity_duration = ValidityDuration(601);
-    // A validity other than the default takes seventeen bits.
+    // A validity that differs from the default takes seventeen bits.
     assert!(encode(&denm).unwrap().len() >= without + 2);
 }
 
-/// A partial decoding gives the values of the whole message, for every kind of container.
+/// The quick decoding of a CAM returns the same values as the full decoding, for all kinds of containers.
 #[test]
-fn a_glance_sees_what_the_message_says() {
+fn partial_decoding_agrees_with_full_decoding() {
     let mut cam = full_cam();
-    let glance = Glance::of(&encode(&cam).unwrap()).unwrap();
+    let glance = PartialCam::of(&encode(&cam).unwrap()).unwrap();
     assert_eq!(glance.station_id, cam.header.station_id);
     assert_eq!(glance.generation_delta_time, GenerationDeltaTime(65_534));
     assert_eq!(glance.station_type, StationType::SPECIAL_VEHICLES);
@@ -359,13 +359,14 @@ fn a_glance_sees_what_the_message_says() {
         });
     let octets = encode(&cam).unwrap();
     assert_eq!(decode::<Cam>(&octets).as_ref(), Ok(&cam));
-    let glance = Glance::of(&octets).unwrap();
+    let glance = PartialCam::of(&octets).unwrap();
     assert_eq!((glance.heading, glance.speed), (HeadingValue::UNAVAILABLE, SpeedValue::UNAVAILABLE));
     assert_eq!(glance.position.latitude, -338_123_457);
 }
 
-/// Messages of release 2 that asn1tools 0.169 made from the modules of TS 103 900 V2.1.1 and TS 103 831
-/// V2.1.1. The first has no additions; the second has extension containers, linked DENMs and linked IVIMs.
+/// Messages of release 2, made by asn1tools 0.169 from the ASN.1 modules of TS 103 900 V2.1.1 and TS 103 831
+/// V2.1.1. The first message has no additions. The second has extension containers, linked DENMs and linked
+/// IVIMs.
 pub const RELEASE_2_CAM: [&str; 2] = [
     "0202010203041267405a581d7b0d914c1000c806470836db2c00384122b68402a08a40146361ff3080001dfff5800131ce00192f
      ff5c00138e7000cb7ff86000ec73800660",
@@ -380,8 +381,8 @@ pub const RELEASE_2_DENM: [&str; 2] = [
      000380041a00004015fff5800131ce00192fff5c00138e7000cb008390024800a00980086e",
 ];
 
-/// Release 2 has the ports and the protocolVersion of release 1, and its messages begin the same way. A
-/// station reads messages of both releases, and its own messages are valid in both.
+/// Release 2 uses the ports and the protocolVersion of release 1, and its messages begin in the same way. The
+/// decoder accepts messages of both releases, and receivers of both releases accept carnet's messages.
 #[test]
 fn messages_of_release_2_are_read_without_its_additions() {
     let [plain, extended] = RELEASE_2_CAM.map(hex);
@@ -402,7 +403,7 @@ fn messages_of_release_2_are_read_without_its_additions() {
         panic!("{parameters:?}")
     };
     assert_eq!(low.path_history.0.len(), 3);
-    let glances = [&plain, &extended].map(|octets| Glance::of(octets).unwrap());
+    let glances = [&plain, &extended].map(|octets| PartialCam::of(octets).unwrap());
     assert_eq!(glances[0].position, glances[1].position);
 
     let [plain, extended] = RELEASE_2_DENM.map(hex);

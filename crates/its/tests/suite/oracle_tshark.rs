@@ -17,8 +17,8 @@ use carnet_wire::geonet::{
 
 use crate::messages::{full_cam, full_denm};
 
-/// Returns tshark. If tshark is missing, the test prints a message and passes; with `CARNET_REQUIRE_TOOLS=1`
-/// it fails.
+/// Returns the command tshark. If it is not installed, the test prints a message and passes; with
+/// `CARNET_REQUIRE_TOOLS=1` it fails.
 pub fn tshark() -> Option<Command> {
     if Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success()) {
         return Some(Command::new("tshark"));

@@ -4,11 +4,13 @@
 use carnet_base::Rng;
 use carnet_geonet::geodesy::Position;
 use carnet_its::cdd::{ItsPduHeader, MessageId, ProtocolVersion, StationId};
-use carnet_its::sa::{Change, MOST_LEARNT, MOST_SERVICES, Parameters, SaService, Service};
+use carnet_its::sa::{
+    AdvertisementChange, MAX_SERVICES_PER_MESSAGE, MAX_STORED_SERVICES, Parameters, SaService, Service,
+};
 use carnet_its::sam::{
     Address, ChangeCount, ChannelDataRate, ChannelIndex, ChannelInfo, ChannelNumber, ChannelOptions,
-    ContentCount, Extensions, ItsAid, ListOf, OperatingClass, PrefixLength, RouterLifetime,
-    RoutingAdvertisement, SaId, Saem, Sam, SamBody, ServiceInfo, TxPower, VERSION, reference,
+    ContentCount, Extensions, ItsAid, OperatingClass, PrefixLength, RouterLifetime, RoutingAdvertisement,
+    SaId, Saem, Sam, SamBody, ServiceInfo, TxPower, UnboundedList, VERSION, reference,
 };
 use carnet_its::uper::{decode, encode};
 use carnet_its::{ItsDrop, Transmission};
@@ -63,14 +65,14 @@ fn counts(sa_id: u8, content_count: u8) -> ChangeCount {
 fn vectors() -> Vec<(SamBody, &'static str)> {
     let first = channel(17, 172, -128, false, 6);
     let least = SamBody {
-        service_infos: Some(ListOf(vec![info(0, 1)])),
-        channel_infos: Some(ListOf(vec![first.clone()])),
+        service_infos: Some(UnboundedList(vec![info(0, 1)])),
+        channel_infos: Some(UnboundedList(vec![first.clone()])),
         ..SamBody::default()
     };
     let mut threshold = least.clone();
     let mut service = info(0, 1);
     service.options.extensions = Some(extensions(&[(19, &[10])]));
-    threshold.service_infos = Some(ListOf(vec![service]));
+    threshold.service_infos = Some(UnboundedList(vec![service]));
     let octets: [u8; 16] = std::array::from_fn(|index| index as u8);
     let sixteen = Address(octets.into());
     let whole = SamBody {
@@ -90,14 +92,14 @@ fn vectors() -> Vec<(SamBody, &'static str)> {
         }),
         ..least.clone()
     };
-    let channels = ListOf(vec![first, channel(18, 175, -127, true, 24)]);
+    let channels = UnboundedList(vec![first, channel(18, 175, -127, true, 24)]);
     vec![
         (least, "36000100080111ac000600"),
         (threshold, "36000100090113010a0111ac000600"),
         (
             SamBody {
                 change_count: counts(1, 0),
-                service_infos: Some(ListOf(vec![info(0, 1), info(1, 1), info(2, 1), info(3, 2)])),
+                service_infos: Some(UnboundedList(vec![info(0, 1), info(1, 1), info(2, 1), info(3, 2)])),
                 channel_infos: Some(channels.clone()),
                 ..SamBody::default()
             },
@@ -106,7 +108,7 @@ fn vectors() -> Vec<(SamBody, &'static str)> {
         (
             SamBody {
                 change_count: counts(1, 0),
-                service_infos: Some(ListOf(vec![info(0, 0), info(1, 1), info(2, 3), info(3, 2)])),
+                service_infos: Some(UnboundedList(vec![info(0, 0), info(1, 1), info(2, 3), info(3, 2)])),
                 ..SamBody::default()
             },
             "3410040000010802180310",
@@ -125,7 +127,7 @@ fn vectors() -> Vec<(SamBody, &'static str)> {
 }
 
 #[test]
-fn octets_of_another_compiler() {
+fn messages_of_another_asn1_compiler_are_decoded() {
     for (body, octets) in vectors() {
         let octets = hex(&format!("{HEADER}{}", octets.replace(' ', "")));
         let message = saem(body);
@@ -137,7 +139,7 @@ fn octets_of_another_compiler() {
 /// The octets are from pycrate with ISO's module ITSee. IEEE 1609.3 counts the longitude from -179.9999999
 /// degrees, which makes no visible difference.
 #[test]
-fn an_advertiser_says_where_it_is() {
+fn advertisement_contains_position_of_advertiser() {
     for (number, octets, expected) in [
         (reference::LOCATION_2D, "52c0ebd86c8a6080", Some((488_375_000, 21_008_000))),
         (reference::LOCATION_2D, "217d8e3f00000001", Some((-338_123_457, -1_799_999_999))),
@@ -157,8 +159,8 @@ fn an_advertiser_says_where_it_is() {
 
 #[test]
 fn its_aids_take_one_to_four_octets() {
-    // ISO 17419: a prefix of ones gives the number of following octets; the numbers of each length continue
-    // those of the shorter length.
+    // ISO 17419: ones at the front of the encoding count the further octets. The numbers of each length begin
+    // where those of the shorter length end.
     for (number, octets) in [
         (0, "00"),
         (36, "24"),
@@ -170,12 +172,12 @@ fn its_aids_take_one_to_four_octets() {
         (540_801, "c80001"),
         (2_113_663, "dfffff"),
         (2_113_664, "e0000000"),
-        (ItsAid::MOST, "efffffff"),
+        (ItsAid::MAX_ITS_AID, "efffffff"),
     ] {
         assert_eq!(encode(&ItsAid(number)), Ok(hex(octets)), "{number}");
         assert_eq!(decode(&hex(octets)), Ok(ItsAid(number)), "{octets}");
     }
-    encode(&ItsAid(ItsAid::MOST + 1)).expect_err("too much");
+    encode(&ItsAid(ItsAid::MAX_ITS_AID + 1)).expect_err("too much");
     decode::<ItsAid>(&hex("f0000000")).expect_err("more than four octets");
     decode::<ItsAid>(&hex("80")).expect_err("cut off");
 }
@@ -254,7 +256,7 @@ fn services_are_announced_at_once_and_then_once_in_an_interval() {
     let header = body.extensions.expect("extensions");
     assert_eq!(header.octet(reference::REPEAT_RATE), Some(5));
     assert_eq!(header.text(reference::ADVERTISER_IDENTIFIER), Some("kiosk 7"));
-    // Changed content changes the content count; the same content keeps it.
+    // A change of the services increments the content count; the same services keep it.
     let count = |service: &mut SaService, now| {
         let octets = sent(&service.poll_transmit().unwrap_or_else(|| panic!("something at {now}")));
         Saem::from_octets(&octets).expect("a message").sam.body.change_count.content_count.0
@@ -269,15 +271,15 @@ fn services_are_announced_at_once_and_then_once_in_an_interval() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_changes_nothing() {
+fn oversized_service_list_is_refused_and_changes_nothing() {
     let mut service = SaService::new(Parameters::default(), StationId(1));
     service.announce(at(0), None, services()).expect("announced");
     let long = Service { context: vec![0; 32], ..Service::default() };
-    let far = Service { its_aid: ItsAid(ItsAid::MOST + 1), ..Service::default() };
+    let far = Service { its_aid: ItsAid(ItsAid::MAX_ITS_AID + 1), ..Service::default() };
     for (name, refused) in [
         (None, vec![long]),
         (None, vec![far]),
-        (None, vec![Service::default(); MOST_SERVICES + 1]),
+        (None, vec![Service::default(); MAX_SERVICES_PER_MESSAGE + 1]),
         (Some(String::new()), services()),
         (Some("x".repeat(33)), services()),
     ] {
@@ -291,17 +293,17 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
         context: vec![0; 31],
         ..far_most()
     };
-    service.announce(at(10), Some("x".repeat(32)), vec![most; MOST_SERVICES]).expect("announced");
+    service.announce(at(10), Some("x".repeat(32)), vec![most; MAX_SERVICES_PER_MESSAGE]).expect("announced");
     let octets = service.poll_transmit().expect("announced").payload.len();
     assert!(octets < 1398, "{octets} octets are more than itsGnMaxSduSize");
 }
 
 fn far_most() -> Service {
-    Service { its_aid: ItsAid(ItsAid::MOST), ..Service::default() }
+    Service { its_aid: ItsAid(ItsAid::MAX_ITS_AID), ..Service::default() }
 }
 
 #[test]
-fn services_of_others_are_learnt_and_expire() {
+fn advertisements_of_other_stations_are_stored_and_expire() {
     let mut other = SaService::new(Parameters::default(), StationId(2));
     let mut station = SaService::new(Parameters::default(), StationId(1));
     let mut hear = |station: &mut SaService, now| {
@@ -311,24 +313,28 @@ fn services_of_others_are_learnt_and_expire() {
     };
     hear(&mut station, 0).expect("new");
     hear(&mut station, 1000).expect("again");
-    let known: Vec<_> = station.known().cloned().collect();
+    let known: Vec<_> = station.known_advertisements().cloned().collect();
     assert_eq!(known.len(), 1);
     assert_eq!((known[0].services.clone(), known[0].identifier.as_deref()), (services(), Some("bus")));
     let change = (gn(2), SaId(0));
-    assert_eq!(station.poll_change(), Some(Change::Advertised(change.0, change.1)));
+    assert_eq!(station.poll_change(), Some(AdvertisementChange::Advertised(change.0, change.1)));
     assert_eq!(station.poll_change(), None, "the same again is no news");
-    // The announcement comes once a second, and the station may miss three.
+    // The station sends an announcement each second, and a receiver keeps it until it has missed three.
     assert_eq!(station.poll_timeout(), Some(at(4000).time));
     station.handle_timeout(at(3999));
-    assert_eq!(station.known().count(), 1);
+    assert_eq!(station.known_advertisements().count(), 1);
     station.handle_timeout(at(4000));
-    assert_eq!((station.known().count(), station.poll_change()), (0, Some(Change::Gone(change.0, change.1))));
+    assert_eq!(
+        (station.known_advertisements().count(), station.poll_change()),
+        (0, Some(AdvertisementChange::Gone(change.0, change.1)))
+    );
 }
 
 #[test]
-fn an_advertisement_that_does_not_say_how_often_it_comes_is_held() {
+fn advertisement_without_repeat_rate_is_stored_for_default_time() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
-    let octets = saem(SamBody { service_infos: Some(ListOf(vec![info(36, 0)])), ..SamBody::default() });
+    let octets =
+        saem(SamBody { service_infos: Some(UnboundedList(vec![info(36, 0)])), ..SamBody::default() });
     let octets = octets.to_octets().expect("encodes");
     station.handle_message(at(0), gn(2), &octets).expect("new");
     assert_eq!(station.poll_timeout(), Some(at(5000).time));
@@ -338,7 +344,7 @@ fn an_advertisement_that_does_not_say_how_often_it_comes_is_held() {
 fn advertised(station: u32, sa_id: u8, services: usize) -> Vec<u8> {
     let mut message = saem(SamBody {
         change_count: ChangeCount { sa_id: SaId(sa_id), content_count: ContentCount(0) },
-        service_infos: Some(ListOf(vec![info(36, 0); services])),
+        service_infos: Some(UnboundedList(vec![info(36, 0); services])),
         ..SamBody::default()
     });
     message.header.station_id = StationId(station);
@@ -347,11 +353,11 @@ fn advertised(station: u32, sa_id: u8, services: usize) -> Vec<u8> {
 
 /// Returns the advertisers and the numbers of their advertisements.
 fn known(station: &SaService) -> Vec<(GnAddress, u8)> {
-    station.known().map(|it| (it.source, it.sa_id.0)).collect()
+    station.known_advertisements().map(|it| (it.source, it.sa_id.0)).collect()
 }
 
 #[test]
-fn what_is_no_announcement_has_no_effect() {
+fn invalid_announcement_has_no_effect() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
     let of = |station: u32, edit: fn(&mut Saem)| {
         let mut message = saem(SamBody::default());
@@ -373,7 +379,7 @@ fn what_is_no_announcement_has_no_effect() {
 }
 
 #[test]
-fn in_a_full_table_the_one_that_is_silent_longest_makes_room() {
+fn full_table_replaces_longest_silent_advertiser() {
     let parameters = Parameters { advertisements: 2, ..Parameters::default() };
     let mut station = SaService::new(parameters, StationId(1));
     let mut tell = |from: u8, now| {
@@ -385,13 +391,13 @@ fn in_a_full_table_the_one_that_is_silent_longest_makes_room() {
     tell(2, 2000);
     assert_eq!(tell(4, 3000), [(gn(2), 0), (gn(4), 0)], "3 was silent longest");
     let changes: Vec<_> = std::iter::from_fn(|| station.poll_change()).collect();
-    assert!(changes.contains(&Change::Gone(gn(3), SaId(0))), "{changes:?}");
+    assert!(changes.contains(&AdvertisementChange::Gone(gn(3), SaId(0))), "{changes:?}");
     let mut nothing = SaService::new(Parameters { advertisements: 0, ..parameters }, StationId(1));
     assert_eq!(nothing.handle_message(at(0), gn(2), &advertised(2, 0, 1)), Err(ItsDrop::TableFull));
 }
 
 #[test]
-fn a_station_cannot_speak_for_another_nor_push_others_out() {
+fn station_can_change_only_its_own_advertisements() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
     station.handle_message(at(0), gn(2), &advertised(2, 0, 1)).expect("new");
     // Station 3 claims the station ID 2 and uses all advertisement numbers.
@@ -399,19 +405,26 @@ fn a_station_cannot_speak_for_another_nor_push_others_out() {
         station.handle_message(at(1 + u64::from(sa_id)), gn(3), &advertised(2, sa_id, 5)).expect("taken");
     }
     assert_eq!(known(&station), [(gn(2), 0), (gn(3), 12), (gn(3), 13), (gn(3), 14), (gn(3), 15)]);
-    assert_eq!(station.known().next().map(|it| it.services.len()), Some(1), "what 2 said stands");
+    assert_eq!(
+        station.known_advertisements().next().map(|it| it.services.len()),
+        Some(1),
+        "what 2 said stands"
+    );
 }
 
 #[test]
-fn services_that_are_learnt_are_bounded() {
+fn stored_services_are_bounded() {
     let parameters = Parameters { services: 70, ..Parameters::default() };
     let mut station = SaService::new(parameters, StationId(1));
     station.handle_message(at(0), gn(2), &advertised(2, 0, 100)).expect("taken");
-    assert_eq!(station.known().map(|it| it.services.len()).sum::<usize>(), MOST_LEARNT);
+    assert_eq!(
+        station.known_advertisements().map(|it| it.services.len()).sum::<usize>(),
+        MAX_STORED_SERVICES
+    );
     station.handle_message(at(1), gn(3), &advertised(3, 0, 32)).expect("taken");
     station.handle_message(at(2), gn(4), &advertised(4, 0, 7)).expect("taken");
     assert_eq!(known(&station), [(gn(3), 0), (gn(4), 0)], "71 services are too many");
-    // An advertisement above the limit does not replace another.
+    // If the table is full, a further advertisement does not replace a stored one.
     let mut station = SaService::new(Parameters { services: 5, ..parameters }, StationId(1));
     station.handle_message(at(0), gn(2), &advertised(2, 0, 5)).expect("taken");
     assert_eq!(station.handle_message(at(1), gn(3), &advertised(3, 0, 6)), Err(ItsDrop::TableFull));
@@ -433,11 +446,10 @@ fn an_advertisement_is_known_for_a_second_however_often_it_comes() {
 #[test]
 fn the_port_of_en_302_890_1_is_understood() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
-    // These octets are made by hand: version 3, only a list of services, counts 0 and 0, one service. Its
-    // ITS-AID 36 takes an octet, channel 0 five bits. It has only the second option: 010, and then 4711 in 16
-    // bits.
+    // Octets made by hand: version 3, a list of services only, counts 0 and 0, one service. ITS-AID 36 takes
+    // one octet, channel 0 five bits. Of the options only the second is present (010), then 4711 in 16 bits.
     let octets = hex(&format!("{HEADER}3400012402{:04x}", 4711));
     station.handle_message(at(0), gn(2), &octets).expect("new");
-    let known = station.known().next().expect("known");
+    let known = station.known_advertisements().next().expect("known");
     assert_eq!(known.services[0].port, Some(4711));
 }

@@ -18,7 +18,7 @@ use carnet_its::{Now, Transmission};
 use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{GeoArea, Shape};
 
-/// Position around which the tests take place.
+/// Position at which the tests' stations are.
 pub const HOME: Position = Position::new(488_375_000, 21_008_000);
 
 /// Returns the time `milliseconds` after the start of the test, on 2026-11-22.
@@ -40,7 +40,7 @@ pub fn place(east: f64, north: f64) -> Position {
 /// Returns a place as reference position of a message.
 pub fn reference(east: f64, north: f64) -> ReferencePosition {
     let position = place(east, north);
-    ReferencePosition::at(position.latitude, position.longitude)
+    ReferencePosition::at_coordinates(position.latitude, position.longitude)
 }
 
 /// Returns a circle around [`HOME`].

@@ -25,7 +25,7 @@ pub fn vectors(name: &str) -> impl Iterator<Item = (Vec<u8>, Vec<&str>)> {
     })
 }
 
-/// carnet reads the values that pycrate writes, and writes the same octets again, with all additions.
+/// carnet decodes the values that pycrate encoded, and encodes them to the same octets, with all additions.
 fn check<T: Uper + Debug>(name: &str) {
     let mut count = 0;
     for (octets, values) in vectors(name) {
@@ -56,7 +56,7 @@ fn leaves(shown: &str) -> Vec<String> {
         };
         let (word, behind) = rest.split_at(end);
         rest = behind;
-        // A name before `(`, `:` or ` {` is that of a type, an alternative or a component.
+        // A word before `(`, `:` or ` {` is the name of a type, an alternative or a component.
         let is_name = behind.starts_with(['(', ':']) || behind.starts_with(" {");
         if first == '"' {
             leaves.push(word.replace(' ', "_"));
@@ -111,7 +111,7 @@ fn messages_of_version_1_are_read_as_such() {
                 assert_eq!(f64::from(value), expected, "{thirds}");
             }
         }
-        // Version 2 counts lanes from the other side.
+        // Version 2 counts lanes from the other side of the road than version 1.
         let lane = old.lane_position.map(|lane| lane.0);
         let expected = match lane {
             Some(-1) => Some(-1),
@@ -186,9 +186,9 @@ fn without_additions_messages_of_release_2_are_those_of_release_1() {
     assert_eq!(Denm::from_octets(&plain).and_then(|denm| denm.to_octets()), Ok(plain));
 }
 
-/// The decoder keeps a container with an unknown number.
+/// The decoder keeps the octets of a container whose number it does not know.
 #[test]
-fn a_container_that_nobody_knows_is_kept() {
+fn decoder_keeps_container_with_unknown_number() {
     let mut cam = decode::<Cam>(&vectors("cam").next().unwrap().0).unwrap();
     let unknown = WrappedExtensionContainer::Other(ExtensionContainerId(17), b"of a later release".to_vec());
     cam.cam.cam_parameters.extension_containers = Some(WrappedExtensionContainers(vec![unknown]));

@@ -52,9 +52,9 @@ impl Icmp {
         &self.file
     }
 
-    /// Returns the reports of all messages that wait in the socket. Makes no system call if no message has
-    /// come.
-    pub(super) fn complaints(&self) -> Vec<TooBig> {
+    /// Returns the too-big reports from the ICMP messages in the socket. Makes no system call if the socket
+    /// has no message.
+    pub(super) fn too_big_reports(&self) -> Vec<TooBig> {
         let mut complaints = Vec::new();
         let mut message = [0; MESSAGE_MAX];
         while let Ok(length) = self.file.try_io(Interest::READABLE, |socket| {
@@ -78,12 +78,12 @@ fn parse(local: Ipv4Addr, packet: &[u8]) -> Option<TooBig> {
     let address = |at: usize| quoted.get(at..at + 4)?.as_array::<4>().copied().map(Ipv4Addr::from);
     let ours = address(12)? == local && quoted.get(9) == Some(&IPV6_IN_IPV4);
     let mtu = u32::from(u16::from_be_bytes([high, low]));
-    // A router older than RFC 1191 sends an MTU of zero, which is no use here.
+    // A router from before RFC 1191 sends an MTU of zero, from which carnet cannot learn the path MTU.
     let fits = (kind, code) == (DESTINATION_UNREACHABLE, FRAGMENTATION_NEEDED) && ours && mtu > 0;
     fits.then_some(TooBig { local: local.into(), remote: Endpoint::Ipv4(address(16)?), mtu })
 }
 
-/// Splits a packet into its IPv4 header and the rest.
+/// Splits a packet into its IPv4 header and its payload.
 fn header(packet: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = usize::from(packet.first()? & 0x0f) * 4;
     if length < IPV4_HEADER || packet.first()? >> 4 != 4 {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_about_our_own_packets_counts() {
+    fn icmp_errors_about_other_packets_are_ignored() {
         let told =
             TooBig { local: HERE.into(), remote: "198.51.100.9".parse().expect("endpoint"), mtu: 1300 };
         assert_eq!(parse(HERE, &message()), Some(told));

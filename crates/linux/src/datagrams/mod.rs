@@ -36,12 +36,12 @@ use carnet_base::Endpoint;
 use carnet_nemo::forwarding::desired;
 
 use icmp::Icmp;
-pub use reader::{DatagramReader, Received};
+pub use reader::{DatagramReader, ReceivedDatagram};
 use socket::Socket;
 pub use writer::DatagramWriter;
 
 /// Maximum number of reports of too large packets that wait for the station.
-const COMPLAINTS_MAX: usize = 64;
+const MAX_ICMP_REPORTS: usize = 64;
 
 /// The sockets of all tunnels inside IPv4. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -50,7 +50,7 @@ pub struct Datagrams(Arc<Mutex<Sockets>>);
 #[derive(Debug, Default)]
 struct Sockets {
     open: Vec<Arc<Socket>>,
-    complaints: VecDeque<TooBig>,
+    too_big_reports: VecDeque<TooBig>,
     /// Number of packets that the sockets could not send.
     unsent: u64,
 }
@@ -72,8 +72,8 @@ impl Datagrams {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a socket, or replaces the socket of the same local end. With `merge` the kernel may merge
-    /// several packets into one burst.
+    /// Opens the tunnel socket of a local end; replaces a socket that this local end already has. With
+    /// `merge`, the kernel may merge received packets into a burst.
     pub(crate) fn open(&self, wanted: &desired::Socket, merge: bool) -> io::Result<()> {
         self.close(wanted);
         let socket = Arc::new(Socket::open(wanted, merge)?);
@@ -88,7 +88,7 @@ impl Datagrams {
 
     /// Closes a socket.
     pub(crate) fn close(&self, wanted: &desired::Socket) {
-        self.lock().open.retain(|socket| socket.wanted != *wanted);
+        self.lock().open.retain(|socket| socket.desired != *wanted);
     }
 
     fn all(&self) -> Vec<Arc<Socket>> {
@@ -96,31 +96,33 @@ impl Datagrams {
     }
 
     fn find(&self, local: Endpoint) -> Option<Arc<Socket>> {
-        self.lock().open.iter().find(|socket| socket.wanted.local == local).cloned()
+        self.lock().open.iter().find(|socket| socket.desired.local == local).cloned()
     }
 
     /// Stores ICMP reports until the station reads them.
-    fn hear(&self, complaints: Vec<TooBig>) {
+    fn store_icmp_reports(&self, complaints: Vec<TooBig>) {
         let mut sockets = self.lock();
-        let room = COMPLAINTS_MAX.saturating_sub(sockets.complaints.len());
-        sockets.complaints.extend(complaints.into_iter().take(room));
+        let room = MAX_ICMP_REPORTS.saturating_sub(sockets.too_big_reports.len());
+        sockets.too_big_reports.extend(complaints.into_iter().take(room));
     }
 
     fn lose(&self, packets: u64) {
         self.lock().unsent += packets;
     }
 
-    /// Returns the number of packets that the sockets could not send so far.
+    /// Returns the number of packets that the sockets have failed to send since the start.
     pub(crate) fn unsent(&self) -> u64 {
         self.lock().unsent
     }
 
-    /// Returns the next report of a too large packet; `None` if no report waits.
+    /// Returns the next waiting report that a sent packet was too large for its path; `None` if no report
+    /// waits.
     pub fn poll_too_big(&self) -> Option<TooBig> {
-        self.lock().complaints.pop_front()
+        self.lock().too_big_reports.pop_front()
     }
 
-    /// Waits until a socket may have a packet; waits for ever while there are no sockets. Safe to cancel.
+    /// Waits until a socket may have a packet; waits without end while no socket is open. The future may be
+    /// dropped.
     pub async fn readable(&self) -> io::Result<()> {
         poll_fn(|cx| {
             let mut ready = false;

@@ -12,18 +12,18 @@ use tokio::io::Interest;
 
 use super::Datagrams;
 use super::socket::{Socket, socket_address};
-use super::unfinished::{self, Found};
+use super::unfinished::{self, PacketKind};
 use crate::tunnel::segmentation::Segments;
 
-/// Size of the largest IPv4 packet in octets, and so of the largest burst.
+/// Largest size of an IPv4 packet in octets. No received burst is larger.
 const BURST_MAX: usize = 65_535;
 const IPV4_HEADER: usize = 20;
-/// Maximum number of successive errors of one socket before the reader continues with the next socket.
-const PATIENCE: usize = 4;
+/// Number of successive errors of a socket after which the reader goes on to the next socket.
+const MAX_ERRORS_PER_SOCKET: usize = 4;
 
 /// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedDatagram {
     /// Octets of the packet.
     pub length: usize,
     /// Local end of the tunnel.
@@ -40,27 +40,27 @@ pub struct DatagramReader {
     io: Datagrams,
     burst: Vec<u8>,
     control: Vec<u8>,
-    /// Unread part of the burst that the reader took last from a socket.
-    rest: Option<Rest>,
+    /// Part of the last received burst that the reader has not returned yet.
+    rest_of_burst: Option<RestOfBurst>,
     /// Super packet of the burst that the reader is cutting.
-    cut: Option<Cut>,
+    cut: Option<BurstUnderSegmentation>,
     /// Index of the next socket to read.
-    turn: usize,
+    next_socket: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Rest {
+struct RestOfBurst {
     at: usize,
     end: usize,
     segment: usize,
-    of: Received,
+    of: ReceivedDatagram,
 }
 
 #[derive(Debug)]
-struct Cut {
+struct BurstUnderSegmentation {
     range: Range<usize>,
     segments: Segments,
-    of: Received,
+    of: ReceivedDatagram,
 }
 
 impl DatagramReader {
@@ -70,37 +70,37 @@ impl DatagramReader {
             io,
             burst: vec![0; BURST_MAX],
             control: nix::cmsg_space!(i32, u8),
-            rest: None,
+            rest_of_burst: None,
             cut: None,
-            turn: 0,
+            next_socket: 0,
         }
     }
 
-    /// Returns whether the reader holds further packets of a burst that it has already taken from a socket.
+    /// Returns whether the reader still has packets of a burst that it has received.
     pub fn is_inside_burst(&self) -> bool {
-        self.rest.is_some() || self.cut.is_some()
+        self.rest_of_burst.is_some() || self.cut.is_some()
     }
 
     /// Puts the next packet into `buffer`. A longer packet is truncated.
     ///
     /// # Errors
     /// Returns [`io::ErrorKind::WouldBlock`] if no socket has a packet.
-    pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+    pub fn try_read(&mut self, buffer: &mut [u8]) -> io::Result<ReceivedDatagram> {
         if let Some(received) = self.next_segment(buffer) {
             return Ok(received);
         }
-        if self.rest.is_none() {
+        if self.rest_of_burst.is_none() {
             self.receive()?;
         }
-        let Some(rest) = &mut self.rest else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let Some(rest) = &mut self.rest_of_burst else { return Err(io::ErrorKind::WouldBlock.into()) };
         let range = rest.at..(rest.at + rest.segment).min(rest.end);
         let next = range.end;
         let packet = self.burst.get_mut(range.clone()).unwrap_or_default();
-        if let Found::Super(segments) = unfinished::look(packet) {
-            self.cut = Some(Cut { range, segments, of: rest.of });
+        if let PacketKind::Super(segments) = unfinished::finish_checksum(packet) {
+            self.cut = Some(BurstUnderSegmentation { range, segments, of: rest.of });
             rest.at = next;
             if rest.at >= rest.end {
-                self.rest = None;
+                self.rest_of_burst = None;
             }
             return self.next_segment(buffer).ok_or_else(|| io::ErrorKind::WouldBlock.into());
         }
@@ -109,16 +109,16 @@ impl DatagramReader {
         if let (Some(to), Some(from)) = (buffer.get_mut(..length), packet.get(..length)) {
             to.copy_from_slice(from);
         }
-        let received = Received { length, ..rest.of };
+        let received = ReceivedDatagram { length, ..rest.of };
         rest.at = next;
         if rest.at >= rest.end {
-            self.rest = None;
+            self.rest_of_burst = None;
         }
         Ok(received)
     }
 
-    /// Returns the next segment of the super packet that the reader is cutting.
-    fn next_segment(&mut self, buffer: &mut [u8]) -> Option<Received> {
+    /// Returns the next segment of the received super packet.
+    fn next_segment(&mut self, buffer: &mut [u8]) -> Option<ReceivedDatagram> {
         let cut = self.cut.as_mut()?;
         let packet = self.burst.get(cut.range.clone()).unwrap_or_default();
         let length = cut.segments.next(packet, buffer);
@@ -126,29 +126,29 @@ impl DatagramReader {
         if length.is_none() || cut.segments.is_done(packet) {
             self.cut = None;
         }
-        length.map(|length| Received { length, ..of })
+        length.map(|length| ReceivedDatagram { length, ..of })
     }
 
-    /// Receives the next burst, from each socket in turn.
+    /// Receives the next datagram or burst; the sockets take turns.
     fn receive(&mut self) -> io::Result<()> {
         let sockets = self.io.all();
         for step in 0..sockets.len() {
-            let at = (self.turn + step) % sockets.len();
+            let at = (self.next_socket + step) % sockets.len();
             let Some(socket) = sockets.get(at) else { continue };
             if let Some(icmp) = &socket.icmp {
-                self.io.hear(icmp.complaints());
+                self.io.store_icmp_reports(icmp.too_big_reports());
             }
-            for _ in 0..PATIENCE {
+            for _ in 0..MAX_ERRORS_PER_SOCKET {
                 match self.receive_from(socket) {
-                    Ok(()) if self.rest.is_some() => {
-                        self.turn = at + 1;
+                    Ok(()) if self.rest_of_burst.is_some() => {
+                        self.next_socket = at + 1;
                         return Ok(());
                     }
-                    // The datagram contains no packet: try the next datagram.
+                    // The datagram contains no IPv6 packet, so try the next one.
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // The error is an ICMP message about a sent packet. The socket reports it once.
-                    Err(_) => self.io.hear(socket.errors()),
+                    Err(_) => self.io.store_icmp_reports(socket.errors()),
                 }
             }
         }
@@ -185,13 +185,13 @@ impl DatagramReader {
             traffic_class = *octet;
         }
         let Some(from) = from.filter(|_| at < length) else { return Ok(()) };
-        self.rest = Some(Rest {
+        self.rest_of_burst = Some(RestOfBurst {
             at,
             end: length,
             segment: segment.filter(|size| *size > 0).unwrap_or(length),
-            of: Received {
+            of: ReceivedDatagram {
                 length: 0,
-                local: socket.wanted.local,
+                local: socket.desired.local,
                 remote: socket.remote(from),
                 traffic_class,
             },

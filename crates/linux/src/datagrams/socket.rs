@@ -18,16 +18,16 @@ use crate::readable::watch;
 /// Protocol number of IPv6 inside IPv4 (RFC 4213), `IPPROTO_IPV6`.
 const IPV6_IN_IPV4: i32 = 41;
 /// TTL of the outer header, the same as the hop limit of all tunnels (RFC 2473 6.3).
-const TTL: u32 = 64;
-/// Size of the socket's buffer in octets, for each direction. A burst of TCP segments fits (see `QUEUE` of
-/// the tunnel device).
-const BUFFER: usize = 4 << 20;
+const OUTER_TTL: u32 = 64;
+/// Buffer size of the socket in octets, for each direction. A burst of TCP segments fits (see `QUEUE` of the
+/// tunnel device).
+const SOCKET_BUFFER_OCTETS: usize = 4 << 20;
 /// Maximum number of errors that one call reads from the error queue.
 const ERRORS_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Socket {
-    pub(super) wanted: desired::Socket,
+    pub(super) desired: desired::Socket,
     pub(super) file: AsyncFd<socket2::Socket>,
     /// Whether received packets begin with an IPv4 header.
     pub(super) is_raw: bool,
@@ -50,10 +50,10 @@ impl Socket {
         if let Some(interface) = &wanted.interface {
             socket.bind_device(Some(interface.as_bytes()))?;
         }
-        // The machine may get the address later. With a standby, another home agent may own it until this
-        // machine takes over.
+        // Permit to bind an address that this machine does not have yet: a standby home agent gets the
+        // address when it takes over.
         socket.set_freebind_v4(true)?;
-        socket.set_ttl_v4(TTL)?;
+        socket.set_ttl_v4(OUTER_TTL)?;
         socket.set_recv_tos_v4(true)?;
         setsockopt(&socket, sockopt::Ipv4RecvErr, &true)?;
         socket.bind(&local.into())?;
@@ -61,14 +61,14 @@ impl Socket {
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
             // In a user namespace the kernel refuses the forced size, and its limit on buffer sizes applies.
-            let _ = option(&socket, libc::SOL_SOCKET, force, BUFFER as libc::c_int)
-                .or_else(|_| option(&socket, libc::SOL_SOCKET, plain, BUFFER as libc::c_int));
+            let _ = option(&socket, libc::SOL_SOCKET, force, SOCKET_BUFFER_OCTETS as libc::c_int)
+                .or_else(|_| option(&socket, libc::SOL_SOCKET, plain, SOCKET_BUFFER_OCTETS as libc::c_int));
         }
         let icmp = match wanted.local {
             Endpoint::Ipv4(address) => Some(Icmp::open(address, wanted.interface.as_deref())?),
             Endpoint::Udp(_) | Endpoint::Ipv6(_) => None,
         };
-        let opened = Socket { wanted: wanted.clone(), file: watch(socket)?, is_raw, icmp };
+        let opened = Socket { desired: wanted.clone(), file: watch(socket)?, is_raw, icmp };
         opened.allow_fragments(false)?;
         if merge {
             opened.merge(true);
@@ -84,7 +84,7 @@ impl Socket {
         }
     }
 
-    /// Sets whether outer packets may be fragmented, here or on the path.
+    /// Sets whether this machine and routers may fragment the outer packets.
     pub(super) fn allow_fragments(&self, allow: bool) -> io::Result<()> {
         let how = if allow { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_PROBE };
         option(self.file.get_ref(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how)
@@ -111,7 +111,7 @@ impl Socket {
             for control in message.cmsgs().into_iter().flatten() {
                 let ControlMessageOwned::Ipv4RecvErr(error, _) = control else { continue };
                 if error.ee_errno == libc::EMSGSIZE as u32 && error.ee_info > 0 {
-                    let (local, remote) = (self.wanted.local, self.remote(remote));
+                    let (local, remote) = (self.desired.local, self.remote(remote));
                     complaints.push(TooBig { local, remote, mtu: error.ee_info });
                 }
             }

@@ -15,11 +15,11 @@ use crate::tunnel::segmentation::Segments;
 use crate::tunnel::virtio::{Burst, Header, Transport, Unfinished};
 
 /// Maximum payload of an Ethernet frame in octets; a longer packet is a super packet.
-const LARGE: usize = 1500;
+const MAX_ETHERNET_PAYLOAD: usize = 1500;
 
 /// Kind of a received packet.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum PacketKind {
     /// The packet is complete now.
     Packet,
     /// The packet is a super packet, which the caller cuts into segments.
@@ -27,15 +27,15 @@ pub(super) enum Found {
 }
 
 /// Completes the checksum of an IPv6 packet, and finds super packets.
-pub(super) fn look(packet: &mut [u8]) -> Found {
-    let Some(header) = unfinished(packet) else { return Found::Packet };
+pub(super) fn finish_checksum(packet: &mut [u8]) -> PacketKind {
+    let Some(header) = unfinished(packet) else { return PacketKind::Packet };
     if header.burst.is_some() {
-        return Segments::new(&header, packet).map_or(Found::Packet, Found::Super);
+        return Segments::new(&header, packet).map_or(PacketKind::Packet, PacketKind::Super);
     }
     if let Some(unfinished) = header.unfinished {
         unfinished.finish(packet);
     }
-    Found::Packet
+    PacketKind::Packet
 }
 
 /// Returns the missing work as the header that the TUN device uses (`virtio_net_hdr`); `None` if the packet
@@ -52,7 +52,7 @@ fn unfinished(packet: &[u8]) -> Option<Header> {
     if field != pseudo_header(packet, transport, behind.len()).to_be_bytes() {
         return None;
     }
-    let is_super = transport == Transport::Tcp && packet.len() > LARGE;
+    let is_super = transport == Transport::Tcp && packet.len() > MAX_ETHERNET_PAYLOAD;
     let headers = HEADER_LEN + usize::from(behind.get(12).map_or(0, |octet| octet >> 4)) * 4;
     let segment = u16::try_from(MIN_MTU - headers).ok()?;
     Some(Header {
@@ -102,19 +102,19 @@ mod tests {
     }
 
     #[test]
-    fn open_checksums_are_finished_and_others_stay() {
+    fn incomplete_checksums_are_finished_and_complete_ones_stay() {
         for next_header in [6, 17] {
             for length in [20, 21, 500, 1460] {
                 let mut packet = opened(next_header, length);
                 assert!(!is_intact(&packet));
-                assert!(matches!(look(&mut packet), Found::Packet));
+                assert!(matches!(finish_checksum(&mut packet), PacketKind::Packet));
                 assert!(is_intact(&packet), "{next_header} {length}");
                 // A finished checksum stays unchanged, and a wrong checksum stays wrong.
                 let at = packet.len() - 1;
                 for change in [0, 1] {
                     packet[at] ^= change;
                     let before = packet.clone();
-                    look(&mut packet);
+                    finish_checksum(&mut packet);
                     assert_eq!(packet, before);
                 }
             }
@@ -122,9 +122,9 @@ mod tests {
     }
 
     #[test]
-    fn super_packets_are_cut_to_what_every_link_takes() {
+    fn super_packets_are_segmented_to_ethernet_mtu() {
         let mut whole = opened(6, 20 + 20_000);
-        let Found::Super(mut segments) = look(&mut whole) else { panic!("not seen") };
+        let PacketKind::Super(mut segments) = finish_checksum(&mut whole) else { panic!("not seen") };
         let (mut payload, mut buffer) = (Vec::new(), vec![0; 2000]);
         while let Some(length) = segments.next(&whole, &mut buffer) {
             assert!(length <= MIN_MTU && is_intact(&buffer[..length]));
@@ -134,17 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_left_alone() {
+    fn invalid_packet_stays_unchanged() {
         for length in 0..70 {
             let mut packet = opened(6, 40);
             packet.truncate(length);
             let before = packet.clone();
-            look(&mut packet);
+            finish_checksum(&mut packet);
             assert_eq!(packet, before);
         }
         let mut packet = opened(6, 2000);
         packet[52] = 0xf0;
         packet[4] = 0xff;
-        assert!(matches!(look(&mut packet), Found::Packet));
+        assert!(matches!(finish_checksum(&mut packet), PacketKind::Packet));
     }
 }

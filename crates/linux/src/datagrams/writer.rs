@@ -10,16 +10,16 @@ use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use super::Datagrams;
 use super::socket::Socket;
 
-/// Maximum number of segments in a burst: `UDP_MAX_SEGMENTS` of the first kernels with bursts.
+/// Largest number of segments in a burst: the limit of the first kernels with `UDP_SEGMENT`.
 const SEGMENTS_MAX: usize = 64;
 /// Maximum size of a burst in octets: with IPv4 and UDP headers it must fit into one IPv4 packet.
 const BURST_MAX: usize = 65_535 - 28;
 /// Maximum number of attempts to send a packet. An attempt fails if the socket has a pending error.
-const PATIENCE: usize = 4;
+const MAX_SEND_ATTEMPTS: usize = 4;
 
 /// Ends and traffic class of a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct To {
+struct BurstDestination {
     local: Endpoint,
     remote: Endpoint,
     traffic_class: u8,
@@ -31,8 +31,8 @@ struct To {
 pub struct DatagramWriter {
     io: Datagrams,
     burst: Vec<u8>,
-    to: Option<To>,
-    /// Size in octets of each packet in the burst; only the last packet may be shorter.
+    to: Option<BurstDestination>,
+    /// Size in octets of each packet in the burst. Only the last packet may be shorter.
     segment: usize,
     packets: usize,
     /// Whether the kernel accepts bursts; true until a burst fails.
@@ -57,12 +57,12 @@ impl DatagramWriter {
         self.io.unsent()
     }
 
-    /// Sends an IPv6 packet from one end to the other, or holds the packet until [`Self::flush`]. The outer
-    /// header has the packet's own traffic class. Packets keep their order.
+    /// Sends an IPv6 packet inside IPv4 from one tunnel end to the other, at the latest at the next
+    /// [`Self::flush`]. The outer header has the traffic class of the packet. The order of packets stays.
     pub fn write(&mut self, local: Endpoint, remote: Endpoint, may_fragment: bool, packet: &[u8]) {
         let [first, second, ..] = packet else { return };
         // The first four octets contain Version, Traffic Class and Flow Label (RFC 8200 3).
-        let to = To { local, remote, traffic_class: first << 4 | second >> 4 };
+        let to = BurstDestination { local, remote, traffic_class: first << 4 | second >> 4 };
         let fits = self.to == Some(to)
             && packet.len() <= self.segment
             && self.packets < SEGMENTS_MAX
@@ -80,7 +80,7 @@ impl DatagramWriter {
         self.burst.extend_from_slice(packet);
         self.packets += 1;
         if packet.len() < self.segment {
-            // A packet that is shorter than the others must be the last of a burst.
+            // Only the last packet of a burst may be shorter than the others, so send the burst now.
             self.flush();
         }
     }
@@ -102,7 +102,10 @@ impl DatagramWriter {
                         // concerns only this burst, not all bursts of the device.
                         if error.raw_os_error() != Some(libc::EMSGSIZE) {
                             self.takes_bursts = false;
-                            tracing::info!("no bursts of UDP here ({error}): packets go one by one");
+                            tracing::info!(
+                                "the kernel refuses UDP segmentation offload ({error}): carnet sends \
+                                 tunnel packets one by one"
+                            );
                         }
                         for packet in burst.chunks(self.segment) {
                             self.send_one(to, false, packet);
@@ -116,7 +119,7 @@ impl DatagramWriter {
         self.burst.clear();
     }
 
-    fn send_one(&mut self, to: To, may_fragment: bool, packet: &[u8]) {
+    fn send_one(&mut self, to: BurstDestination, may_fragment: bool, packet: &[u8]) {
         let Some(socket) = self.io.find(to.local) else {
             self.io.lose(1);
             return;
@@ -129,11 +132,17 @@ impl DatagramWriter {
             self.io.lose(1);
         }
         if may_fragment && let Err(error) = socket.allow_fragments(false) {
-            tracing::warn!("DF stays off at {}: {error}", to.local);
+            tracing::warn!("cannot set \"don't fragment\" on the tunnel socket at {}: {error}", to.local);
         }
     }
 
-    fn send(&self, socket: &Socket, to: To, segment: Option<u16>, octets: &[u8]) -> io::Result<()> {
+    fn send(
+        &self,
+        socket: &Socket,
+        to: BurstDestination,
+        segment: Option<u16>,
+        octets: &[u8],
+    ) -> io::Result<()> {
         let remote = match to.remote {
             Endpoint::Udp(remote) if !socket.is_raw => remote,
             Endpoint::Ipv4(remote) if socket.is_raw => SocketAddrV4::new(remote, 0),
@@ -153,18 +162,18 @@ impl DatagramWriter {
         };
         let mut result = send();
         let mut told = false;
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_SEND_ATTEMPTS {
             if matches!(result, Ok(_) | Err(nix::errno::Errno::EAGAIN)) {
                 break;
             }
-            // The error may be about an earlier packet, and the socket reports it once. A forged ICMP message
-            // may also have caused it. Reading the ICMP reports takes long, and the next report makes the
-            // next attempt fail. So read the reports after the attempts.
+            // The socket reports each pending error once, possibly for an earlier packet or because of a
+            // forged ICMP message. So try again. Read the ICMP reports only after the attempts, because
+            // reading takes long.
             told = true;
             result = send();
         }
         if told {
-            self.io.hear(socket.errors());
+            self.io.store_icmp_reports(socket.errors());
         }
         match result {
             Ok(_) => Ok(()),

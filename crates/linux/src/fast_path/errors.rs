@@ -1,7 +1,7 @@
 //! Texts of errors of the BPF library.
 
 /// Formats an error and all its causes as one line of text.
-pub(super) fn told(error: &dyn std::error::Error) -> String {
+pub(super) fn error_with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {

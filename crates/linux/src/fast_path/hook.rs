@@ -9,14 +9,14 @@ use aya::programs::links::LinkOrder;
 use aya::programs::tc::{self, NlOptions, SchedClassifierLinkId, TcAttachOptions, TcAttachType};
 use aya::util::KernelVersion;
 
-use super::errors::told;
+use super::errors::error_with_causes;
 use crate::netlink::Requests;
 
-/// Priority of tc filters on kernels without BPF links for them. The priority marks carnet's filters, as the
-/// origin marks carnet's routes.
+/// Priority of tc filters, on kernels without BPF links for tc. By this number carnet recognises its filters,
+/// like its routes by their protocol number.
 pub(crate) const PRIORITY: u16 = crate::ROUTE_PROTOCOL as u16;
 
-/// A tc program on an interface; see the head of the module.
+/// A BPF program that is attached to an interface's tc ingress; see the head of the module.
 #[derive(Debug)]
 pub(super) struct Hook {
     id: SchedClassifierLinkId,
@@ -42,7 +42,7 @@ impl Hook {
             }
             TcAttachOptions::Netlink(NlOptions { priority: PRIORITY, ..NlOptions::default() })
         };
-        let id = program.attach_with_options(name, at, options).map_err(|error| told(&error))?;
+        let id = program.attach_with_options(name, at, options).map_err(|error| error_with_causes(&error))?;
         Ok(Hook { id, qdisc })
     }
 

@@ -16,15 +16,16 @@ use super::programs::{Kind, Programs};
 use super::{FastPathConfig, Path};
 use crate::netlink::Requests;
 
-/// A thread that loads programs; see the head of the module.
+/// A running thread that loads BPF programs; see the head of the module.
 #[derive(Debug)]
 pub(super) struct Loading {
     /// The path that these programs implement.
     pub(super) path: Path,
-    /// The station's present config. It may need more room than the config with which the loading began.
+    /// Present config of the station. It may need more bindings than the config with which the thread
+    /// started.
     pub(super) config: FastPathConfig,
     /// Paths to try if these programs cannot be loaded.
-    pub(super) others: Vec<Path>,
+    pub(super) fallback_paths: Vec<Path>,
     /// Paths earlier in the list that are unavailable, each with its reason.
     pub(super) obstacles: Vec<(Path, String)>,
     pub(super) part: parts::Bpf,
@@ -47,28 +48,28 @@ impl Loading {
         let wanted = config.clone();
         let links = requests.links().map_err(|error| error.to_string())?;
         let load = move || {
-            // The channel is closed if the station has ended meanwhile.
+            // If the station has ended, nothing receives from the channel any more: ignore the error.
             let _ = sender.send(Programs::open(kind, &wanted, tunnel_device, &links).map(Box::new));
         };
         thread::Builder::new()
             .name("bpf-loader".into())
             .spawn(load)
-            .map_err(|error| format!("cannot start a thread that loads programs: {error}"))?;
+            .map_err(|error| format!("cannot start the thread that loads BPF programs: {error}"))?;
         Ok(Loading {
             path: kind.path(),
             config: config.clone(),
-            others: Vec::new(),
+            fallback_paths: Vec::new(),
             obstacles: Vec::new(),
             part,
             programs,
         })
     }
 
-    /// Returns the programs, or why the kernel cannot load them. While the thread still loads, registers the
-    /// caller's wake-up.
+    /// Returns the loaded programs, or why the kernel cannot load them. Returns pending while the thread
+    /// still runs.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<Programs>, String>> {
-        Pin::new(&mut self.programs)
-            .poll(cx)
-            .map(|result| result.unwrap_or_else(|_| Err("the thread that loads programs has failed".into())))
+        Pin::new(&mut self.programs).poll(cx).map(|result| {
+            result.unwrap_or_else(|_| Err("the thread that loads BPF programs has failed".into()))
+        })
     }
 }

@@ -42,28 +42,30 @@ use carnet_base::{Endpoint, parts};
 use carnet_nemo::forwarding::desired::{self, TunnelEnd};
 use ipnet::Ipv6Net;
 
-use crate::netlink::{AddressInfo, Dirty, Heard, LinkInfo, Requests};
+use crate::netlink::{AddressInfo, ChangedParts, LinkInfo, Requests, RoutingFields};
 use crate::settings;
 use kernel::Kernel;
 pub(crate) use kernel::is_ours;
 use loading::Loading;
-use policy::Routing;
+use policy::RoutingKnowledge;
 use programs::{Kind, Programs};
 use selection::{Selection, is_for_programs};
 
+/// Device group of the pair of virtual Ethernet devices that GeoNetworking's fast path makes.
+const PAIR_DEVICE_GROUP: u32 = 13_501;
 /// Why BPF paths are unavailable in a build without BPF programs.
 const WITHOUT_BPF: &str = "this program was built without BPF programs";
 
 /// A data path of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
-    /// BPF programs at tc ingress, with the TUN device behind them.
+    /// BPF programs at tc ingress. The TUN device handles the packets that they leave.
     Bpf,
-    /// XDP programs, with the TUN device behind them.
+    /// XDP programs. The TUN device handles the packets that they leave.
     Xdp,
-    /// Tunnel devices of the kernel, with the TUN device beside them.
+    /// Tunnel devices of the kernel. The TUN device handles the packets of all other tunnels.
     Kernel,
-    /// The TUN device alone.
+    /// Only the TUN device; no fast path.
     Tun,
 }
 
@@ -82,9 +84,9 @@ impl Path {
 /// Roles of the interfaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ports {
-    /// Links of the mobile network. Packets from there go into the tunnel.
+    /// Interfaces of the mobile network, from which packets go into the tunnel.
     pub lan: Vec<String>,
-    /// Uplinks of the mobile router. Packets from the tunnel arrive there.
+    /// Uplinks of the mobile router, on which tunnelled packets arrive.
     pub uplinks: Vec<String>,
     /// Whether the station is a home agent, which treats all interfaces alike.
     pub home_agent: bool,
@@ -104,8 +106,8 @@ impl Ports {
 /// Config of [`crate::Platform::accelerate`].
 #[derive(Debug, Clone)]
 pub struct FastPathConfig {
-    /// Paths to try; carnet takes the first one that the kernel supports. The TUN device always exists, even
-    /// if it is not in the list.
+    /// Fast paths in the order in which carnet tries them; it uses the first one that the kernel supports.
+    /// The TUN device is always the last choice.
     pub paths: Vec<Path>,
     /// Key of outer flow labels (`Station::flow_label_key`).
     pub flow_label_key: u64,
@@ -155,8 +157,9 @@ pub type TunnelEnds = (Endpoint, Endpoint);
 pub struct FastPathCounters {
     /// Inner packets sent and received, summed over all tunnels.
     pub total: TunnelTraffic,
-    /// Packets that were left to the slow path, as `(reason, count)`. The last entry counts lost packets.
-    pub left: Vec<(&'static str, u64)>,
+    /// Packets that the fast path has passed to the slow path, as `(reason, count)`. The last entry counts
+    /// lost packets.
+    pub left_to_slow_path: Vec<(&'static str, u64)>,
 }
 
 /// A tunnel of IPv6 in IPv6: those fields of [`desired::Tunnel`] that the kernel's devices use.
@@ -172,8 +175,8 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Converts a tunnel; `None` for other kinds. A device receives all packets without a more specific
-    /// route, so direct routes are left to the slow path.
+    /// Converts a tunnel for this fast path; `None` for kinds that it does not support. A device receives all
+    /// packets that have no more specific route, so a direct route cannot have a device.
     fn of(tunnel: &desired::Tunnel) -> Option<Tunnel> {
         if tunnel.end == TunnelEnd::Direct {
             return None;
@@ -194,7 +197,7 @@ impl Tunnel {
 /// Key of a binding: kind of the tunnel end, and home address.
 type Binding = (TunnelEnd, Ipv6Addr);
 
-/// Removes objects that a fast path has left after a crash, except routes and rules.
+/// Removes the kernel objects that a crashed carnet has left, except routes and rules.
 pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
     for link in requests.links()? {
         if is_ours(&link) {
@@ -216,7 +219,7 @@ pub(crate) struct FastPath {
     sockets: BTreeMap<desired::Socket, u32>,
     /// Key of outer flow labels and of the distribution of packets.
     key: u64,
-    routing: Routing,
+    routing: RoutingKnowledge,
     /// Programs that a thread is loading, perhaps to replace the programs in use.
     loading: Option<Loading>,
 }
@@ -224,11 +227,11 @@ pub(crate) struct FastPath {
 /// Result of a thread that loads programs.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Loaded {
-    /// The path is selected; the paths in the list are unavailable, each with its reason.
+    /// carnet has chosen a path. The list has the paths that it could not use, with the reasons.
     Decided(Vec<(Path, String)>),
-    /// The path stays the same and now has room for more bindings.
+    /// The path in use now has room for more bindings.
     Grown,
-    /// The path got no room for more bindings; the text has the reason.
+    /// The path in use could not get room for more bindings; the text says why.
     NotGrown(String),
 }
 
@@ -244,8 +247,8 @@ enum InUse {
 }
 
 impl FastPath {
-    /// Opens the first path of the list that the kernel supports, and returns why earlier paths are
-    /// unavailable. Returns `None` while a thread loads the programs of a path, see [`Self::poll_loading`].
+    /// Opens the first fast path of the list that the kernel supports. Returns the unusable paths before it,
+    /// with the reasons. Returns `None` while a thread loads BPF programs, see [`Self::poll_loading`].
     pub(crate) fn open(
         config: &FastPathConfig,
         tunnel_device: u32,
@@ -256,7 +259,7 @@ impl FastPath {
         (fast_path, obstacles)
     }
 
-    /// Opens the first supported path of the rest of the list, as [`Self::open`] does.
+    /// Opens the first supported fast path among the paths not tried yet, as [`Self::open`] does.
     fn try_paths(
         &mut self,
         config: &FastPathConfig,
@@ -287,7 +290,7 @@ impl FastPath {
             };
             match Loading::begin(kind, config, tunnel_device, part, requests) {
                 Ok(mut loading) => {
-                    (loading.others, loading.obstacles) = (paths[at + 1..].to_vec(), obstacles);
+                    (loading.fallback_paths, loading.obstacles) = (paths[at + 1..].to_vec(), obstacles);
                     self.loading = Some(loading);
                     return None;
                 }
@@ -297,8 +300,8 @@ impl FastPath {
         Some(obstacles)
     }
 
-    /// Returns the result of the loading thread, once; registers a wake-up while it loads. After new programs
-    /// are in use, the caller has to pass all tunnels and interfaces again.
+    /// Returns the result of the loading thread, once. After new programs are in use, the caller has to pass
+    /// all tunnels and interfaces again.
     pub(crate) fn poll_loading(
         &mut self,
         cx: &mut Context<'_>,
@@ -306,11 +309,12 @@ impl FastPath {
         requests: &mut Requests,
     ) -> Option<Loaded> {
         let Poll::Ready(result) = self.loading.as_mut()?.poll(cx) else { return None };
-        let Loading { config, others, obstacles, path, part, .. } = self.loading.take()?;
+        let Loading { config, fallback_paths: others, obstacles, path, part, .. } = self.loading.take()?;
         let grows = !matches!(self.kind, InUse::None);
         let taken = result.and_then(|programs| match programs.has_room_for(&config) {
-            true => self.take(programs, &config, part, requests).map(|()| true),
-            // The station has read its config again while the thread was loading, and now needs more room.
+            true => self.replace_programs(programs, &config, part, requests).map(|()| true),
+            // The config has changed while the thread was loading, and now needs more room than these
+            // programs have.
             false => Ok(false),
         });
         match taken {
@@ -332,7 +336,7 @@ impl FastPath {
 
     /// Attaches new programs in place of the present programs, because an interface can have only one
     /// program.
-    fn take(
+    fn replace_programs(
         &mut self,
         mut programs: Box<Programs>,
         config: &FastPathConfig,
@@ -340,7 +344,7 @@ impl FastPath {
         requests: &mut Requests,
     ) -> Result<(), String> {
         if let Err(error) = settings::forward_ipv4_from(desired::TUNNEL_DEVICE) {
-            tracing::debug!("what a home agent sends inside IPv4 takes the slow path: {error}");
+            tracing::debug!("the home agent's tunnel packets inside IPv4 take the slow path: {error}");
         }
         programs.ports = config.ports.clone();
         programs.begin();
@@ -348,14 +352,14 @@ impl FastPath {
         let is_first = matches!(before, InUse::None);
         drop(before);
         if !is_first {
-            self.routing.tell(&mut programs)?;
+            self.routing.write_to_programs(&mut programs)?;
         }
         self.kind = InUse::Programs(programs, part);
         if is_first && let Err(why) = self.learn_routing(requests) {
             tracing::debug!("{why}");
         }
         let known: Vec<(Binding, bool)> = self.selection.bindings().collect();
-        known.into_iter().for_each(|(binding, others)| self.hold(binding, others));
+        known.into_iter().for_each(|(binding, others)| self.set_binding_path(binding, others));
         let sockets: BTreeSet<Endpoint> = self.sockets.keys().map(|socket| socket.local).collect();
         sockets.into_iter().for_each(|local| self.tell_socket(local));
         Ok(())
@@ -403,7 +407,7 @@ impl FastPath {
             }
         }
         let others = self.selection.set_other(tunnel);
-        self.hold((tunnel.end, tunnel.home_address), others);
+        self.set_binding_path((tunnel.end, tunnel.home_address), others);
     }
 
     /// Removes a tunnel.
@@ -419,7 +423,7 @@ impl FastPath {
             }
         }
         let others = self.selection.remove_other(tunnel);
-        self.hold((tunnel.end, tunnel.home_address), others);
+        self.set_binding_path((tunnel.end, tunnel.home_address), others);
     }
 
     /// Adds a socket of tunnels inside IPv4, bound to the interface of this index, or to none with 0.
@@ -438,7 +442,7 @@ impl FastPath {
         let InUse::Programs(programs, _) = &mut self.kind else { return };
         let mut indices =
             self.sockets.iter().filter(|(known, _)| known.local == local).map(|(_, index)| *index);
-        // If several sockets have this local end, the interface is ambiguous, so take none.
+        // If several sockets have this local end, the interface is ambiguous, so use none.
         let index = indices.next().filter(|_| indices.next().is_none());
         programs.table.set_socket(local, index);
     }
@@ -448,26 +452,26 @@ impl FastPath {
         self.selection.distribute(distribution, self.key, is);
         let binding = (distribution.end, distribution.home_address);
         let others = self.selection.bindings().any(|(known, others)| known == binding && others);
-        self.hold(binding, others);
+        self.set_binding_path(binding, others);
     }
 
-    /// Sets how a binding sends. `others` says that it also sends into tunnels that the fast path does not
-    /// support; then all its packets use the slow path.
-    fn hold(&mut self, binding: Binding, others: bool) {
+    /// Decides whether the fast path sends the packets of a binding. `others` says that the binding also has
+    /// tunnels that the fast path does not support; then the slow path sends all its packets.
+    fn set_binding_path(&mut self, binding: Binding, others: bool) {
         let distributor = self.selection.distributor(binding);
         match &mut self.kind {
             InUse::None => {}
             InUse::Programs(programs, _) => {
-                programs.table.hold(binding, others);
+                programs.table.leave_to_slow_path(binding, others);
                 programs.table.distribute(binding, distributor.map(rules::rules));
             }
-            InUse::Kernel(kernel) => kernel.hold(binding, others || distributor.is_some()),
+            InUse::Kernel(kernel) => kernel.leave_to_slow_path(binding, others || distributor.is_some()),
         }
     }
 
-    /// Makes the changes since the last commit take effect. If a fast path fails, carnet closes it and the
-    /// slow path forwards all packets; the error has the reason. `slow` has table and destination of each
-    /// route into the TUN device; `None` if they are unchanged.
+    /// Applies the changes since the last commit. If that fails, closes the fast path, so that the slow path
+    /// forwards all packets; the error says why. `slow` has table and destination of each route into the TUN
+    /// device; `None` if they are unchanged.
     pub(crate) fn commit(
         &mut self,
         requests: &mut Requests,
@@ -484,24 +488,27 @@ impl FastPath {
         result
     }
 
-    /// Invalidates cached next hops because routes, rules or addresses have changed. `narrow` says that only
-    /// neighbours changed, or carnet's own routes into the TUN device. Such a change invalidates less. A new
-    /// route of carnet only leads more packets there. A removed route belonged to a binding that is gone.
-    /// Like [`Self::commit`], the call may close the fast path.
+    /// Invalidates cached next hops after a change of routes, rules or addresses. `narrow` says that only
+    /// neighbours or carnet's own routes into the TUN device have changed, which invalidates less. A new
+    /// route of carnet only adds packets for the TUN device, and a removed one belonged to a binding that is
+    /// gone. May close the fast path, like [`Self::commit`].
     pub(crate) fn forget(
         &mut self,
         requests: &mut Requests,
-        heard: Heard,
+        heard: RoutingFields,
         narrow: bool,
     ) -> Result<(), String> {
         let InUse::Programs(programs, _) = &mut self.kind else { return Ok(()) };
-        let known = programs.are_crowded(&heard.crowded);
+        let known = programs.are_long_prefix_halves(&heard.long_prefix_halves);
         let result = match narrow
             && known
-            && heard == (Heard { crowded: heard.crowded.clone(), ..Heard::default() })
-        {
-            true => programs.forget_flows(),
-            false => self.routing.follow(programs, requests, heard),
+            && heard
+                == (RoutingFields {
+                    long_prefix_halves: heard.long_prefix_halves.clone(),
+                    ..RoutingFields::default()
+                }) {
+            true => programs.invalidate_flow_lookups(),
+            false => self.routing.handle_changes(programs, requests, heard),
         };
         if result.is_err() {
             self.kind = InUse::None;
@@ -509,36 +516,37 @@ impl FastPath {
         result
     }
 
-    /// Reads all rules and routes again if an obstacle to the fast path may have vanished.
-    pub(crate) fn look_again(&mut self, requests: &mut Requests) -> Result<(), String> {
-        if self.routing.is_doubtful() { self.learn_routing(requests) } else { Ok(()) }
+    /// If something prevented the use of the fast path, reads all rules and routes again, because it may be
+    /// gone.
+    pub(crate) fn recheck_obstacles(&mut self, requests: &mut Requests) -> Result<(), String> {
+        if self.routing.may_remove_obstacle() { self.learn_routing(requests) } else { Ok(()) }
     }
 
     fn learn_routing(&mut self, requests: &mut Requests) -> Result<(), String> {
         let InUse::Programs(programs, _) = &mut self.kind else { return Ok(()) };
-        let result = self.routing.learn(programs, requests);
+        let result = self.routing.read_all(programs, requests);
         if result.is_err() {
             self.kind = InUse::None;
         }
         result
     }
 
-    /// Notes entries of the path that the kernel has lost, which the next [`Self::commit`] installs again.
-    /// Returns their number.
-    pub(crate) fn note_lost(
+    /// Marks entries that the kernel has lost; the next [`Self::commit`] installs them again. Returns their
+    /// number.
+    pub(crate) fn mark_removed_entries(
         &mut self,
         requests: &mut Requests,
-        dirty: Dirty,
+        dirty: ChangedParts,
         links: &BTreeMap<String, LinkInfo>,
         addresses: &[AddressInfo],
     ) -> crate::error::Result<u64> {
         match &mut self.kind {
-            InUse::Kernel(kernel) => kernel.note_lost(requests, dirty, links, addresses),
+            InUse::Kernel(kernel) => kernel.mark_removed_entries(requests, dirty, links, addresses),
             InUse::None | InUse::Programs(..) => Ok(0),
         }
     }
 
-    /// Returns whether the path has, or will have, rules before that of the local table.
+    /// Returns whether the fast path has, or will have, rules that precede the rule of the local table.
     pub(crate) fn has_early_rules(&self) -> bool {
         matches!(&self.kind, InUse::Kernel(kernel) if kernel.has_early_rules())
     }
@@ -553,28 +561,29 @@ impl FastPath {
         (self.kind, self.loading) = (InUse::None, None);
     }
 
-    /// Attaches programs to new interfaces and forgets vanished ones. Returns the errors of interfaces, each
+    /// Attaches programs to new interfaces, and detaches them from vanished ones. Returns the errors, each
     /// reason once.
-    pub(crate) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
+    pub(crate) fn update_interfaces(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         match &mut self.kind {
             InUse::None | InUse::Kernel(_) => Vec::new(),
-            InUse::Programs(programs, _) => programs.follow(links),
+            InUse::Programs(programs, _) => programs.update_interfaces(links),
         }
     }
 
-    /// Continues [`Self::follow`] when an interface's capabilities have changed, and registers the caller's
-    /// wake-up. Returns the errors of interfaces.
+    /// Continues [`Self::update_interfaces`] when an interface's capabilities have changed, and registers the
+    /// caller's wake-up. Returns the errors of interfaces.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Vec<String> {
         match &mut self.kind {
             InUse::Programs(programs, _) => match programs.receivers.poll(cx) {
-                true => programs.follow_receivers(),
+                true => programs.update_receivers(),
                 false => Vec::new(),
             },
             InUse::None | InUse::Kernel(_) => Vec::new(),
         }
     }
 
-    /// Sets new roles of the interfaces; takes effect with the next [`Self::follow`] and [`Self::commit`].
+    /// Sets which interfaces are links of the mobile network and which are uplinks. Takes effect with the
+    /// next [`Self::update_interfaces`] and [`Self::commit`].
     pub(crate) fn set_ports(&mut self, ports: Ports) {
         if let Some(loading) = &mut self.loading {
             loading.config.ports = ports.clone();
@@ -583,13 +592,13 @@ impl FastPath {
             InUse::None => {}
             InUse::Programs(programs, _) => {
                 programs.ports = ports;
-                self.routing.doubt();
+                self.routing.require_reading();
             }
             InUse::Kernel(kernel) => kernel.set_ports(ports),
         }
     }
 
-    /// Returns the ends of tunnels into which packets went since the last call.
+    /// Returns the ends of the tunnels into which packets went since the last call of this function.
     pub(crate) fn used(&mut self) -> Vec<TunnelEnds> {
         match &mut self.kind {
             InUse::Programs(programs, _) => programs.used(),
@@ -597,11 +606,11 @@ impl FastPath {
         }
     }
 
-    /// Returns the destinations of flows that have begun into a mobile router's tunnel since the last call.
-    /// Only some paths record them.
-    pub(crate) fn sought(&mut self) -> Vec<Ipv6Addr> {
+    /// Returns the destinations of new flows through a mobile router's tunnel since the last call. Some paths
+    /// do not record them.
+    pub(crate) fn take_new_flow_destinations(&mut self) -> Vec<Ipv6Addr> {
         match &mut self.kind {
-            InUse::Programs(programs, _) => programs.sought(),
+            InUse::Programs(programs, _) => programs.take_new_flow_destinations(),
             InUse::None | InUse::Kernel(_) => Vec::new(),
         }
     }
@@ -615,24 +624,24 @@ impl FastPath {
         }
     }
 
-    /// Returns whether a packet that came to carnet is for the kernel. carnet writes such a packet back into
-    /// the TUN device unchanged.
-    pub(crate) fn concerns(&mut self, packet: &[u8]) -> bool {
+    /// Returns whether the kernel itself has to handle a packet that came out of the TUN device. carnet
+    /// writes it back unchanged.
+    pub(crate) fn is_for_kernel(&mut self, packet: &[u8]) -> bool {
         match &mut self.kind {
-            InUse::Kernel(kernel) => kernel.concerns(packet),
+            InUse::Kernel(kernel) => kernel.is_error_about_device(packet),
             InUse::None | InUse::Programs(..) => false,
         }
     }
 
     /// Handles an ICMPv6 message to an address of this machine; takes effect with the next [`Self::commit`].
-    pub(crate) fn hear(&mut self, destination: Ipv6Addr, message: &[u8]) {
+    pub(crate) fn handle_icmpv6(&mut self, destination: Ipv6Addr, message: &[u8]) {
         if let InUse::Kernel(kernel) = &mut self.kind {
-            kernel.hear(destination, message);
+            kernel.handle_icmpv6(destination, message);
         }
     }
 
-    /// Ends the time of narrow paths and other temporary entries; takes effect with the next
-    /// [`Self::commit`].
+    /// Removes temporary entries that have expired, such as paths that were too narrow. Takes effect with the
+    /// next [`Self::commit`].
     pub(crate) fn expire(&mut self) {
         if let InUse::Kernel(kernel) = &mut self.kind {
             kernel.expire();
@@ -648,8 +657,8 @@ impl FastPath {
         }
     }
 
-    /// Makes room for the bindings of this config. If the present room is too small, a thread loads new
-    /// programs, and the programs in use continue meanwhile.
+    /// Makes room for the bindings of this config. If the programs in use have too little room, a thread
+    /// loads larger ones, and the old ones stay in use meanwhile.
     pub(crate) fn grow(
         &mut self,
         config: &FastPathConfig,
@@ -657,7 +666,8 @@ impl FastPath {
         requests: &mut Requests,
     ) -> Result<(), String> {
         if let Some(loading) = &mut self.loading {
-            // If the programs turn out to have too little room, the thread loads them again.
+            // After the thread has finished, its programs may be too small for the new config; the thread
+            // then starts again.
             loading.config = FastPathConfig { paths: loading.config.paths.clone(), ..config.clone() };
             return Ok(());
         }

@@ -5,101 +5,117 @@
 //! the map `POLICY`. Then it invalidates the programs' caches. It removes a past obstacle from the map after
 //! that. So entries that the programs cache in between are invalid, too.
 
-use crate::netlink::{Heard, Requests, rules_are_plain};
+use crate::netlink::{Requests, RoutingFields, use_only_interface_and_destination};
 
 use super::programs::Programs;
 use super::values::Policy;
 
 /// State of the kernel's routes and rules.
 #[derive(Debug, Default)]
-pub(super) struct Routing {
-    /// Properties of the routes that the kernel has reported, at the last reading of all routes and since.
-    heard: Heard,
+pub(super) struct RoutingKnowledge {
+    /// Packet fields that the kernel's routes use, from the last reading of all routes and the events since
+    /// then.
+    routing_fields: RoutingFields,
     /// Whether the kernel's rules use interface and destination only: for arriving packets, and for packets
     /// that leave the tunnel device.
     plain: (bool, bool),
     /// Whether carnet has read all routes, and no later event was lost.
-    known: bool,
+    is_complete: bool,
 }
 
-impl Routing {
+impl RoutingKnowledge {
     fn policy(&self) -> Policy {
-        let routes = self.known && !self.heard.forked;
+        let routes = self.is_complete && !self.routing_fields.has_source_or_multipath_route;
         Policy {
             arriving: routes && self.plain.0,
             leaving: routes && self.plain.1,
-            networks: !self.heard.full,
+            networks: !self.routing_fields.is_overflowing,
         }
     }
 
-    /// Returns whether reading all routes again may remove an obstacle.
-    pub(super) fn is_doubtful(&self) -> bool {
-        !self.known || (self.heard.forked && self.heard.unforked)
+    /// Returns whether carnet should read all routes again, because an obstacle to the fast path may be gone.
+    pub(super) fn may_remove_obstacle(&self) -> bool {
+        !self.is_complete
+            || (self.routing_fields.has_source_or_multipath_route
+                && self.routing_fields.removed_source_or_multipath_route)
     }
 
-    /// Notes that carnet has to read all routes again.
-    pub(super) fn doubt(&mut self) {
-        self.known = false;
+    /// Makes carnet read all routes again at the next occasion.
+    pub(super) fn require_reading(&mut self) {
+        self.is_complete = false;
     }
 
-    /// Writes what is known of routes and rules to newly loaded programs.
-    pub(super) fn tell(&self, programs: &mut Programs) -> Result<(), String> {
-        for half in &self.heard.crowded {
-            programs.crowd(*half)?;
+    /// Writes the known properties of routes and rules into newly loaded programs.
+    pub(super) fn write_to_programs(&self, programs: &mut Programs) -> Result<(), String> {
+        for half in &self.routing_fields.long_prefix_halves {
+            programs.add_long_prefix_half(*half)?;
         }
         programs.set_policy(self.policy())
     }
 
-    /// Reads all rules and routes. If that fails, the programs ask the kernel for each flow and cache no next
-    /// hops.
-    pub(super) fn learn(&mut self, programs: &mut Programs, requests: &mut Requests) -> Result<(), String> {
-        match sure(requests, Requests::hear_all_routes) {
+    /// Reads all rules and routes of the kernel. After a failure, the programs ask the kernel for each flow
+    /// and cache no next hops.
+    pub(super) fn read_all(
+        &mut self,
+        programs: &mut Programs,
+        requests: &mut Requests,
+    ) -> Result<(), String> {
+        match sure(requests, Requests::note_all_routes) {
             Some(heard) => {
-                // Forget the earlier obstacles before the reading, because an obstacle may appear again
-                // during the reading.
-                let crowded = std::mem::take(&mut self.heard.crowded);
-                let full = self.heard.full;
-                self.heard = heard;
-                self.heard.take_crowded(crowded, full);
-                self.known = true;
+                // Forget the known obstacles before reading, because the reading reports those that still
+                // exist.
+                let crowded = std::mem::take(&mut self.routing_fields.long_prefix_halves);
+                let full = self.routing_fields.is_overflowing;
+                self.routing_fields = heard;
+                self.routing_fields.add_long_prefix_halves(crowded, full);
+                self.is_complete = true;
             }
-            None => self.known = false,
+            None => self.is_complete = false,
         }
         self.ask_rules(requests);
-        for half in &self.heard.crowded {
-            programs.crowd(*half)?;
+        for half in &self.routing_fields.long_prefix_halves {
+            programs.add_long_prefix_half(*half)?;
         }
-        programs.forget()?;
+        programs.invalidate_lookups()?;
         programs.set_policy(self.policy())
     }
 
     fn ask_rules(&mut self, requests: &mut Requests) {
-        self.plain = sure(requests, Requests::rules).map_or((false, false), |rules| rules_are_plain(&rules));
+        self.plain = sure(requests, Requests::rules)
+            .map_or((false, false), |rules| use_only_interface_and_destination(&rules));
     }
 
     /// Handles a change of routes or rules, and invalidates the programs' cached lookups.
-    pub(super) fn follow(
+    pub(super) fn handle_changes(
         &mut self,
         programs: &mut Programs,
         requests: &mut Requests,
-        heard: Heard,
+        heard: RoutingFields,
     ) -> Result<(), String> {
-        let Heard { crowded, full, forked, unforked, rules, missed } = heard;
+        let RoutingFields {
+            long_prefix_halves: crowded,
+            is_overflowing: full,
+            has_source_or_multipath_route: forked,
+            removed_source_or_multipath_route: unforked,
+            rules,
+            may_have_missed_events: missed,
+        } = heard;
         for half in &crowded {
-            programs.crowd(*half)?;
+            programs.add_long_prefix_half(*half)?;
         }
-        self.heard.take_crowded(crowded, full);
-        // Routes with several next hops may have appeared and vanished in any order; reading all routes again
-        // clears the doubt.
-        self.heard.unforked = unforked || (self.heard.unforked && !forked);
-        self.heard.forked |= forked;
+        self.routing_fields.add_long_prefix_halves(crowded, full);
+        // Routes with several next hops may have appeared and vanished in any order. carnet knows the result
+        // only after it has read all routes again.
+        self.routing_fields.removed_source_or_multipath_route =
+            unforked || (self.routing_fields.removed_source_or_multipath_route && !forked);
+        self.routing_fields.has_source_or_multipath_route |= forked;
         if rules || missed {
             self.plain = (false, false);
         }
-        self.known &= !missed;
+        self.is_complete &= !missed;
         programs.set_policy(self.policy())?;
-        programs.forget()?;
-        // Only a home agent caches next hops, so only a home agent needs the rules.
+        programs.invalidate_lookups()?;
+        // Rules matter only for cached next hops, which only a home agent has.
         if (rules || missed) && programs.ports.home_agent {
             self.ask_rules(requests);
             programs.set_policy(self.policy())?;

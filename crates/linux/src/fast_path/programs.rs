@@ -21,16 +21,16 @@ use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_nemo::forwarding::desired::{TUNNEL_DEVICE, Tunnel};
 
-use super::errors::told;
+use super::errors::error_with_causes;
 use super::hook::Hook;
-use super::receivers::Receivers;
+use super::receivers::RedirectTargets;
 use super::rules::RulesValue;
 use super::table::{Operation, Table};
-use super::values::{BindingValue, LengthsValue, PATHS, Policy, PrefixKey};
+use super::values::{BindingValue, LengthsValue, MAX_PATHS_PER_BINDING, Policy, PrefixKey};
 use super::{FastPathConfig, Path, Ports, TunnelEnds, TunnelTraffic};
 use crate::clock;
 use crate::memory::give_back_memory;
-use crate::netlink::{CROWDED_MAX, LinkInfo};
+use crate::netlink::{LinkInfo, MAX_LONG_PREFIX_HALVES};
 
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for BindingValue {}
@@ -57,35 +57,35 @@ unsafe impl Pod for NeighbourKey {}
 const SLOTS_MIN: u32 = 64;
 /// Average number of prefixes of a binding, by which the map of prefixes is sized. The home address counts as
 /// a prefix.
-const PREFIXES: u32 = 4;
+const AVERAGE_PREFIXES_PER_BINDING: u32 = 4;
 
 /// Sections of the programs' data that contain one number each. A new number invalidates cached entries.
-const GENERATION: &str = ".data.generation";
-const ROUTES: &str = ".data.routes";
+const GENERATION_SECTION: &str = ".data.generation";
+const ROUTES_SECTION: &str = ".data.routes";
 
-/// Maximum number of version numbers, which take 64 kB (VERSIONS in `bpf/state.h`). With 100,000 bindings
-/// about six share a number, so a change of one binding invalidates the cached lookups of six.
+/// Number of version numbers, which take 64 kB (VERSIONS in `bpf/state.h`). With 100,000 bindings about six
+/// bindings share a number, so the change of one binding invalidates the cached lookups of six.
 const VERSIONS_MAX: u32 = if cfg!(test) { 2 } else { 16_384 };
 
-/// Number of places for cached next hops per binding, on each processor. Half of the places stay free, so
-/// that the programs mostly find an entry at the first place that they search.
-const WAYS: u32 = 2;
+/// Number of cache entries for next hops per binding, on each processor. Half of them stay free, so that the
+/// programs mostly find an entry at the first attempt.
+const NEXT_HOPS_PER_BINDING: u32 = 2;
 /// Maximum size in octets of all cached next hops on all processors.
-const WAYS_MEMORY: u32 = 256 << 20;
+const MAX_NEXT_HOPS_MEMORY: u32 = 256 << 20;
 
-/// Number of attempts to load a program. The pause after the first attempt is the next constant. The pause
-/// doubles after each further attempt.
-const ATTEMPTS: u32 = 10;
-const FIRST_WAIT: Duration = Duration::from_millis(1);
+/// Number of attempts to load a program. The next constant is the pause after the first attempt; each further
+/// pause is twice as long.
+const MAX_LOAD_ATTEMPTS: u32 = 10;
+const FIRST_LOAD_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum number of slots for which each path has its own counter. With more slots, the paths of a slot
 /// share one counter, to save memory: each processor has a copy of every counter.
 const SLOTS_BY_PATH: u32 = 4096;
 /// Attachment point of the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The ingress of tc, where programs get socket buffers.
+    /// tc ingress: programs get socket buffers.
     Tc,
-    /// XDP, where programs get frames before the kernel allocates socket buffers.
+    /// XDP: programs get frames before the kernel allocates socket buffers.
     Xdp,
 }
 
@@ -111,7 +111,7 @@ struct Attached {
     name: String,
     program: &'static str,
     link_address: Option<[u8; 6]>,
-    /// Attachment of the program; `None` if the kernel refused it. carnet tries again when the interface
+    /// Link that attaches the program; `None` if the kernel refused it. carnet tries again when the interface
     /// changes.
     link: Option<LinkId>,
 }
@@ -128,13 +128,13 @@ pub(crate) struct Programs {
     /// Number of times that all cached lookups were invalidated; `routes` counts the invalidations whose
     /// cause was more than a neighbour.
     generation: u32,
-    /// Version number that carnet assigned last to the slot of a binding.
+    /// Version number that carnet last gave to a binding's slot.
     version: u32,
     routes: u32,
     /// Packet fields by which the kernel routes, as the programs assume.
     policy: Policy,
     /// Content of the map `CROWDED`: upper halves of addresses, which contain routes longer than 64 bits.
-    crowded: BTreeSet<u64>,
+    long_prefix_halves: BTreeSet<u64>,
     /// Number of bindings for which the maps have room.
     slots: u32,
     /// Number of places for cached next hops, on each processor.
@@ -152,15 +152,15 @@ pub(crate) struct Programs {
     attached: BTreeMap<u32, Attached>,
     /// The next slot that [`Self::used`] checks. `seen` has the value of each counter at its last check.
     next_look: u32,
-    seen: HashMap<u32, u64>,
+    counters_at_last_check: HashMap<u32, u64>,
     /// XDP mode in which programs are attached: in the drivers, or generic once a driver has refused.
     mode: XdpMode,
     /// Content of the map `PORTS`: interfaces by which redirected packets may leave.
     exits: BTreeSet<u32>,
     /// Interfaces that accept no redirected frames.
     unable: BTreeSet<u32>,
-    pub(super) receivers: Receivers,
-    complaints: BTreeSet<String>,
+    pub(super) receivers: RedirectTargets,
+    logged_errors: BTreeSet<String>,
 }
 
 impl Programs {
@@ -175,10 +175,10 @@ impl Programs {
         links: &[LinkInfo],
     ) -> Result<Programs, String> {
         let slots = slots(config);
-        let prefixes = slots.saturating_mul(PREFIXES);
+        let prefixes = slots.saturating_mul(AVERAGE_PREFIXES_PER_BINDING);
         let processors = aya::util::nr_cpus().map_or(1, |number| u32::try_from(number).unwrap_or(1)).max(1);
-        let ways = ways(config, slots, processors);
-        let counters = if slots <= SLOTS_BY_PATH { PATHS as u32 } else { 1 };
+        let ways = next_hop_entries(config, slots, processors);
+        let counters = if slots <= SLOTS_BY_PATH { MAX_PATHS_PER_BINDING as u32 } else { 1 };
         let traffic_max = slots * counters;
         let versions = versions(slots);
         let seeks = u32::from(config.ports.direct);
@@ -187,7 +187,7 @@ impl Programs {
             Kind::Tc => carnet_bpf::TUNNEL_TC,
             Kind::Xdp => carnet_bpf::TUNNEL_XDP,
         };
-        let mut ebpf = aside(|| {
+        let mut ebpf = run_in_thread(|| {
             let mut loader = EbpfLoader::new();
             loader
                 .override_global("TUNNEL_DEVICE", &tunnel_device, true)
@@ -201,14 +201,14 @@ impl Programs {
                 .map_max_entries("BINDINGS", slots)
                 .map_max_entries("VERSIONS", versions)
                 .map_max_entries("TRAFFIC", traffic_max.saturating_mul(processors))
-                // While a rule set is replaced, the old and the new entries exist at the same time.
+                // While carnet replaces a binding's rules, the map holds the old and the new ones.
                 .map_max_entries("RULES", slots * 2)
                 .map_max_entries("WAYS", ways.saturating_mul(processors))
                 .map_max_entries("PREFIXES", prefixes);
-            loader.load(&object.unpack()).map_err(|error| told(&error))
+            loader.load(&object.unpack()).map_err(|error| error_with_causes(&error))
         })?;
-        // Load the programs that interfaces will need, so that no packet waits for the kernel's verifier
-        // later. Load at least one program, to notice whether the kernel refuses BPF programs.
+        // Load now the programs that interfaces will need, so that no packet waits for the kernel's verifier
+        // later. Load at least one program, to learn whether the kernel accepts BPF programs.
         for name in expected(kind, &config.ports, tunnel_device, links) {
             load(&mut ebpf, kind, name)?;
         }
@@ -223,7 +223,7 @@ impl Programs {
             version: 0,
             routes: 0,
             policy: Policy::default(),
-            crowded: BTreeSet::new(),
+            long_prefix_halves: BTreeSet::new(),
             slots,
             ways,
             counters,
@@ -233,15 +233,15 @@ impl Programs {
             ports: config.ports.clone(),
             attached: BTreeMap::new(),
             next_look: 0,
-            seen: HashMap::new(),
+            counters_at_last_check: HashMap::new(),
             mode: XdpMode::Driver,
             exits: BTreeSet::new(),
             unable: BTreeSet::new(),
-            receivers: Receivers::default(),
-            complaints: BTreeSet::new(),
+            receivers: RedirectTargets::default(),
+            logged_errors: BTreeSet::new(),
         };
-        // Increment the generation from 0 to 1, so that an entry of zeros is never valid.
-        programs.forget()?;
+        // Begin with generation 1: an entry that contains only zeros is then invalid.
+        programs.invalidate_lookups()?;
         // The loader has read all of the kernel's types, about 20 MB, which carnet no longer needs.
         give_back_memory();
         Ok(programs)
@@ -273,7 +273,7 @@ impl Programs {
     /// Starts to watch which interfaces accept redirected frames. The caller must run in a tokio runtime.
     pub(super) fn begin(&mut self) {
         if self.kind == Kind::Xdp {
-            self.receivers = Receivers::open();
+            self.receivers = RedirectTargets::open();
         }
     }
 
@@ -302,34 +302,37 @@ impl Programs {
             self.write(operation).map_err(|error| format!("cannot write a BPF map: {error}"))?;
         }
         for obstacle in self.table.obstacles() {
-            if self.complaints.insert(obstacle.clone()) {
-                tracing::warn!("left to the slow path: {obstacle}");
+            if self.logged_errors.insert(obstacle.clone()) {
+                tracing::warn!(
+                    "the slow path forwards the packets of some bindings, because the fast path does not \
+                     support {obstacle}"
+                );
             }
         }
         Ok(())
     }
 
     /// Invalidates all cached lookups, because routes, rules or addresses changed.
-    pub(super) fn forget(&mut self) -> Result<(), String> {
+    pub(super) fn invalidate_lookups(&mut self) -> Result<(), String> {
         self.write(Operation::Forget)
     }
 
     /// Invalidates cached lookups of flows, because neighbours or carnet's own routes into the tunnel device
     /// changed. Cached next hops stay valid.
-    pub(super) fn forget_flows(&mut self) -> Result<(), String> {
-        self.bump(GENERATION)
+    pub(super) fn invalidate_flow_lookups(&mut self) -> Result<(), String> {
+        self.bump(GENERATION_SECTION)
     }
 
     /// Returns whether the map `CROWDED` contains all these upper halves of addresses.
-    pub(super) fn are_crowded(&self, halves: &BTreeSet<u64>) -> bool {
-        halves.is_subset(&self.crowded)
+    pub(super) fn are_long_prefix_halves(&self, halves: &BTreeSet<u64>) -> bool {
+        halves.is_subset(&self.long_prefix_halves)
     }
 
     fn bump(&mut self, name: &str) -> Result<(), String> {
-        let number = if name == ROUTES { &mut self.routes } else { &mut self.generation };
+        let number = if name == ROUTES_SECTION { &mut self.routes } else { &mut self.generation };
         *number = number.wrapping_add(1).max(1);
         let number = *number;
-        self.map_mut::<Array<_, u32>>(name)?.set(0, number, 0).map_err(|error| told(&error))
+        self.map_mut::<Array<_, u32>>(name)?.set(0, number, 0).map_err(|error| error_with_causes(&error))
     }
 
     /// Invalidates cached lookups of the binding in a slot, and of all bindings that share its version
@@ -337,29 +340,36 @@ impl Programs {
     fn renew(&mut self, slot: u32) -> Result<(), String> {
         self.version = self.version.wrapping_add(1).max(1);
         let (index, version) = (slot % versions(self.slots), self.version);
-        self.map_mut::<Array<_, u32>>("VERSIONS")?.set(index, version, 0).map_err(|error| told(&error))
+        self.map_mut::<Array<_, u32>>("VERSIONS")?
+            .set(index, version, 0)
+            .map_err(|error| error_with_causes(&error))
     }
 
-    /// Sets which packet fields routes and rules use. The caller must call [`Self::forget`] afterwards if
-    /// they use more fields than before.
+    /// Sets which packet fields routes and rules use. The caller must call [`Self::invalidate_lookups`]
+    /// afterwards if they use more fields than before.
     pub(super) fn set_policy(&mut self, policy: Policy) -> Result<(), String> {
         self.policy = policy;
-        // Entries are never removed from `CROWDED`, so a full map stays incomplete.
-        let networks = policy.networks && self.crowded.len() < CROWDED_MAX;
+        // carnet never removes entries from `CROWDED`, so once the map has been full, it stays incomplete.
+        let networks = policy.networks && self.long_prefix_halves.len() < MAX_LONG_PREFIX_HALVES;
         let bits = u32::from(policy.arriving) | u32::from(policy.leaving) << 1 | u32::from(networks) << 2;
-        self.map_mut::<Array<_, u32>>("POLICY")?.set(0, bits, 0).map_err(|error| told(&error))
+        self.map_mut::<Array<_, u32>>("POLICY")?.set(0, bits, 0).map_err(|error| error_with_causes(&error))
     }
 
     /// Adds an upper half of addresses, which contains a route longer than 64 bits, to the map `CROWDED` for
-    /// the lifetime of the programs. The caller must call [`Self::forget`] afterwards.
-    pub(super) fn crowd(&mut self, half: u64) -> Result<(), String> {
-        if self.crowded.contains(&half) || self.crowded.len() >= CROWDED_MAX {
+    /// the lifetime of the programs. The caller must call [`Self::invalidate_lookups`] afterwards.
+    pub(super) fn add_long_prefix_half(&mut self, half: u64) -> Result<(), String> {
+        if self.long_prefix_halves.contains(&half) || self.long_prefix_halves.len() >= MAX_LONG_PREFIX_HALVES
+        {
             return Ok(());
         }
-        self.crowded.insert(half);
+        self.long_prefix_halves.insert(half);
         let mut map: BpfHashMap<_, u64, u32> = self.map_mut("CROWDED")?;
-        map.insert(half.to_be(), 1, 0).map_err(|error| told(&error))?;
-        if self.crowded.len() >= CROWDED_MAX { self.set_policy(self.policy) } else { Ok(()) }
+        map.insert(half.to_be(), 1, 0).map_err(|error| error_with_causes(&error))?;
+        if self.long_prefix_halves.len() >= MAX_LONG_PREFIX_HALVES {
+            self.set_policy(self.policy)
+        } else {
+            Ok(())
+        }
     }
 
     fn write(&mut self, operation: Operation) -> Result<(), String> {
@@ -379,12 +389,12 @@ impl Programs {
                 // `renew` then invalidates all cached lookups of the binding at once.
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
                     .insert(value.slot, value, 0)
-                    .map_err(|error| told(&error))?;
+                    .map_err(|error| error_with_causes(&error))?;
                 return self.renew(value.slot);
             }
             Operation::SetPrefix(prefix, slot) => {
                 if prefix.length > 64 {
-                    self.crowd(prefix.high)?;
+                    self.add_long_prefix_half(prefix.high)?;
                 }
                 open!(BpfHashMap<&mut MapData, PrefixKey, u32>, "PREFIXES").insert(prefix, slot, 0)
             }
@@ -392,15 +402,15 @@ impl Programs {
                 open!(BpfHashMap<&mut MapData, PrefixKey, u32>, "PREFIXES").remove(&prefix)
             }
             Operation::Forget => {
-                self.bump(ROUTES)?;
-                return self.bump(GENERATION);
+                self.bump(ROUTES_SECTION)?;
+                return self.bump(GENERATION_SECTION);
             }
-            Operation::ForgetFlows => return self.bump(GENERATION),
+            Operation::ForgetFlows => return self.bump(GENERATION_SECTION),
             Operation::SetRules(number) => match self.table.rules(number).copied() {
                 Some(rules) => {
                     open!(BpfHashMap<&mut MapData, u32, RulesValue>, "RULES").insert(number, rules, 0)
                 }
-                // A later change has already removed these rules from the table.
+                // A change after this one has already removed the rules from the table.
                 None => Ok(()),
             },
             Operation::RemoveRules(number) => {
@@ -411,14 +421,14 @@ impl Programs {
             }
             Operation::RemoveBinding(slot) => {
                 // Remove the binding before its version changes. Otherwise a program could cache the old
-                // binding under the new version.
+                // binding with the new version.
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
                     .remove(&slot)
-                    .map_err(|error| told(&error))?;
+                    .map_err(|error| error_with_causes(&error))?;
                 return self.renew(slot);
             }
         };
-        result.map_err(|error| told(&error))
+        result.map_err(|error| error_with_causes(&error))
     }
 
     fn program_for(&self, link: &LinkInfo) -> Option<&'static str> {
@@ -426,7 +436,7 @@ impl Programs {
     }
 
     /// Attaches programs to new interfaces, and forgets removed interfaces.
-    pub(super) fn follow(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
+    pub(super) fn update_interfaces(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         let wanted: BTreeMap<u32, (&LinkInfo, &'static str)> =
             links.values().filter_map(|link| Some((link.index, (link, self.program_for(link)?)))).collect();
         let stale: Vec<u32> = self
@@ -447,28 +457,28 @@ impl Programs {
         let (mode, before) = (self.mode, self.attached.len());
         let mut complaints = self.attach_all(&wanted);
         if self.mode != mode {
-            // A program could only be attached in another XDP mode, which detached all other programs: attach
-            // them again.
+            // The program needed another XDP mode, for which all other programs were detached: attach them
+            // again.
             complaints.extend(self.attach_all(&wanted));
         }
         if self.attached.len() != before {
             give_back_memory();
         }
         if is_stale || self.attached.len() != before {
-            complaints.extend(self.follow_receivers());
+            complaints.extend(self.update_receivers());
         }
         complaints
     }
 
     /// For XDP, updates the interfaces by which packets may leave: those that have a program and accept
     /// redirected frames.
-    pub(super) fn follow_receivers(&mut self) -> Vec<String> {
+    pub(super) fn update_receivers(&mut self) -> Vec<String> {
         let mut complaints = Vec::new();
         if self.kind == Kind::Tc {
             return complaints;
         }
         // In the generic XDP mode, all interfaces accept redirected frames.
-        let able = if self.mode == XdpMode::Driver { self.receivers.look() } else { None };
+        let able = if self.mode == XdpMode::Driver { self.receivers.read_targets() } else { None };
         let with_program = self.attached.iter().filter(|(_, attached)| attached.link.is_some());
         let all: Vec<(u32, String)> = with_program.map(|(index, at)| (*index, at.name.clone())).collect();
         for (index, name) in all {
@@ -480,11 +490,12 @@ impl Programs {
             }
             if !takes && self.unable.insert(index) {
                 complaints.push(format!(
-                    "{name} takes no frames that XDP redirects to it: what is to leave by it takes the slow \
-                     path (virtual Ethernet takes them when its other end polls: ethtool -K PEER gro on)"
+                    "interface {name} does not accept frames that XDP redirects to it: packets out of \
+                     {name} take the slow path (for virtual Ethernet, run `ethtool -K PEER gro on` on the \
+                     other end)"
                 ));
             } else if takes && self.unable.remove(&index) {
-                tracing::info!("{name} takes frames that XDP redirects to it now");
+                tracing::info!("interface {name} now accepts frames that XDP redirects to it");
             }
         }
         complaints
@@ -504,7 +515,7 @@ impl Programs {
                 index,
                 Attached { name: link.name.clone(), program, link_address: link.link_address, link: id },
             );
-            complaints.extend(complaint.filter(|text| self.complaints.insert(text.clone())));
+            complaints.extend(complaint.filter(|text| self.logged_errors.insert(text.clone())));
         }
         complaints
     }
@@ -513,19 +524,19 @@ impl Programs {
         load(&mut self.ebpf, self.kind, program)?;
         match self.kind {
             Kind::Tc => {
-                let program: &mut SchedClassifier = find(&mut self.ebpf, program)?;
+                let program: &mut SchedClassifier = find_program(&mut self.ebpf, program)?;
                 Hook::attach(program, &link.name, link.index, TcAttachType::Ingress).map(LinkId::Tc)
             }
             Kind::Xdp => {
-                // The interface accepts frames for this address; see `ADDRESSES`.
+                // Address to which the frames for this machine are sent on the interface; see `ADDRESSES`.
                 let [a, b, c, d, e, f] = link.link_address.unwrap_or_default();
                 let address = u64::from_ne_bytes([a, b, c, d, e, f, 0, 1]);
                 let mut near: Array<_, u64> = self.map_mut("ADDRESSES")?;
                 if link.index < near.len() {
-                    near.set(link.index, address, 0).map_err(|error| told(&error))?;
+                    near.set(link.index, address, 0).map_err(|error| error_with_causes(&error))?;
                 } else {
                     let mut far: BpfHashMap<_, u32, u64> = self.map_mut("FAR_ADDRESSES")?;
-                    far.insert(link.index, address, 0).map_err(|error| told(&error))?;
+                    far.insert(link.index, address, 0).map_err(|error| error_with_causes(&error))?;
                 }
                 let id = self.attach_xdp(link.index, program)?;
                 Ok(LinkId::Xdp(id))
@@ -533,53 +544,56 @@ impl Programs {
         }
     }
 
-    /// Lets packets leave by an interface, or forbids it, as `is` says.
+    /// Permits or forbids the programs to send packets out of an interface, as `is` says.
     fn set_exit(&mut self, index: u32, is: bool) -> Result<(), String> {
         let map = self.ebpf.map_mut("PORTS").and_then(|map| DevMapHash::try_from(map).ok());
-        let mut ports = map.ok_or("there is no map PORTS")?;
+        let mut ports = map.ok_or("the BPF object has no map PORTS")?;
         if is {
-            ports.insert(index, index, None, 0).map_err(|error| told(&error))?;
+            ports.insert(index, index, None, 0).map_err(|error| error_with_causes(&error))?;
             self.exits.insert(index);
         } else {
-            // The removal fails if the interface is gone, because the kernel then removes its entry itself.
+            // If the interface is gone, the kernel has removed its entry, and the removal fails.
             let _ = ports.remove(index);
             self.exits.remove(&index);
         }
-        // Cached lookups contain interfaces by which packets leave, so they are invalid now.
-        self.forget()
+        // Cached lookups name outgoing interfaces, so they are invalid now.
+        self.invalidate_lookups()
     }
 
     fn map_mut<'a, M: TryFrom<&'a mut aya::maps::Map>>(&'a mut self, name: &str) -> Result<M, String> {
         let map = self.ebpf.map_mut(name).and_then(|map| M::try_from(map).ok());
-        map.ok_or_else(|| format!("there is no map {name}"))
+        map.ok_or_else(|| format!("the BPF object has no map {name}"))
     }
 
-    /// Attaches the program in the drivers if all of them support it, otherwise in the generic mode for all
-    /// interfaces. A driver's frames cannot be redirected to an interface whose driver has no XDP.
+    /// Attaches the program inside the driver if all drivers support XDP, otherwise in the generic mode on
+    /// all interfaces. A frame of a driver cannot be redirected to an interface whose driver has no XDP.
     fn attach_xdp(&mut self, index: u32, program: &'static str) -> Result<XdpLinkId, String> {
         let mode = self.mode;
-        let result = find::<Xdp>(&mut self.ebpf, program)?.attach_to_if_index(index, mode);
-        let Err(native) = result.as_ref().map_err(|error| told(error)) else {
-            return result.map_err(|error| told(&error));
+        let result = find_program::<Xdp>(&mut self.ebpf, program)?.attach_to_if_index(index, mode);
+        let Err(native) = result.as_ref().map_err(|error| error_with_causes(error)) else {
+            return result.map_err(|error| error_with_causes(&error));
         };
         if mode == XdpMode::Driver {
-            tracing::info!("XDP in front of the drivers, not in them: {native}");
+            tracing::info!(
+                "cannot run XDP inside the network drivers, so it runs in the kernel's generic mode, \
+                 which is slower: {native}"
+            );
             self.mode = XdpMode::Skb;
             let attached: Vec<u32> = self.attached.keys().copied().collect();
             attached.into_iter().for_each(|index| self.detach(index));
         }
-        let program: &mut Xdp = find(&mut self.ebpf, program)?;
-        program.attach_to_if_index(index, XdpMode::Skb).map_err(|error| told(&error))
+        let program: &mut Xdp = find_program(&mut self.ebpf, program)?;
+        program.attach_to_if_index(index, XdpMode::Skb).map_err(|error| error_with_causes(&error))
     }
 
     fn detach(&mut self, index: u32) {
         let Some(attached) = self.attached.remove(&index) else { return };
         // Cached lookups of the interface depend on its former role.
-        let _ = self.forget();
+        let _ = self.invalidate_lookups();
         // If the interface is gone, the kernel has already detached the program, and errors do not matter.
         match attached.link {
             Some(LinkId::Tc(hook)) => {
-                if let Ok(program) = find::<SchedClassifier>(&mut self.ebpf, attached.program) {
+                if let Ok(program) = find_program::<SchedClassifier>(&mut self.ebpf, attached.program) {
                     hook.detach(program);
                 }
             }
@@ -590,7 +604,7 @@ impl Programs {
                 }
                 let _ = self.set_exit(index, false);
                 self.unable.remove(&index);
-                if let Ok(program) = find::<Xdp>(&mut self.ebpf, attached.program) {
+                if let Ok(program) = find_program::<Xdp>(&mut self.ebpf, attached.program) {
                     let _ = program.detach(id);
                 }
             }
@@ -598,22 +612,22 @@ impl Programs {
         }
     }
 
-    /// Returns the destinations of new flows of a mobile router since the last call.
-    pub(super) fn sought(&mut self) -> Vec<Ipv6Addr> {
+    /// Removes and returns the destinations of a mobile router's new flows.
+    pub(super) fn take_new_flow_destinations(&mut self) -> Vec<Ipv6Addr> {
         if !self.seeks {
             return Vec::new();
         }
         let Ok(mut map) = self.map_mut::<BpfHashMap<_, [u8; 16], u32>>("SOUGHT") else { return Vec::new() };
         let found: Vec<[u8; 16]> = map.keys().filter_map(Result::ok).collect();
         for address in &found {
-            // The map may have evicted the entry already.
+            // If the map was full, the kernel may have removed this entry.
             let _ = map.remove(address);
         }
         found.into_iter().map(Ipv6Addr::from).collect()
     }
 
-    /// Returns next hops whose link-layer addresses the programs took from the kernel within this time. With
-    /// tc programs the list is empty, because the kernel resolves the neighbour of each packet.
+    /// Returns the next hops whose link-layer addresses the programs looked up in the kernel within the last
+    /// `within`. Empty with tc programs, for which the kernel resolves the neighbour of each packet.
     pub(super) fn neighbours(&self, within: Duration) -> Vec<(u32, IpAddr)> {
         if self.kind == Kind::Tc {
             return Vec::new();
@@ -640,7 +654,7 @@ impl Drop for Programs {
     }
 }
 
-/// Returns the number of bindings for which the maps get room.
+/// Returns the number of bindings for which the maps need room.
 fn slots(config: &FastPathConfig) -> u32 {
     u32::try_from(config.bindings).unwrap_or(u32::MAX / 8).max(SLOTS_MIN).next_power_of_two()
 }
@@ -650,34 +664,34 @@ fn versions(slots: u32) -> u32 {
     slots.min(VERSIONS_MAX)
 }
 
-/// Returns the number of cached next hops of a home agent on each processor, a power of two; see
-/// `bpf/ways.h`. If networks share a place because there are too few, the programs only ask the kernel more
-/// often.
-fn ways(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
-    let most = (WAYS_MEMORY / 64 / processors).max(1);
-    let wanted = if config.ports.home_agent { slots.saturating_mul(WAYS) } else { 1 };
+/// Returns the number of cached next hops that a home agent has on each processor, a power of two; see
+/// `bpf/ways.h`. If networks share a cache entry, the programs only ask the kernel more often.
+fn next_hop_entries(config: &FastPathConfig, slots: u32, processors: u32) -> u32 {
+    let most = (MAX_NEXT_HOPS_MEMORY / 64 / processors).max(1);
+    let wanted = if config.ports.home_agent { slots.saturating_mul(NEXT_HOPS_PER_BINDING) } else { 1 };
     // Rounds down to a power of two.
     1 << wanted.clamp(1, most).ilog2()
 }
 
 /// Returns the program for an interface; `None` if the fast path does not use the interface.
 fn program_for(kind: Kind, ports: &Ports, tunnel_device: u32, link: &LinkInfo) -> Option<&'static str> {
-    // The devices of GeoNetworking's fast path get no program of this path.
-    let internal = link.name == TUNNEL_DEVICE || link.group == super::geonet::GROUP;
+    // The virtual Ethernet devices of GeoNetworking's fast path get no programs of this fast path.
+    let internal = link.name == TUNNEL_DEVICE || link.group == super::PAIR_DEVICE_GROUP;
     if link.index == tunnel_device || internal || link.is_loopback {
         return None;
     }
     program_of(kind, ports, &link.name, link.link_address.is_none())
 }
 
-/// Returns the program for an interface of this name. `bare` says that the interface has no link-layer
-/// address.
+/// Returns the program that an interface of this name needs. `bare` says that its packets have no Ethernet
+/// header.
 fn program_of(kind: Kind, ports: &Ports, name: &str, bare: bool) -> Option<&'static str> {
     let is_among = |names: &[String]| names.iter().any(|known| known == name);
     let (lan, uplink) = (is_among(&ports.lan), is_among(&ports.uplinks));
     let by_destination = ports.home_agent || (ports.direct && (lan || uplink));
     Some(match (kind, by_destination, lan, uplink, bare) {
-        // XDP programs write the neighbour's address into an Ethernet header, which such interfaces lack.
+        // XDP programs write the neighbour's address into the Ethernet header, which packets of such
+        // interfaces lack.
         (Kind::Xdp, _, _, _, true) => return None,
         (_, false, false, false, _) => return None,
         (_, false, true, _, false) => "lan",
@@ -706,19 +720,19 @@ fn expected(kind: Kind, ports: &Ports, tunnel_device: u32, links: &[LinkInfo]) -
     present.chain(possible.flatten()).chain(any.into_iter().flatten()).chain([never_empty]).collect()
 }
 
-/// Does work in a separate thread, so that the allocator returns the work's freed memory at the end of the
-/// thread. In the main thread the allocator would keep freed small allocations and their pages.
-pub(super) fn aside<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+/// Runs `work` in a thread of its own. At the end of the thread the allocator returns the memory that `work`
+/// has used; in the main thread it would keep the pages.
+pub(super) fn run_in_thread<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| scope.spawn(work).join())
-        .unwrap_or_else(|_| Err("the loader has failed".into()))
+        .unwrap_or_else(|_| Err("the thread that loads BPF programs has failed".into()))
 }
 
-pub(super) fn find<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, String>
+pub(super) fn find_program<'a, P>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut P, String>
 where
     &'a mut P: TryFrom<&'a mut aya::programs::Program>,
 {
-    let program = ebpf.program_mut(name).ok_or_else(|| format!("there is no program {name}"))?;
-    program.try_into().map_err(|_| format!("{name} is a program of another kind"))
+    let program = ebpf.program_mut(name).ok_or_else(|| format!("the BPF object has no program {name}"))?;
+    program.try_into().map_err(|_| format!("the BPF program {name} has an unexpected type"))
 }
 
 /// Loads a program unless it is loaded already.
@@ -726,25 +740,25 @@ fn load(ebpf: &mut Ebpf, kind: Kind, name: &str) -> Result<(), String> {
     let mut once = || -> Result<Result<(), ProgramError>, String> {
         match kind {
             Kind::Tc => {
-                let program: &mut SchedClassifier = find(ebpf, name)?;
+                let program: &mut SchedClassifier = find_program(ebpf, name)?;
                 Ok(if program.fd().is_ok() { Ok(()) } else { program.load() })
             }
             Kind::Xdp => {
-                let program: &mut Xdp = find(ebpf, name)?;
+                let program: &mut Xdp = find_program(ebpf, name)?;
                 Ok(if program.fd().is_ok() { Ok(()) } else { program.load() })
             }
         }
     };
-    for attempt in 1..ATTEMPTS {
+    for attempt in 1..MAX_LOAD_ATTEMPTS {
         match once()? {
             // EAGAIN: a signal has interrupted the kernel's verification of the program.
             Err(ProgramError::LoadError { io_error, .. }) if io_error.kind() == ErrorKind::WouldBlock => {
-                std::thread::sleep(FIRST_WAIT * 2u32.pow(attempt - 1));
+                std::thread::sleep(FIRST_LOAD_PAUSE * 2u32.pow(attempt - 1));
             }
-            result => return result.map_err(|error| told(&error)),
+            result => return result.map_err(|error| error_with_causes(&error)),
         }
     }
-    once()?.map_err(|error| told(&error))
+    once()?.map_err(|error| error_with_causes(&error))
 }
 
 mod traffic;

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::task::Context;
 
-use crate::generic_netlink::{Events, Family, Message, Questions, find, u32_at};
+use crate::generic_netlink::{Events, Family, Message, RequestSocket, find_attribute, u32_at};
 
 /// Commands of the family `netdev`, `NETDEV_CMD_*`.
 const GET_DEVICE: u8 = 1;
@@ -17,38 +17,38 @@ const DEVICE_CHANGED: u8 = 4;
 const IFINDEX: u16 = 1;
 const XDP_FEATURES: u16 = 3;
 /// Flag in the attribute XDP_FEATURES: the device accepts redirected frames (`NETDEV_XDP_ACT_NDO_XMIT`).
-const TAKES_FRAMES: u64 = 4;
+const ACCEPTS_REDIRECTED_FRAMES: u64 = 4;
 
-/// The interfaces that accept redirected frames; see the head of the module.
+/// Interfaces that accept frames redirected by XDP; see the head of the module.
 #[derive(Debug, Default)]
-pub(super) struct Receivers {
-    kernel: Option<(Questions, Family)>,
+pub(super) struct RedirectTargets {
+    kernel: Option<(RequestSocket, Family)>,
     events: Events,
 }
 
-impl Receivers {
-    /// Subscribes to the kernel's reports, if the kernel supports them.
-    pub(super) fn open() -> Receivers {
+impl RedirectTargets {
+    /// Subscribes to the kernel's reports about XDP features of devices, if the kernel has them.
+    pub(super) fn open() -> RedirectTargets {
         let open = || {
-            let mut questions = Questions::open()?;
+            let mut questions = RequestSocket::open()?;
             let family = questions.family("netdev")?;
             std::io::Result::Ok((questions, family))
         };
         let kernel = open().ok();
         let group = kernel.as_ref().and_then(|(_, family)| family.groups.get("mgmt"));
         let events = group.map(|group| Events::of(*group)).unwrap_or_default();
-        Receivers { kernel, events }
+        RedirectTargets { kernel, events }
     }
 
     /// Returns the indices of the interfaces that accept redirected frames; `None` if the kernel does not
     /// report them.
-    pub(super) fn look(&mut self) -> Option<BTreeSet<u32>> {
+    pub(super) fn read_targets(&mut self) -> Option<BTreeSet<u32>> {
         let (questions, family) = self.kernel.as_mut()?;
         let devices = questions.dump(family.id, GET_DEVICE, &[]).ok()?;
         Some(devices.iter().filter_map(|device| receiver(&device.attributes)).collect())
     }
 
-    /// Returns whether [`Self::look`] may return another result than before.
+    /// Returns whether [`Self::read_targets`] may return another result than before.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         let changed = |events: &[Message]| events.iter().any(|event| event.command == DEVICE_CHANGED);
         self.events.poll(cx, changed)
@@ -58,8 +58,10 @@ impl Receivers {
 /// Returns the index of the device in a report, if the device accepts redirected frames.
 fn receiver(attributes: &[u8]) -> Option<u32> {
     // The value has 64 bits in the machine's byte order.
-    let features = u64::from_ne_bytes(find(attributes, XDP_FEATURES)?.try_into().ok()?);
-    (features & TAKES_FRAMES != 0).then(|| u32_at(find(attributes, IFINDEX)?, 0)).flatten()
+    let features = u64::from_ne_bytes(find_attribute(attributes, XDP_FEATURES)?.try_into().ok()?);
+    (features & ACCEPTS_REDIRECTED_FRAMES != 0)
+        .then(|| u32_at(find_attribute(attributes, IFINDEX)?, 0))
+        .flatten()
 }
 
 #[cfg(test)]

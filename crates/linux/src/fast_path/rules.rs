@@ -8,26 +8,26 @@ use carnet_nemo::forwarding::desired::{FlowAction, Ipv6Selector, Range, TrafficS
 use carnet_nemo::forwarding::distribution::Distributor;
 
 use super::TunnelEnds;
-use super::values::PATHS;
+use super::values::MAX_PATHS_PER_BINDING;
 
 /// Maximum number of rules of one binding (`RULES_MAX` in C).
 pub(crate) const RULES_MAX: usize = 8;
 
-/// Copy of `struct rule` in C: the first and the last value of each range, in the machine's byte order.
+/// Copy of `struct rule` in C. Each range has its first and last value, in the machine's byte order.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RuleValue {
     source: [u64; 4],
     destination: [u64; 4],
-    known_by: [u64; PATHS],
-    weights: [u32; PATHS],
+    known_by: [u64; MAX_PATHS_PER_BINDING],
+    weights: [u32; MAX_PATHS_PER_BINDING],
     label: [u32; 2],
     spi: [u32; 2],
     source_port: [u16; 2],
     destination_port: [u16; 2],
     class: [u8; 2],
     next_header: [u8; 2],
-    paths: [u8; PATHS],
+    paths: [u8; MAX_PATHS_PER_BINDING],
     count: u8,
     action: u8,
     fields: u16,
@@ -48,8 +48,7 @@ pub(crate) struct RulesValue {
 pub(crate) struct Rule {
     selector: Option<TrafficSelector>,
     action: FlowAction,
-    /// Members among which the rule distributes flows: tunnel ends, identifier of the member, and its present
-    /// weight.
+    /// Tunnels among which the rule distributes flows: ends, number for the distribution, and present weight.
     members: Vec<(TunnelEnds, u64, u32)>,
 }
 
@@ -130,7 +129,7 @@ impl RuleValue {
             traffic_class,
             next_header,
         } = *selector;
-        // The fields are in the order of the bits that tell which fields the rule checks.
+        // The order of the fields is that of the bits in `fields`, which say what the rule compares.
         let fields = [
             source.map(|range| self.source = halves(range)),
             destination.map(|range| self.destination = halves(range)),
@@ -138,7 +137,7 @@ impl RuleValue {
             flow_label.map(|range| self.label = pair(range)),
             source_port.map(|range| self.source_port = pair(range)),
             destination_port.map(|range| self.destination_port = pair(range)),
-            // RFC 6088 3.2: the rule ignores the last two bits, which are ECN.
+            // RFC 6088 3.2: the last two bits of the traffic class are ECN, which the rule ignores.
             traffic_class.map(|range| self.class = pair(range).map(|class| class >> 2)),
             next_header.map(|range| self.next_header = pair(range)),
         ];

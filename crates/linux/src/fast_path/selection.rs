@@ -17,15 +17,15 @@ use super::{Binding, TunnelEnds};
 
 /// How a binding sends its packets.
 #[derive(Debug, Default)]
-struct Known {
+struct BindingSelection {
     /// Tunnels that the fast path does not support, into which the station sends packets.
-    others: BTreeSet<TunnelEnds>,
+    unsupported_tunnels: BTreeSet<TunnelEnds>,
     distributor: Option<Distributor>,
 }
 
 /// How each binding sends its packets.
 #[derive(Debug, Default)]
-pub(super) struct Selection(BTreeMap<Binding, Known>);
+pub(super) struct Selection(BTreeMap<Binding, BindingSelection>);
 
 /// Returns whether BPF programs support the tunnel.
 pub(super) fn is_for_programs(tunnel: &desired::Tunnel) -> bool {
@@ -39,7 +39,11 @@ impl Selection {
     pub(super) fn set_other(&mut self, tunnel: &desired::Tunnel) -> bool {
         self.change((tunnel.end, tunnel.home_address), |known| {
             let ends = (tunnel.local, tunnel.remote);
-            let _ = if tunnel.transmit { known.others.insert(ends) } else { known.others.remove(&ends) };
+            let _ = if tunnel.transmit {
+                known.unsupported_tunnels.insert(ends)
+            } else {
+                known.unsupported_tunnels.remove(&ends)
+            };
         })
     }
 
@@ -47,7 +51,7 @@ impl Selection {
     /// sending for the binding.
     pub(super) fn remove_other(&mut self, tunnel: &desired::Tunnel) -> bool {
         self.change((tunnel.end, tunnel.home_address), |known| {
-            known.others.remove(&(tunnel.local, tunnel.remote));
+            known.unsupported_tunnels.remove(&(tunnel.local, tunnel.remote));
         })
     }
 
@@ -64,16 +68,16 @@ impl Selection {
         self.0.get(&binding)?.distributor.as_ref()
     }
 
-    /// Returns all bindings with an entry. The flag says whether an unsupported tunnel prevents the fast path
-    /// from sending for the binding.
+    /// Returns all stored bindings. The flag says whether the slow path has to send the binding's packets,
+    /// because one of its tunnels is unsupported.
     pub(super) fn bindings(&self) -> impl Iterator<Item = (Binding, bool)> {
-        self.0.iter().map(|(binding, known)| (*binding, !known.others.is_empty()))
+        self.0.iter().map(|(binding, known)| (*binding, !known.unsupported_tunnels.is_empty()))
     }
 
-    fn change(&mut self, binding: Binding, how: impl FnOnce(&mut Known)) -> bool {
+    fn change(&mut self, binding: Binding, how: impl FnOnce(&mut BindingSelection)) -> bool {
         let known = self.0.entry(binding).or_default();
         how(known);
-        let others = !known.others.is_empty();
+        let others = !known.unsupported_tunnels.is_empty();
         if !others && known.distributor.is_none() {
             self.0.remove(&binding);
         }

@@ -23,7 +23,9 @@ use ipnet::Ipv6Net;
 
 use super::TunnelEnds;
 use super::rules::{self, Rule, RulesValue};
-use super::values::{BindingValue, LENGTHS_MAX, LengthsValue, PATHS, PathValue, PrefixKey};
+use super::values::{
+    BindingValue, LengthsValue, MAX_PATHS_PER_BINDING, MAX_PREFIX_LENGTHS, PathValue, PrefixKey,
+};
 
 /// Maximum number of prefixes of one binding, including the home address; the next constant limits their
 /// different lengths.
@@ -49,8 +51,8 @@ pub(crate) enum Operation {
     RemoveRules(u32),
     /// Invalidates cached lookups of prefixes.
     Forget,
-    /// Invalidates cached flows. Cached next hops stay valid; those of a removed binding become invalid with
-    /// its version number.
+    /// Invalidates cached lookups of flows. Cached next hops stay valid, except for a removed binding, which
+    /// has another version number.
     ForgetFlows,
 }
 
@@ -58,8 +60,8 @@ pub(crate) enum Operation {
 fn number(end: TunnelEnd) -> u32 {
     match end {
         TunnelEnd::MobileRouter => 0,
-        // A direct tunnel of a mobile router uses the same lookups as the home agent's end, and no station
-        // has both.
+        // The direct tunnels of a mobile router are looked up like a home agent's tunnels. No station has
+        // both kinds.
         TunnelEnd::HomeAgent | TunnelEnd::Direct => 1,
     }
 }
@@ -78,10 +80,10 @@ type Name = (u32, Ipv6Addr);
 struct Binding {
     tunnels: SmallMap<TunnelEnds, Arc<Tunnel>>,
     /// Whether the slow path sends the binding's packets.
-    held: bool,
+    is_left_to_slow_path: bool,
     /// Rules that distribute the binding's packets among its tunnels, if any.
     rules: Option<Vec<Rule>>,
-    /// Ends of the tunnel that was last set to transmit.
+    /// Ends of the tunnel that carnet last allowed to transmit.
     latest: Option<TunnelEnds>,
     slot: Option<u32>,
     installed: Option<Installed>,
@@ -89,8 +91,8 @@ struct Binding {
     prefixes: Box<[PrefixKey]>,
 }
 
-/// Content of a binding's [`BindingValue`] in the maps. It omits unused paths to save memory, because most
-/// bindings have one path.
+/// Content of a binding's [`BindingValue`] in the maps. To save memory it stores only used paths; most
+/// bindings have one.
 #[derive(Debug, Default)]
 struct Installed {
     paths: Box<[(PathValue, u32)]>,
@@ -104,12 +106,12 @@ impl Installed {
         Installed { paths: paths.collect(), transmit: value.transmit, rules: value.rules }
     }
 
-    /// Returns whether the value equals the installed one, apart from the number of its rules.
+    /// Returns whether the installed value equals `value`, except for the number of its rules.
     fn is(&self, value: &BindingValue) -> bool {
         self.transmit == value.transmit && self.paths == Installed::of(value).paths
     }
 
-    fn sending(&self) -> impl Iterator<Item = TunnelEnds> {
+    fn bindings_with_tunnels(&self) -> impl Iterator<Item = TunnelEnds> {
         self.paths.iter().take(self.transmit as usize).map(|(path, _)| path.ends())
     }
 }
@@ -122,14 +124,16 @@ impl Binding {
             Endpoint::Ipv6(_) => Some(0),
             local => sockets.get(local).copied(),
         };
-        let transmits = |ends: &TunnelEnds| !self.held && self.tunnels.get(ends).is_some_and(|t| t.transmit);
+        let transmits = |ends: &TunnelEnds| {
+            !self.is_left_to_slow_path && self.tunnels.get(ends).is_some_and(|t| t.transmit)
+        };
         let all = || self.tunnels.keys().copied().filter(transmits);
         let mut sending: Vec<TunnelEnds> = match self.rules {
             None => self.latest.filter(transmits).or_else(|| all().next()).into_iter().collect(),
             Some(_) => all().collect(),
         };
         let mut value = BindingValue { slot, ..BindingValue::default() };
-        if sending.len() > PATHS || sending.iter().any(|ends| interface(ends).is_none()) {
+        if sending.len() > MAX_PATHS_PER_BINDING || sending.iter().any(|ends| interface(ends).is_none()) {
             sending.clear();
         }
         let mut rules = None;
@@ -142,7 +146,8 @@ impl Binding {
         value.transmit = u32::try_from(sending.len()).unwrap_or(0);
         let others = self.tunnels.keys().copied().filter(|ends| !sending.contains(ends));
         let usable = sending.iter().copied().chain(others).filter_map(|ends| Some((ends, interface(&ends)?)));
-        // The value has room for [`PATHS`] paths. The slow path accepts packets from further paths.
+        // The value has room for [`MAX_PATHS_PER_BINDING`] paths. The slow path accepts packets from further
+        // paths.
         for ((path, mtu), (ends, interface)) in value.paths.iter_mut().zip(&mut value.mtu).zip(usable) {
             *path = PathValue::new(ends, interface);
             let sends = value.accepted < value.transmit;
@@ -156,20 +161,20 @@ impl Binding {
 /// Changes of the maps that one round has computed.
 #[derive(Debug, Default)]
 struct Changes {
-    /// Values of bindings that get a slot.
-    fresh: Vec<BindingValue>,
+    /// Values of the bindings that the commit adds to the maps.
+    added_values: Vec<BindingValue>,
     values: Vec<BindingValue>,
     gained: BTreeMap<PrefixKey, u32>,
-    lost: BTreeSet<PrefixKey>,
+    removed_prefixes: BTreeSet<PrefixKey>,
     /// Slots that have become empty.
     emptied: Vec<u32>,
     /// Numbers of new rules; `former_rules` has the numbers of removed rules.
     rules: Vec<u32>,
     former_rules: Vec<u32>,
-    /// For each end: whether a prefix passes from one existing binding to another.
-    disturbed: [bool; 2],
-    /// For each end: whether a binding leaves the maps and so gets the slow path.
-    evicted: [bool; 2],
+    /// For each end: whether the commit moves a prefix from one binding to another.
+    prefix_moved: [bool; 2],
+    /// For each end: whether the commit removes a binding from the maps to the slow path.
+    binding_evicted: [bool; 2],
 }
 
 /// Reason why the maps have no room for a binding.
@@ -185,7 +190,7 @@ enum Obstacle {
     Around,
 }
 
-/// The bindings, and the changes since the last commit.
+/// Desired bindings, those in the maps, and the changes since the last commit.
 #[derive(Debug)]
 pub(crate) struct Table {
     bindings: HashMap<Name, Binding>,
@@ -201,8 +206,8 @@ pub(crate) struct Table {
     tunnels: HashMap<TunnelEnds, usize>,
     dirty: BTreeSet<Name>,
     owners: HashMap<PrefixKey, u32>,
-    /// Free slots that were in use before, in the order in which they became free. A slot is reused as late
-    /// as possible, because a running program may still look up its former binding.
+    /// Free slots, in the order in which they became free. The oldest is used first, because a running
+    /// program may still read the former binding of a slot.
     free: VecDeque<u32>,
     next_slot: u32,
     /// Name of the binding in each slot.
@@ -215,8 +220,8 @@ pub(crate) struct Table {
     published: [LengthsValue; 2],
     /// Bindings without room, with the reason.
     homeless: BTreeMap<Name, Obstacle>,
-    /// Prefixes of bindings without room, each with the number of bindings without room that have it.
-    outside: BTreeMap<PrefixKey, usize>,
+    /// Prefixes of the bindings for which the maps have no room, each with the number of such bindings.
+    prefixes_without_room: BTreeMap<PrefixKey, usize>,
 }
 
 impl Table {
@@ -240,7 +245,7 @@ impl Table {
             lengths: [BTreeMap::new(), BTreeMap::new()],
             published: [LengthsValue::default(); 2],
             homeless: BTreeMap::new(),
-            outside: BTreeMap::new(),
+            prefixes_without_room: BTreeMap::new(),
         }
     }
 
@@ -249,7 +254,7 @@ impl Table {
         let name = (number(tunnel.end), tunnel.home_address);
         let ends = (tunnel.local, tunnel.remote);
         let binding = self.bindings.entry(name).or_default();
-        binding.held = self.held.contains(&name);
+        binding.is_left_to_slow_path = self.held.contains(&name);
         binding.rules = self.distributed.get(&name).cloned();
         if tunnel.transmit {
             binding.latest = Some(ends);
@@ -278,11 +283,11 @@ impl Table {
     }
 
     /// Sets whether the slow path sends a binding's packets.
-    pub(crate) fn hold(&mut self, (end, home_address): (TunnelEnd, Ipv6Addr), held: bool) {
+    pub(crate) fn leave_to_slow_path(&mut self, (end, home_address): (TunnelEnd, Ipv6Addr), held: bool) {
         let name = (number(end), home_address);
         let _ = if held { self.held.insert(name) } else { self.held.remove(&name) };
         if let Some(binding) = self.bindings.get_mut(&name)
-            && std::mem::replace(&mut binding.held, held) != held
+            && std::mem::replace(&mut binding.is_left_to_slow_path, held) != held
         {
             self.dirty.insert(name);
         }
@@ -339,7 +344,10 @@ impl Table {
     /// Returns the tunnel ends between which the binding in a slot sends, in the order of its paths.
     pub(crate) fn sending(&self, slot: u32) -> impl Iterator<Item = TunnelEnds> {
         let binding = self.name(slot).and_then(|name| self.bindings.get(&name));
-        binding.and_then(|binding| binding.installed.as_ref()).into_iter().flat_map(Installed::sending)
+        binding
+            .and_then(|binding| binding.installed.as_ref())
+            .into_iter()
+            .flat_map(Installed::bindings_with_tunnels)
     }
 
     fn name(&self, slot: u32) -> Option<Name> {
@@ -351,7 +359,7 @@ impl Table {
         self.next_slot
     }
 
-    /// Returns why bindings are left to the slow path, if any are.
+    /// Returns why the slow path has to handle some bindings; empty if it has none.
     pub(crate) fn obstacles(&self) -> impl Iterator<Item = String> {
         let reasons: BTreeSet<Obstacle> = self.homeless.values().copied().collect();
         reasons.into_iter().map(|reason| match reason {
@@ -360,9 +368,9 @@ impl Table {
                  {BINDING_LENGTHS_MAX} different lengths"
             ),
             Obstacle::Full => format!("more than {} bindings or {} prefixes", self.slots, self.prefixes_max),
-            Obstacle::Lengths => format!("prefixes of more than {LENGTHS_MAX} different lengths"),
+            Obstacle::Lengths => format!("prefixes of more than {MAX_PREFIX_LENGTHS} different lengths"),
             Obstacle::Around => {
-                "a binding inside whose prefixes are those of another that is left to it".into()
+                "a binding whose prefixes contain the prefix of a binding in the slow path".into()
             }
         })
     }
@@ -377,8 +385,8 @@ impl Table {
         loop {
             let (round, evicted, disturbed) = self.round(std::mem::take(&mut names));
             moved |= disturbed;
-            // Removed entries make room for waiting bindings, and a new prefix may contain prefixes of a
-            // waiting binding. So repeat until a round changes nothing.
+            // Removed bindings make room for waiting ones, and a new prefix may contain the prefix of a
+            // waiting binding. So repeat the rounds until one changes nothing.
             let idle = round.is_empty() && !std::mem::take(&mut first);
             operations.extend(round);
             let around = self.around();
@@ -396,14 +404,14 @@ impl Table {
                 names.iter().for_each(|name| self.take_in(*name));
             }
         }
-        // While bindings wait for room, a shorter prefix of another binding could match their packets. So
-        // keep the end closed until the last round.
+        // While bindings wait for room, their packets could match a shorter prefix of another binding. So the
+        // programs find no bindings of this end until the last round.
         for end in (0..2).filter(|end| closed[*end as usize]) {
             operations.retain(|operation| !matches!(operation, Operation::SetLengths(of, _) if *of == end));
             operations.insert(0, Operation::SetLengths(end, LengthsValue::default()));
             operations.push(Operation::SetLengths(end, self.published[end as usize]));
         }
-        // An existing binding has lost addresses to another binding, so cached lookups are wrong.
+        // An addresses' binding has changed, so lookups cached before are wrong.
         moved |= closed != [false; 2] || operations.iter().any(|operation| self.is_inside_another(operation));
         let of_bindings = |operation: &Operation| {
             use Operation::{RemoveRules, SetBinding, SetRules};
@@ -422,24 +430,27 @@ impl Table {
         shorter.any(|length| self.owners.get(&prefix.cut(*length)).is_some_and(|owner| owner != slot))
     }
 
-    /// Returns whether the maps have room for all bindings together, so that no binding is left to the slow
-    /// path because of another.
+    /// Returns whether the maps have room for all bindings.
     fn all_fit(&self) -> bool {
-        let prefixes: usize = self.outside.values().sum();
+        let prefixes: usize = self.prefixes_without_room.values().sum();
         let lengths = |end: u32| {
-            let outside = self.outside.keys().filter(|prefix| prefix.end == end).map(|prefix| prefix.length);
+            let outside = self
+                .prefixes_without_room
+                .keys()
+                .filter(|prefix| prefix.end == end)
+                .map(|prefix| prefix.length);
             self.lengths[end as usize].keys().copied().chain(outside).collect::<BTreeSet<_>>().len()
         };
         self.bindings.len() <= self.slots as usize
             && self.owners.len() + prefixes <= self.prefixes_max
-            && (0..2).all(|end| lengths(end) <= LENGTHS_MAX)
+            && (0..2).all(|end| lengths(end) <= MAX_PREFIX_LENGTHS)
             && !self.homeless.values().any(|obstacle| *obstacle == Obstacle::Greedy)
     }
 
     /// Returns the bindings in the maps with a prefix that contains a prefix of a binding without room.
     fn around(&self) -> BTreeSet<Name> {
         let mut names = BTreeSet::new();
-        for prefix in self.outside.keys() {
+        for prefix in self.prefixes_without_room.keys() {
             for length in self.lengths[prefix.end as usize].keys().filter(|length| **length <= prefix.length)
             {
                 names.extend(self.owners.get(&prefix.cut(*length)).and_then(|slot| self.name(*slot)));
@@ -451,26 +462,26 @@ impl Table {
     /// Returns whether one of these prefixes contains a prefix of another binding without room.
     fn is_around(&self, wanted: &BTreeSet<PrefixKey>) -> bool {
         wanted.iter().any(|prefix| {
-            // In the order of keys, the prefixes inside a prefix follow directly after it, because they begin
-            // with the same bits.
-            let after = self.outside.range(PrefixKey { length: 0, end: 0, ..*prefix }..);
+            // In the order of keys, the longer prefixes inside a prefix follow directly after it.
+            let after = self.prefixes_without_room.range(PrefixKey { length: 0, end: 0, ..*prefix }..);
             let mut inside = after.take_while(|(other, _)| other.cut(prefix.length).bits() == prefix.bits());
             inside.any(|(other, _)| other.end == prefix.end && other.length >= prefix.length)
         })
     }
 
-    /// Computes the operations for these bindings.
+    /// Returns the writes to the maps that add, change and remove these bindings.
     ///
-    /// Between any two writes an address leads where it led before, where it leads afterwards, or nowhere.
-    /// For added and removed bindings the order of the writes ensures that. New bindings are written before
-    /// the prefixes that lead to them. A prefix is added before the shorter prefix that contains it, and
-    /// removed after it. All other changes come between the additions and the removals. If a prefix passes
-    /// from one binding to another, no order of the writes is right. So the programs find no bindings of the
-    /// end until the writes are done. (Cached lookups stay valid all the time, so only new flows use the slow
-    /// path meanwhile.)
+    /// Between any two writes, the lookup of an address finds the old binding, the new binding or none. For
+    /// this, the writes have an order. A new binding comes before the prefixes that lead to it. A prefix is
+    /// added before the shorter prefix that contains it, and removed after it. All other changes come between
+    /// additions and removals.
     ///
-    /// Also returns, for each end, whether bindings have been left to the slow path. The last value says
-    /// whether a prefix has passed from one existing binding to another.
+    /// If a prefix passes from one binding to another, no order works. The programs then find no bindings of
+    /// this end until all writes are done. Cached lookups stay valid meanwhile, so only new flows take the
+    /// slow path.
+    ///
+    /// Also returns, for each end, whether bindings have been left to the slow path, and whether a prefix has
+    /// passed from one binding to another.
     fn round(&mut self, names: BTreeSet<Name>) -> (Vec<Operation>, [bool; 2], bool) {
         let mut changes = Changes::default();
         for name in names {
@@ -480,9 +491,9 @@ impl Table {
         for end in 0..2 {
             let (before, after) = (self.published[end], self.lengths_value(end));
             self.published[end] = after;
-            // If the list contains a length without a prefix, a lookup only finds nothing. If it lacks a
-            // length, a lookup misses a prefix.
-            let closed = before.count == 0 || after.count == 0 || changes.disturbed[end];
+            // A length in the list without a prefix costs only a useless lookup. A missing length makes
+            // lookups miss its prefixes.
+            let closed = before.count == 0 || after.count == 0 || changes.prefix_moved[end];
             let meanwhile = if closed { LengthsValue::default() } else { before.union(&after) };
             if meanwhile != before {
                 operations.push(Operation::SetLengths(end as u32, meanwhile));
@@ -492,13 +503,13 @@ impl Table {
             }
         }
         operations.extend(changes.rules.into_iter().map(Operation::SetRules));
-        operations.extend(changes.fresh.into_iter().map(Operation::SetBinding));
+        operations.extend(changes.added_values.into_iter().map(Operation::SetBinding));
         let mut gained: Vec<(PrefixKey, u32)> = changes.gained.into_iter().collect();
         gained.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.length));
         operations.extend(gained.into_iter().map(|(prefix, slot)| Operation::SetPrefix(prefix, slot)));
         operations.extend(changes.values.into_iter().map(Operation::SetBinding));
-        let mut lost: Vec<PrefixKey> = changes.lost.into_iter().collect();
-        // Keep a prefix in the map if another binding has taken it over.
+        let mut lost: Vec<PrefixKey> = changes.removed_prefixes.into_iter().collect();
+        // Another binding may have taken over a lost prefix; such a prefix stays in the map.
         lost.retain(|prefix| !self.owners.contains_key(prefix));
         lost.sort_by_key(|prefix| prefix.length);
         operations.extend(lost.into_iter().map(Operation::RemovePrefix));
@@ -506,7 +517,7 @@ impl Table {
         self.free.extend(changes.emptied);
         operations.extend(changes.former_rules.into_iter().map(Operation::RemoveRules));
         operations.extend(last);
-        (operations, changes.evicted, changes.disturbed != [false; 2])
+        (operations, changes.binding_evicted, changes.prefix_moved != [false; 2])
     }
 
     fn lengths_value(&self, end: usize) -> LengthsValue {
@@ -525,15 +536,15 @@ impl Table {
             return;
         }
         let slot = binding.slot;
-        // A waiting binding would otherwise count as an obstacle to itself.
+        // Otherwise a waiting binding would count as its own obstacle.
         self.take_in(name);
         let slot = match self.room(&wanted, slot, changes) {
             Ok(slot) => slot,
             Err(obstacle) => {
-                changes.evicted[end] |= slot.is_some();
+                changes.binding_evicted[end] |= slot.is_some();
                 self.withdraw(name, changes);
                 for prefix in &wanted {
-                    *self.outside.entry(*prefix).or_default() += 1;
+                    *self.prefixes_without_room.entry(*prefix).or_default() += 1;
                 }
                 if let Some(binding) = self.bindings.get_mut(&name) {
                     binding.prefixes = wanted.into_iter().collect();
@@ -554,7 +565,7 @@ impl Table {
         let (mut value, mut rules) = binding.value(slot, &self.sockets);
         let installed = binding.installed.take().unwrap_or_default();
         if rules.is_some() && installed.rules == 0 && self.rules.len() >= self.slots as usize {
-            // The map has no room for the rules, so the slow path sends the binding's packets.
+            // The map of rules has no room, so the slow path sends this binding's packets.
             (value.transmit, rules) = (0, None);
         }
         if is_new || !installed.is(&value) || rules.as_ref() != self.rules.get(&installed.rules) {
@@ -568,18 +579,18 @@ impl Table {
                 changes.rules.push(value.rules);
             }
             binding.installed = Some(Installed::of(&value));
-            if is_new { &mut changes.fresh } else { &mut changes.values }.push(value);
+            if is_new { &mut changes.added_values } else { &mut changes.values }.push(value);
         } else {
             binding.installed = Some(installed);
         }
-        changes.disturbed[end] |= !is_new && before != wanted;
+        changes.prefix_moved[end] |= !is_new && before != wanted;
         for prefix in &wanted {
             let owner = self.owners.insert(*prefix, slot);
             if owner.is_none() {
                 *self.lengths[end].entry(prefix.length).or_default() += 1;
             }
             if owner != Some(slot) {
-                changes.disturbed[end] |= owner.is_some();
+                changes.prefix_moved[end] |= owner.is_some();
                 changes.gained.insert(*prefix, slot);
             }
         }
@@ -604,12 +615,12 @@ impl Table {
         }
         let known = wanted.first().map(|prefix| &self.lengths[prefix.end as usize]);
         if known.is_some_and(|known| {
-            lengths.iter().chain(known.keys()).collect::<BTreeSet<_>>().len() > LENGTHS_MAX
+            lengths.iter().chain(known.keys()).collect::<BTreeSet<_>>().len() > MAX_PREFIX_LENGTHS
         }) {
             return Err(Obstacle::Lengths);
         }
         // A removed prefix occupies its entry until its removal is written.
-        let occupied = self.owners.len() + changes.lost.len();
+        let occupied = self.owners.len() + changes.removed_prefixes.len();
         // A prefix that another binding owns now is already in the map and needs no new entry.
         let added = wanted.iter().filter(|prefix| !self.owners.contains_key(prefix)).count();
         if occupied + added > self.prefixes_max {
@@ -624,7 +635,7 @@ impl Table {
             .ok_or(Obstacle::Full)
     }
 
-    /// Removes a binding from the list of bindings without room, before the table checks again whether it has
+    /// Removes a binding from the list of those without room. The table then checks again whether it has
     /// room.
     fn take_in(&mut self, name: Name) {
         if self.homeless.remove(&name).is_none() {
@@ -632,10 +643,10 @@ impl Table {
         }
         let prefixes = self.bindings.get_mut(&name).map(|binding| std::mem::take(&mut binding.prefixes));
         for prefix in prefixes.unwrap_or_default() {
-            if let Some(count) = self.outside.get_mut(&prefix) {
+            if let Some(count) = self.prefixes_without_room.get_mut(&prefix) {
                 *count -= 1;
                 if *count == 0 {
-                    self.outside.remove(&prefix);
+                    self.prefixes_without_room.remove(&prefix);
                 }
             }
         }
@@ -658,7 +669,7 @@ impl Table {
         changes.emptied.push(slot);
     }
 
-    /// Removes a prefix from a binding, unless another binding has taken it over.
+    /// Takes a prefix from a binding. The prefix stays in the map if another binding has taken it over.
     fn lose(&mut self, prefix: PrefixKey, slot: u32, changes: &mut Changes) {
         if self.owners.get(&prefix) != Some(&slot) {
             return;
@@ -671,7 +682,7 @@ impl Table {
                 lengths.remove(&prefix.length);
             }
         }
-        changes.lost.insert(prefix);
+        changes.removed_prefixes.insert(prefix);
     }
 }
 

@@ -7,10 +7,10 @@ use carnet_base::Endpoint;
 
 use super::TunnelEnds;
 
-/// Maximum number of paths of a binding (`PATHS` in C).
-pub(crate) const PATHS: usize = 4;
-/// Maximum number of different prefix lengths at one end (`LENGTHS_MAX` in C).
-pub(crate) const LENGTHS_MAX: usize = 16;
+/// Maximum number of paths of a binding (`MAX_PATHS_PER_BINDING` in C).
+pub(crate) const MAX_PATHS_PER_BINDING: usize = 4;
+/// Maximum number of different prefix lengths at one end (`MAX_PREFIX_LENGTHS` in C).
+pub(crate) const MAX_PREFIX_LENGTHS: usize = 16;
 /// Copy of `struct path` in C: addresses and ports in network byte order, IPv4 addresses mapped.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,17 +49,17 @@ impl PathValue {
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BindingValue {
-    pub(crate) paths: [PathValue; PATHS],
-    pub(crate) mtu: [u32; PATHS],
+    pub(crate) paths: [PathValue; MAX_PATHS_PER_BINDING],
+    pub(crate) mtu: [u32; MAX_PATHS_PER_BINDING],
     pub(crate) accepted: u32,
     pub(crate) transmit: u32,
     pub(crate) slot: u32,
-    /// Number of the binding's rules; see `Operation::SetRules` in `table`.
+    /// Number of the binding's rule set; see `Operation::SetRules` in `table`.
     pub(crate) rules: u32,
 }
 
 impl BindingValue {
-    /// Returns the tunnel ends of the paths in order: paths for sending come first.
+    /// Returns the tunnel ends of the paths. Paths for sending come first.
     pub(crate) fn ends(&self) -> impl Iterator<Item = TunnelEnds> {
         self.paths.iter().take(self.accepted as usize).map(PathValue::ends)
     }
@@ -80,7 +80,7 @@ impl PrefixKey {
         u128::from(self.high) << 64 | u128::from(self.low)
     }
 
-    /// Returns the prefix with the given length that contains this prefix.
+    /// Returns the prefix of this length that contains this prefix.
     pub(crate) fn cut(&self, length: u32) -> PrefixKey {
         let bits = self.bits() & u128::MAX.checked_shl(128 - length).unwrap_or(0);
         PrefixKey { high: (bits >> 64) as u64, low: bits as u64, length, end: self.end }
@@ -92,7 +92,7 @@ impl PrefixKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LengthsValue {
     pub(crate) count: u32,
-    pub(crate) length: [u32; LENGTHS_MAX],
+    pub(crate) length: [u32; MAX_PREFIX_LENGTHS],
 }
 
 impl LengthsValue {
@@ -100,10 +100,11 @@ impl LengthsValue {
         self.length.iter().copied().take(self.count as usize)
     }
 
-    /// Creates the value for these prefix lengths; an empty value if there are more than [`LENGTHS_MAX`].
+    /// Creates the list of these prefix lengths. If there are more than [`MAX_PREFIX_LENGTHS`], the list is
+    /// empty.
     pub(crate) fn new(lengths: &BTreeSet<u32>) -> LengthsValue {
         let mut value = LengthsValue::default();
-        if lengths.len() <= LENGTHS_MAX {
+        if lengths.len() <= MAX_PREFIX_LENGTHS {
             for (to, length) in value.length.iter_mut().zip(lengths.iter().rev()) {
                 *to = *length;
                 value.count += 1;
@@ -124,6 +125,6 @@ pub(super) struct Policy {
     pub(super) arriving: bool,
     /// The kernel routes packets from the tunnel device by interface and destination only.
     pub(super) leaving: bool,
-    /// carnet knows the destinations of all routes with prefixes longer than 64 bits.
+    /// Whether carnet knows the destinations of all routes with prefixes longer than 64 bits.
     pub(super) networks: bool,
 }

@@ -18,16 +18,18 @@ impl FrameLink {
     ///
     /// # Errors
     /// Fails if the kernel refuses the file or the address.
-    pub fn keep_undo(&mut self, path: &Path) -> Result<()> {
+    pub fn enable_undo(&mut self, path: &Path) -> Result<()> {
         self.undo = Some(UndoFile::open(path));
         self.restore_address()
     }
 
-    /// Gives the interface this link-layer address. Waiting frames are sent first. Does nothing without an
-    /// interface or without [`FrameLink::keep_undo`]. With UDP only the address in the datagrams changes.
+    /// Sets the link-layer address of the interface, after sending the waiting frames. Does nothing without
+    /// an interface or without [`FrameLink::enable_undo`]. With UDP, only the address in the datagrams
+    /// changes.
     ///
     /// # Errors
-    /// Fails if the kernel or the driver refuses.
+    ///
+    /// Fails if the kernel or the driver refuses the address.
     pub fn set_address(&mut self, address: MacAddress) -> Result<()> {
         if let Medium::Udp(_) = self.medium {
             self.address = address;
@@ -35,23 +37,23 @@ impl FrameLink {
         }
         self.flush();
         let (Some(follow), Some(undo)) = (&mut self.follow, &mut self.undo) else { return Ok(()) };
-        let Some(link) = follow.look()? else { return Ok(()) };
+        let Some(link) = follow.read_state()? else { return Ok(()) };
         let Some(original) = link.link_address.filter(|original| *original != address) else {
             return Ok(());
         };
         let known = undo.record.link_addresses.iter_mut().find(|known| known.index == link.index);
         match known {
-            Some(known) => known.ours = address,
+            Some(known) => known.carnet_address = address,
             None => undo.record.link_addresses.push(ChangedLinkAddress {
                 interface: link.name.clone(),
                 index: link.index,
-                original,
-                ours: address,
+                original_address: original,
+                carnet_address: address,
             }),
         }
         undo.save()?;
         follow.requests.set_link_address(&link, address)?;
-        self.look()?;
+        self.read_interface_state()?;
         Ok(())
     }
 
@@ -64,12 +66,12 @@ impl FrameLink {
         let changed = std::mem::take(&mut undo.record.link_addresses);
         for known in &changed {
             let Some(link) = follow.requests.link(&known.interface)? else { continue };
-            if link.index == known.index && link.link_address == Some(known.ours) {
-                follow.requests.set_link_address(&link, known.original)?;
+            if link.index == known.index && link.link_address == Some(known.carnet_address) {
+                follow.requests.set_link_address(&link, known.original_address)?;
             }
         }
         undo.delete()?;
-        self.look()?;
+        self.read_interface_state()?;
         Ok(())
     }
 }

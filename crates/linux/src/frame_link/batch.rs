@@ -93,8 +93,8 @@ impl ReceiveBatch {
     }
 }
 
-/// Sends up to [`BATCH`] messages without waiting. Returns the number of messages that the kernel accepted,
-/// at least one. A message without an address goes to the destination to which the socket is bound.
+/// Sends up to [`BATCH`] messages without waiting. Returns how many the kernel accepted, at least one. A
+/// message without an address goes to the socket's bound destination.
 pub(super) fn send(socket: &Socket, messages: &[(&[u8], Option<&SockAddr>)]) -> io::Result<usize> {
     let count = messages.len().min(BATCH);
     let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];

@@ -6,12 +6,12 @@ use std::str::FromStr;
 use super::MacAddress;
 use crate::error::{Error, Result};
 
-/// A medium for frames.
+/// Where frames are sent and received.
 ///
 /// The config text is the name of an interface, or `udp:ADDRESS[,PEER...]`. With a multicast group as
 /// `ADDRESS` (`udp:[ff02::4:8947%wlan0]:8947`, `udp:239.255.89.47%eth0:8947`), frames go to the group.
 /// Otherwise `ADDRESS` is an address of this machine (`udp:[::]:8947,[2001:db8::2]:8947`), and frames go to
-/// each of the peers.
+/// each peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FrameLinkConfig {
     /// An interface with Ethernet frames, by name. The interface may appear later.
@@ -28,17 +28,18 @@ pub struct UdpConfig {
     /// The interface on which a multicast group is joined, by name; the interface may appear later. With
     /// `None` the kernel chooses the interface by its routes.
     pub interface: Option<String>,
-    /// Peers that get every frame, and whose datagrams are accepted from any port. Empty for a multicast
+    /// Peers that get each frame. Datagrams from them are accepted, whatever the port. Empty for a multicast
     /// group.
     pub peers: Vec<SocketAddr>,
     /// The station's own MAC address; `None` for a random, locally administered one.
     pub address: Option<MacAddress>,
-    /// Maximum number of octets after the two MAC addresses. IP fragments datagrams that do not fit a link.
+    /// Largest payload of a frame, in octets after the two MAC addresses. IP fragments datagrams that do not
+    /// fit a link.
     pub mtu: u32,
 }
 
 impl UdpConfig {
-    /// The MTU of Ethernet in octets; radios for GeoNetworking have the same MTU.
+    /// The MTU of Ethernet in octets, which radios for GeoNetworking have, too.
     pub const MTU: u32 = 1500;
 }
 
@@ -74,15 +75,20 @@ impl FromStr for FrameLinkConfig {
                 {
                     Ok(address)
                 }
-                _ => Err(invalid("a peer's [IPV6]:PORT or IPV4:PORT, of the own address's family", part)),
+                _ => Err(invalid(
+                    "a peer's [IPV6]:PORT or IPV4:PORT, of the same family as the station's address",
+                    part,
+                )),
             })
             .collect::<Result<Vec<_>>>()?;
         match (local.ip().is_multicast(), peers.is_empty()) {
-            (true, false) => Err(invalid("no peers beside a multicast group", addresses)),
-            (false, true) => Err(invalid("a multicast group, or peers behind the own address", addresses)),
+            (true, false) => Err(invalid("either peers or a multicast group", addresses)),
+            (false, true) => {
+                Err(invalid("a multicast group, or peers after the station's address", addresses))
+            }
             _ if local.port() == 0 => Err(invalid("a port", first)),
             _ if !local.ip().is_multicast() && interface.is_some() => {
-                Err(invalid("an own address without an interface's name", first))
+                Err(invalid("the station's address without an interface name", first))
             }
             _ => Ok(FrameLinkConfig::Udp(UdpConfig {
                 local,
@@ -131,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_and_addresses_are_told_apart() {
+    fn config_text_distinguishes_interface_and_address() {
         assert_eq!("wlan1".parse::<FrameLinkConfig>().ok(), Some(FrameLinkConfig::Interface("wlan1".into())));
         let group = udp("udp:[ff02::4:8947%wlan0]:8947");
         assert_eq!(group.local, "[ff02::4:8947]:8947".parse().expect("address"));
@@ -143,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_a_reason() {
+    fn invalid_frame_link_text_is_refused_with_reason() {
         for (text, expected) in [
             ("", "interface"),
             ("a name", "interface"),

@@ -17,10 +17,9 @@ carnet_base::drop_reasons! {
         Malformed = "link_malformed",
         /// Receiving: the frame is for another station (only on UDP, where the kernel does not filter).
         OtherStation = "link_other_station",
-        /// Receiving: the datagram comes from a machine that is no peer.
+        /// Received: the datagram comes from a machine that the config does not list as a peer.
         Stranger = "link_stranger",
-        /// Receiving: the socket's buffer was full, because carnet did not read frames in time (only on
-        /// interfaces).
+        /// Received: the socket's buffer was full, because carnet read too slowly (only with an interface).
         Overrun = "link_overrun",
     }
 }
@@ -45,7 +44,7 @@ impl FrameCounters {
         self.dropped[reason as usize]
     }
 
-    /// Returns the name of every reason, and the number of frames dropped for it.
+    /// Returns each drop reason with the number of frames dropped for it.
     pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         FrameDrop::ALL.iter().map(|reason| (reason.name(), self.dropped(*reason)))
     }

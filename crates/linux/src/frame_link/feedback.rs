@@ -18,14 +18,14 @@ use crate::error::{Error, Result};
 
 /// A sent frame with the driver's report.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Status<'a> {
+pub(super) struct SentFrameReport<'a> {
     /// Frame with its Ethernet header.
     pub frame: &'a [u8],
     pub acknowledged: bool,
 }
 
-/// Requests reports of acknowledgements. A kernel that does not support them sends no reports.
-pub(super) fn ask(socket: &Socket) {
+/// Requests the driver's reports about sent frames. A kernel without this option sends no reports.
+pub(super) fn request_reports(socket: &Socket) {
     // A report wakes the task that waits for frames (EPOLLPRI).
     for option in [libc::SO_WIFI_STATUS, libc::SO_SELECT_ERR_QUEUE] {
         let on: libc::c_int = 1;
@@ -42,11 +42,10 @@ pub(super) fn ask(socket: &Socket) {
     }
 }
 
-/// Returns the next report, if any. The returned frame borrows from `room`.
-pub(super) fn next<'a>(socket: &Socket, room: &'a mut ReceiveBatch) -> Result<Option<Status<'a>>> {
+/// Returns the next report; the frame in it refers to memory of `room`.
+pub(super) fn next<'a>(socket: &Socket, room: &'a mut ReceiveBatch) -> Result<Option<SentFrameReport<'a>>> {
     let slot = room.first_slot();
-    // Control messages: the report itself, and the extended error with an address, which each entry of the
-    // error queue has.
+    // Control messages of each entry: the report, and the extended error with an address.
     let mut control = nix::cmsg_space!([u8; 64], libc::c_int);
     loop {
         let mut vector = [IoSliceMut::new(slot)];
@@ -56,13 +55,19 @@ pub(super) fn next<'a>(socket: &Socket, room: &'a mut ReceiveBatch) -> Result<Op
                 let length = message.bytes;
                 let report = message.cmsgs().ok().into_iter().flatten().find_map(|one| acknowledged(&one));
                 if let Some(acknowledged) = report {
-                    return Ok(Some(Status { frame: &slot[..length.min(slot.len())], acknowledged }));
+                    return Ok(Some(SentFrameReport {
+                        frame: &slot[..length.min(slot.len())],
+                        acknowledged,
+                    }));
                 }
             }
             Err(Errno::EINTR) => {}
             Err(Errno::EAGAIN | Errno::ENETDOWN | Errno::ENODEV | Errno::ENXIO) => return Ok(None),
             Err(error) => {
-                return Err(Error::kernel("read what became of frames", io::Error::from(error)));
+                return Err(Error::kernel(
+                    "read the driver's reports about sent frames",
+                    io::Error::from(error),
+                ));
             }
         }
     }

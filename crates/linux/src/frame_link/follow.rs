@@ -10,34 +10,34 @@ use crate::netlink::{Events, LINKS, LinkInfo, Requests};
 
 /// Name of the followed interface, and the socket for the kernel's events.
 #[derive(Debug)]
-pub(super) struct Follow {
+pub(super) struct InterfaceMonitor {
     pub(super) name: String,
     /// Index of the interface that has the name at present.
     pub(super) index: Option<u32>,
     pub(super) requests: Requests,
     events: Events,
-    /// Whether the interface's state has to be read, because of an event or because the last reading failed.
-    due: bool,
+    /// Whether to read the interface's state: an event has arrived, or the last reading failed.
+    reading_due: bool,
 }
 
-impl Follow {
-    pub(super) fn open(name: String) -> Result<Follow> {
+impl InterfaceMonitor {
+    pub(super) fn open(name: String) -> Result<InterfaceMonitor> {
         let events = Events::open(&[LINKS])?;
-        Ok(Follow { name, index: None, requests: Requests::open()?, events, due: false })
+        Ok(InterfaceMonitor { name, index: None, requests: Requests::open()?, events, reading_due: false })
     }
 
     /// Reads all events and registers a wake-up for more. Returns whether the interface's state has to be
     /// read.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Result<bool> {
-        self.due |= self.events.poll(cx)?;
-        Ok(self.due)
+        self.reading_due |= self.events.poll(cx)?;
+        Ok(self.reading_due)
     }
 
     /// Reads the state of the interface; `None` if no interface has the name.
-    pub(super) fn look(&mut self) -> Result<Option<LinkInfo>> {
-        self.due = true;
+    pub(super) fn read_state(&mut self) -> Result<Option<LinkInfo>> {
+        self.reading_due = true;
         let link = self.requests.link(&self.name)?;
-        self.due = false;
+        self.reading_due = false;
         Ok(link)
     }
 }

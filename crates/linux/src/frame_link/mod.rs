@@ -20,7 +20,7 @@
 //! frame to the socket with the report, see `feedback`. [`FrameLink::take_unacknowledged`] passes on the
 //! frames that were not acknowledged. Wired interfaces and UDP send no reports, not even for a radio behind
 //! an IP modem. So until the first report the link reads the error queue rarely: when the socket woke without
-//! a frame, and after `UNHEARD` batches.
+//! a frame, and after `BATCHES_BEFORE_FIRST_REPORT` batches.
 //!
 //! A frame with a DCC profile uses the profile's access category by EN 302 663 ([`FrameLink::send_as`]).
 //!
@@ -53,7 +53,7 @@ use crate::netlink::LinkInfo;
 use crate::readable::{watch, watch_urgent};
 use crate::undo::UndoFile;
 use batch::ReceiveBatch;
-use follow::Follow;
+use follow::InterfaceMonitor;
 use nix::sys::socket::{setsockopt, sockopt};
 use queue::SendQueue;
 
@@ -69,15 +69,15 @@ pub const MAXIMUM_MTU: u32 = 9000;
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
 
-/// Number of received batches after which the link looks for a driver's first report.
-const UNHEARD: u32 = 64;
-/// Error of a receive when no frame is left.
-const DRAINED: io::ErrorKind = io::ErrorKind::WouldBlock;
+/// Number of received batches after which carnet checks whether the driver has sent its first report.
+const BATCHES_BEFORE_FIRST_REPORT: u32 = 64;
+/// Error with which the kernel says that no frame is left.
+const NO_FRAME_LEFT: io::ErrorKind = io::ErrorKind::WouldBlock;
 
-/// Pause before the next attempt when the kernel accepts no more frames.
-const RETRY: Duration = Duration::from_millis(1);
+/// Pause before the next attempt to send, after the kernel has refused a frame for lack of room.
+const SEND_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Size of the socket's receive buffer in octets, if the kernel allows it. The next constant is the size of
+/// Size of the socket's receive buffer in octets, if the kernel permits it. The next constant is the size of
 /// the send buffer.
 const RECEIVE_BUFFER: usize = 8 << 20;
 const SEND_BUFFER: usize = 1 << 20;
@@ -103,12 +103,12 @@ pub enum LinkEvent {
     Changed(LinkState),
 }
 
-/// A medium for receiving frames of other stations and sending frames to them.
+/// A link that sends frames to other stations and receives theirs, over an interface or UDP.
 #[derive(Debug)]
 pub struct FrameLink {
     medium: Medium,
     /// The interface that the link follows; `None` for UDP without a configured interface.
-    follow: Option<Follow>,
+    follow: Option<InterfaceMonitor>,
     socket: Option<AsyncFd<Socket>>,
     state: LinkState,
     address: MacAddress,
@@ -116,23 +116,23 @@ pub struct FrameLink {
     batch: ReceiveBatch,
     queue: SendQueue,
     counters: FrameCounters,
-    /// The reason in the last log message that the interface cannot be used.
-    complaint: Option<String>,
+    /// Last logged reason why the interface cannot be used.
+    last_logged_error: Option<String>,
     /// Undo file with the interface's former link-layer address.
     undo: Option<UndoFile>,
-    /// Whether the driver has reported acknowledgements so far.
+    /// Whether the driver reports acknowledgements of sent frames.
     reports: Reports,
 }
 
 /// State of the driver's reports of acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reports {
-    /// No report has arrived yet: the link looks for one after this number of further batches.
+    /// No report has arrived yet. carnet checks again after this number of batches.
     Unheard(u32),
-    /// The socket woke without a frame, so a report may be waiting.
+    /// The socket became readable, but had no frame: it may have a report.
     Suspected,
     /// A report has arrived.
-    Heard,
+    Supported,
 }
 
 /// Medium of the frames.
@@ -161,7 +161,7 @@ impl FrameLink {
         };
         let mut link = FrameLink {
             medium,
-            follow: name.map(Follow::open).transpose()?,
+            follow: name.map(InterfaceMonitor::open).transpose()?,
             socket: None,
             state: LinkState::Missing,
             address: address.unwrap_or_default(),
@@ -169,12 +169,12 @@ impl FrameLink {
             batch: ReceiveBatch::new(mtu as usize),
             queue: SendQueue::default(),
             counters: FrameCounters::default(),
-            complaint: None,
+            last_logged_error: None,
             undo: None,
             reports: Reports::Unheard(0),
         };
         if link.follow.is_some() {
-            link.look()?;
+            link.read_interface_state()?;
         } else {
             link.socket = Some(link.open_socket(None)?);
             link.state = LinkState::Up;
@@ -182,18 +182,18 @@ impl FrameLink {
         Ok(link)
     }
 
-    /// Waits until frames may be ready, or the link has changed. Safe to cancel.
+    /// Waits until frames may be ready, or the state of the link has changed. The future may be dropped.
     ///
-    /// While frames wait because the kernel accepts none, this function also tries to send them. So the
-    /// caller has to await it all the time, for example in a `select!`. After [`LinkEvent::Frames`] call
-    /// [`FrameLink::take_unacknowledged`], then [`FrameLink::try_receive`], otherwise it returns the same
-    /// event at once.
+    /// This function also sends frames that wait because the kernel was full. So the caller has to await it
+    /// all the time, for example in a `select!`. After [`LinkEvent::Frames`] the caller calls
+    /// [`FrameLink::take_unacknowledged`] and then [`FrameLink::try_receive`]; otherwise the next call
+    /// returns the same event at once.
     pub async fn readable(&mut self) -> Result<LinkEvent> {
         loop {
             if self.queue.is_empty() {
                 return poll_fn(|cx| self.poll(cx)).await;
             }
-            match tokio::time::timeout(RETRY, poll_fn(|cx| self.poll(cx))).await {
+            match tokio::time::timeout(SEND_RETRY_PAUSE, poll_fn(|cx| self.poll(cx))).await {
                 Ok(event) => return event,
                 Err(_) => self.flush(),
             }
@@ -203,7 +203,7 @@ impl FrameLink {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<LinkEvent>> {
         if let Some(follow) = &mut self.follow
             && follow.poll(cx)?
-            && self.look()?
+            && self.read_interface_state()?
         {
             return Poll::Ready(Ok(LinkEvent::Changed(self.state)));
         }
@@ -232,14 +232,15 @@ impl FrameLink {
                 *batches -= 1;
                 return Ok(0);
             }
-            Reports::Unheard(_) | Reports::Suspected => *reports = Reports::Unheard(UNHEARD),
-            Reports::Heard => {}
+            Reports::Unheard(_) | Reports::Suspected => {
+                *reports = Reports::Unheard(BATCHES_BEFORE_FIRST_REPORT)
+            }
+            Reports::Supported => {}
         }
         let before = counters.unacknowledged;
-        // The loop ends, because there is at most one report for each frame that was sent since the last
-        // call.
+        // The loop ends: the kernel has at most one report for each frame sent since the last call.
         while let Some(status) = feedback::next(socket.get_ref(), &mut self.batch)? {
-            *reports = Reports::Heard;
+            *reports = Reports::Supported;
             let Ok((_, destination, payload)) = packet::parse(status.frame) else { continue };
             if destination[0] & 1 != 0 {
                 continue;
@@ -247,8 +248,8 @@ impl FrameLink {
             if status.acknowledged {
                 counters.acknowledged += 1;
             } else if counters.acknowledged > 0 {
-                // A driver that has never reported an acknowledgement probably learns of none, so ignore its
-                // report.
+                // A driver that never reported an acknowledgement probably cannot detect them, so do not
+                // trust its negative report.
                 counters.unacknowledged += 1;
                 take(destination, payload);
             }
@@ -256,9 +257,9 @@ impl FrameLink {
         Ok((counters.unacknowledged - before) as usize)
     }
 
-    /// Receives up to [`BATCH`] frames without waiting. Passes each to `take`: source, destination (this
-    /// station's address or a group address), and the octets after the EtherType. Ethernet pads short frames,
-    /// so octets may follow the packet. Returns the number of frames.
+    /// Receives up to [`BATCH`] frames without waiting, and passes each to `take`: source, destination (this
+    /// station or a group), and the octets after the EtherType. These may have padding at the end, because
+    /// Ethernet pads short frames. Returns the number of frames.
     pub fn try_receive(&mut self, mut take: impl FnMut(MacAddress, MacAddress, &[u8])) -> Result<usize> {
         let FrameLink { medium, socket, batch, counters, address, reports, .. } = self;
         let Some(socket) = socket else { return Ok(0) };
@@ -280,14 +281,14 @@ impl FrameLink {
                     Err(reason) => counters.count(reason, 1),
                 }
             });
-            // An incomplete batch was the last one, so make no further system call.
+            // An incomplete batch means that no frame is left, so save the next system call.
             is_vain = result.is_err();
-            result.and_then(|count| if count < BATCH { Err(DRAINED.into()) } else { Ok(()) })
+            result.and_then(|count| if count < BATCH { Err(NO_FRAME_LEFT.into()) } else { Ok(()) })
         });
         match received {
             Ok(()) => {}
-            Err(error) if error.kind() == DRAINED => {}
-            // The interface went down. The socket receives again once it is up.
+            Err(error) if error.kind() == NO_FRAME_LEFT => {}
+            // The interface is down. The socket receives again when it is up.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -295,16 +296,16 @@ impl FrameLink {
                 ) => {}
             Err(error) => return Err(Error::kernel("receive frames", error)),
         }
-        if is_vain && !is_udp && *reports != Reports::Heard {
+        if is_vain && !is_udp && *reports != Reports::Supported {
             *reports = Reports::Suspected;
         }
         Ok((self.counters.received - before) as usize)
     }
 
-    /// Queues a frame; [`FrameLink::flush`] sends it. If the batch is full, the link sends it at once.
+    /// Queues a frame until [`FrameLink::flush`]; sends at once when a batch is full.
     ///
-    /// Fails with the reason if the link drops the frame. The link also counts the reason, so the caller may
-    /// ignore the error.
+    /// Fails with the reason if the link drops the frame. The drop is counted, so the caller may ignore the
+    /// error.
     pub fn send(&mut self, destination: MacAddress, payload: &[u8]) -> std::result::Result<(), FrameDrop> {
         self.send_as(destination, None, payload)
     }
@@ -348,7 +349,7 @@ impl FrameLink {
         };
         match &self.socket {
             Some(socket) => self.queue.flush(socket.get_ref(), peers, &mut self.counters),
-            None => self.queue.abandon(&mut self.counters),
+            None => self.queue.drop_all(&mut self.counters),
         }
     }
 
@@ -363,7 +364,7 @@ impl FrameLink {
         follow.index.filter(|_| self.state != LinkState::Missing).map(|index| (follow.name.as_str(), index))
     }
 
-    /// Returns whether the interface has reported acknowledgements so far.
+    /// Returns whether the driver has reported an acknowledgement so far.
     pub fn has_feedback(&self) -> bool {
         self.counters.acknowledged > 0
     }
@@ -379,8 +380,8 @@ impl FrameLink {
         self.mtu
     }
 
-    /// Returns the octets of the frames that wait to be sent: in this link, and in kernel and interface if
-    /// the kernel reports it. For UDP only the frames in this link count.
+    /// Returns the octets of the frames that wait in this link, in the kernel and in the interface. With UDP,
+    /// only those in this link count; the same is true for a kernel that does not report the others.
     pub fn backlog(&self) -> u32 {
         let kernel = match (&self.medium, &self.socket) {
             (Medium::Packet, Some(socket)) => packet::unsent(socket.get_ref()),
@@ -395,7 +396,7 @@ impl FrameLink {
         self.counters
     }
 
-    /// Counts the frames that the kernel has dropped since the last call because the buffer was full.
+    /// Counts the frames that the kernel dropped since the last call, because the socket's buffer was full.
     fn count_overruns(&mut self) {
         if let (Medium::Packet, Some(socket)) = (&self.medium, &self.socket) {
             self.counters.count(FrameDrop::Overrun, packet::take_overruns(socket.get_ref()));
@@ -403,10 +404,10 @@ impl FrameLink {
     }
 
     /// Reads the state of the followed interface. Returns whether it has changed.
-    fn look(&mut self) -> Result<bool> {
+    fn read_interface_state(&mut self) -> Result<bool> {
         let Some(follow) = &mut self.follow else { return Ok(false) };
         let before = (self.state, self.address, self.mtu, follow.index);
-        let found = follow.look()?;
+        let found = follow.read_state()?;
         let index = found.as_ref().map(|link| link.index);
         if index != follow.index {
             follow.index = index;
@@ -428,11 +429,11 @@ impl FrameLink {
             }
             if self.socket.is_some() {
                 self.state = if link.running { LinkState::Up } else { LinkState::Down };
-                self.complaint = None;
+                self.last_logged_error = None;
             }
         }
         if self.state != LinkState::Up {
-            self.queue.abandon(&mut self.counters);
+            self.queue.drop_all(&mut self.counters);
         }
         Ok(before != (self.state, self.address, self.mtu, index))
     }
@@ -445,7 +446,7 @@ impl FrameLink {
             (Medium::Packet, _) => {
                 return Err(Error::Invalid {
                     what: format!("interface {name}"),
-                    expected: "one like Ethernet, with a 48-bit address".into(),
+                    expected: "an Ethernet-like interface with a 48-bit address".into(),
                     got: "another".into(),
                 });
             }
@@ -462,7 +463,7 @@ impl FrameLink {
         }
         match self.medium {
             Medium::Packet => {
-                feedback::ask(&socket);
+                feedback::request_reports(&socket);
                 watch_urgent(socket).map_err(failed)
             }
             Medium::Udp(_) => watch(socket).map_err(failed),
@@ -472,9 +473,9 @@ impl FrameLink {
     /// Logs why the interface cannot be used, once for each reason.
     fn complain(&mut self, error: &Error) {
         let text = error.to_string();
-        if self.complaint.as_ref() != Some(&text) {
+        if self.last_logged_error.as_ref() != Some(&text) {
             tracing::warn!("{text}");
-            self.complaint = Some(text);
+            self.last_logged_error = Some(text);
         }
     }
 }

@@ -16,10 +16,9 @@ pub(super) fn open(index: u32) -> io::Result<Socket> {
     packet_socket::open(index, ETHER_TYPE, &filter())
 }
 
-/// Returns a filter that accepts frames to this machine, to groups and broadcasts. Frames to other stations
-/// (`PACKET_OTHERHOST`, 3) arrive if a program has made the interface promiscuous. The kernel passes frames
-/// that this station sends (`PACKET_OUTGOING`, 4) only to sockets of all EtherTypes. The same comparison
-/// excludes them anyway.
+/// Returns a socket filter that accepts frames to this machine, to groups and to broadcast. It rejects frames
+/// to other stations (`PACKET_OTHERHOST`, 3), which arrive on a promiscuous interface, and this station's own
+/// frames (`PACKET_OUTGOING`, 4).
 fn filter() -> [SockFilter; 4] {
     [
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
@@ -29,9 +28,9 @@ fn filter() -> [SockFilter; 4] {
     ]
 }
 
-/// Returns the SO_PRIORITY of a DCC profile. By EN 302 663, DP0 uses the access category AC_VO, DP1 AC_VI,
-/// DP2 AC_BE and DP3 AC_BK. The kernel's mac80211 takes a value from 256 on as 256 plus a user priority of
-/// IEEE 802.1D. The user priorities 7, 5, 3 and 1 map to these four categories.
+/// Returns the socket priority (SO_PRIORITY) for a DCC profile. EN 302 663 assigns the access categories
+/// AC_VO to DP0, AC_VI to DP1, AC_BE to DP2 and AC_BK to DP3. The kernel's mac80211 takes 256 plus a user
+/// priority of IEEE 802.1D; the priorities 7, 5, 3 and 1 give these categories.
 pub(super) const fn priority(profile: u8) -> u16 {
     match profile {
         0 => 256 + 7,
@@ -52,9 +51,9 @@ pub(super) fn parse(frame: &[u8]) -> Result<(MacAddress, MacAddress, &[u8]), Fra
     Ok(([s0, s1, s2, s3, s4, s5], [d0, d1, d2, d3, d4, d5], payload))
 }
 
-/// Returns the octets of frames that the kernel has accepted and the interface has not sent yet (`SIOCOUTQ`).
-/// The number includes the kernel's overhead for each frame. The result is 0 if the kernel does not report
-/// it, or if the driver releases frames before they are sent.
+/// Returns the octets of the frames that the kernel has accepted and the interface has not sent (`SIOCOUTQ`),
+/// including the kernel's overhead. Returns 0 if the kernel does not report them, or if the driver releases
+/// frames before it sends them.
 pub(super) fn unsent(socket: &Socket) -> u32 {
     let mut octets: libc::c_int = 0;
     // SAFETY: the kernel writes one integer to the pointer's target.
@@ -62,8 +61,8 @@ pub(super) fn unsent(socket: &Socket) -> u32 {
     if result == 0 { u32::try_from(octets).unwrap_or(0) } else { 0 }
 }
 
-/// Returns the number of frames that the kernel has dropped since the last call because the socket's buffer
-/// was full.
+/// Returns the number of frames that the kernel dropped since the last call, because the socket's buffer was
+/// full.
 pub(super) fn take_overruns(socket: &Socket) -> u64 {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;

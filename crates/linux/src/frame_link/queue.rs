@@ -14,36 +14,36 @@ use super::batch;
 use super::{BATCH, FrameCounters, FrameDrop};
 
 /// Maximum number of frames that wait. A longer queue would make a radio send outdated positions.
-const LIMIT: usize = 8 * BATCH;
+const MAX_WAITING_FRAMES: usize = 8 * BATCH;
 
 /// Frames in sending order, concatenated.
 #[derive(Debug, Default)]
 pub(super) struct SendQueue {
     octets: Vec<u8>,
     /// Position in `octets` at which each frame ends.
-    ends: Vec<usize>,
+    frame_ends: Vec<usize>,
     /// Priority of each frame.
     priorities: Vec<u16>,
-    /// Present priority of the socket; `None` if unknown.
+    /// Priority that the socket has now; `None` if unknown.
     set: Option<u16>,
     /// Number of frames at the front that are already sent or dropped.
-    done: usize,
-    /// Number of peers to which the first unfinished frame has been sent. `any` says whether the kernel
-    /// accepted it for at least one of them.
+    finished_frames: usize,
+    /// Number of peers to which the first frame of the queue has been sent already. `any` says whether the
+    /// kernel accepted it for one of them.
     peers_done: usize,
     any: bool,
-    /// Whether the kernel accepted no more frames at the last attempt.
+    /// Whether the kernel had no room for further frames at the last attempt.
     pub(super) blocked: bool,
 }
 
 impl SendQueue {
     pub(super) fn len(&self) -> usize {
-        self.ends.len() - self.done
+        self.frame_ends.len() - self.finished_frames
     }
 
     /// Returns the octets of the waiting frames.
     pub(super) fn octets(&self) -> u32 {
-        u32::try_from(self.octets.len() - self.start(self.done)).unwrap_or(u32::MAX)
+        u32::try_from(self.octets.len() - self.start(self.finished_frames)).unwrap_or(u32::MAX)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -51,29 +51,29 @@ impl SendQueue {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.len() >= LIMIT
+        self.len() >= MAX_WAITING_FRAMES
     }
 
     /// Appends a frame that consists of these parts. Priority 0 is the default of a socket.
     pub(super) fn push(&mut self, priority: u16, parts: &[&[u8]]) {
         parts.iter().for_each(|part| self.octets.extend_from_slice(part));
-        self.ends.push(self.octets.len());
+        self.frame_ends.push(self.octets.len());
         self.priorities.push(priority);
     }
 
-    /// Drops all frames, because there is no destination.
-    pub(super) fn abandon(&mut self, counters: &mut FrameCounters) {
+    /// Drops all waiting frames, because the link has no socket any more.
+    pub(super) fn drop_all(&mut self, counters: &mut FrameCounters) {
         counters.count(FrameDrop::Down, self.len() as u64);
         self.octets.clear();
-        self.ends.clear();
+        self.frame_ends.clear();
         self.priorities.clear();
-        // The next frames may go to a new socket, whose priority is unknown.
+        // The next socket may be a new one, whose priority is unknown.
         self.set = None;
-        (self.done, self.peers_done, self.any, self.blocked) = (0, 0, false, false);
+        (self.finished_frames, self.peers_done, self.any, self.blocked) = (0, 0, false, false);
     }
 
-    /// Sends frames until the kernel accepts no more or no frame is left. Each frame goes to each peer.
-    /// Without peers it goes to the destination to which the socket is bound.
+    /// Sends frames until the kernel has no room or the queue is empty. Each frame goes to each peer, or
+    /// without peers to the socket's bound destination.
     pub(super) fn flush(&mut self, socket: &Socket, peers: &[SocketAddr], counters: &mut FrameCounters) {
         let peers: Vec<SockAddr> = peers.iter().map(|peer| SockAddr::from(*peer)).collect();
         let copies = peers.len().max(1);
@@ -81,15 +81,18 @@ impl SendQueue {
         while !self.is_empty() {
             let mut messages: [(&[u8], Option<&SockAddr>); BATCH] = [(&[], None); BATCH];
             let mut count = 0;
-            let first = self.done * copies + self.peers_done;
-            let priority = self.priorities[self.done];
+            let first = self.finished_frames * copies + self.peers_done;
+            let priority = self.priorities[self.finished_frames];
             if self.set != Some(priority) {
                 // Without the right to set a priority, frames leave with the socket's present priority.
                 let _ = setsockopt(socket, sockopt::Priority, &i32::from(priority));
                 self.set = Some(priority);
             }
-            let alike = self.priorities[self.done..].iter().take_while(|other| **other == priority).count();
-            for (message, number) in messages.iter_mut().zip(first..(self.done + alike) * copies) {
+            let alike = self.priorities[self.finished_frames..]
+                .iter()
+                .take_while(|other| **other == priority)
+                .count();
+            for (message, number) in messages.iter_mut().zip(first..(self.finished_frames + alike) * copies) {
                 *message = (self.frame(number / copies), peers.get(number % copies));
                 count += 1;
             }
@@ -102,7 +105,7 @@ impl SendQueue {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => match error.raw_os_error() {
                     Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) if peers.is_empty() => {
-                        return self.abandon(counters);
+                        return self.drop_all(counters);
                     }
                     // The kernel refused the first message of the batch.
                     _ => self.advance(copies, false, counters),
@@ -110,23 +113,23 @@ impl SendQueue {
             }
         }
         // Moves the remaining frames to the front.
-        let gone = self.start(self.done);
+        let gone = self.start(self.finished_frames);
         self.octets.drain(..gone);
-        self.ends.drain(..self.done);
-        self.priorities.drain(..self.done);
-        self.ends.iter_mut().for_each(|end| *end -= gone);
-        self.done = 0;
+        self.frame_ends.drain(..self.finished_frames);
+        self.priorities.drain(..self.finished_frames);
+        self.frame_ends.iter_mut().for_each(|end| *end -= gone);
+        self.finished_frames = 0;
     }
 
     fn start(&self, frame: usize) -> usize {
-        frame.checked_sub(1).map_or(0, |before| self.ends[before])
+        frame.checked_sub(1).map_or(0, |before| self.frame_ends[before])
     }
 
     fn frame(&self, frame: usize) -> &[u8] {
-        &self.octets[self.start(frame)..self.ends[frame]]
+        &self.octets[self.start(frame)..self.frame_ends[frame]]
     }
 
-    /// Notes that the kernel accepted or refused one message. After the last message of a frame, counts the
+    /// Handles that the kernel accepted or refused a message. After the last message of a frame, counts the
     /// frame as sent or refused.
     fn advance(&mut self, copies: usize, taken: bool, counters: &mut FrameCounters) {
         self.any |= taken;
@@ -136,7 +139,7 @@ impl SendQueue {
                 true => counters.sent += 1,
                 false => counters.count(FrameDrop::Refused, 1),
             }
-            self.done += 1;
+            self.finished_frames += 1;
             self.peers_done = 0;
             self.any = false;
         }
@@ -159,9 +162,9 @@ mod tests {
         .collect()
     }
 
-    /// The socket's other end has room for only a few messages until the test reads them.
+    /// The socket's receiver has room for only a few messages until the test reads them.
     #[test]
-    fn what_the_kernel_does_not_take_waits_and_goes_later_once_and_in_order() {
+    fn refused_frames_wait_and_are_sent_once_in_order() {
         let (here, there) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("socket pair");
         here.set_nonblocking(true).expect("nonblocking");
         // For a size of 1 the kernel sets the smallest buffer that it allows.
@@ -189,7 +192,7 @@ mod tests {
         }
         assert_eq!(arrived, sent);
         assert_eq!(counters.sent, 400);
-        assert!(queue.octets.is_empty() && queue.ends.is_empty());
+        assert!(queue.octets.is_empty() && queue.frame_ends.is_empty());
     }
 
     /// The queue sends each frame with its own priority and keeps their order.
@@ -212,8 +215,7 @@ mod tests {
         while !queue.is_empty() {
             queue.flush(&here, &[], &mut counters);
             arrived.extend(received(&there));
-            // The socket now has the priority of the frame that the kernel did not accept, or of the last
-            // frame.
+            // The socket's priority is now that of the frame that waits, or of the last frame.
             let next = arrived.len().min(priorities.len() - 1);
             assert_eq!(priority(&here), i32::from(priorities[next]), "{next}");
             seen.push(priorities[next]);
@@ -222,10 +224,9 @@ mod tests {
         seen.sort_unstable();
         seen.dedup();
         assert!(seen.len() > 1, "{seen:?}");
-        // After [`SendQueue::abandon`] the queue sets the priority again, because the socket may be a new
-        // one.
+        // After [`SendQueue::drop_all`], the queue sets the priority again, because the socket may be new.
         queue.push(6, &[b"lost"]);
-        queue.abandon(&mut counters);
+        queue.drop_all(&mut counters);
         nix::sys::socket::setsockopt(&here, sockopt::Priority, &3).expect("SO_PRIORITY");
         queue.push(priorities[199], &[b"frame"]);
         queue.flush(&here, &[], &mut counters);
@@ -246,7 +247,7 @@ mod tests {
         for number in 0..100u8 {
             queue.push(0, &[&[number]]);
         }
-        // This frame does not fit into any datagram.
+        // A frame of this size does not fit into a datagram.
         queue.push(0, &[&[7; 70_000]]);
         queue.push(0, &[&[100]]);
         queue.flush(&socket, &peers, &mut counters);
@@ -262,15 +263,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_abandoned_is_counted() {
+    fn dropped_frames_are_counted() {
         let (mut queue, mut counters) = (SendQueue::default(), FrameCounters::default());
-        for _ in 0..LIMIT {
+        for _ in 0..MAX_WAITING_FRAMES {
             assert!(!queue.is_full());
             queue.push(0, &[b"frame"]);
         }
         assert!(queue.is_full());
-        queue.abandon(&mut counters);
+        queue.drop_all(&mut counters);
         assert!(queue.is_empty());
-        assert_eq!(counters.dropped(FrameDrop::Down), LIMIT as u64);
+        assert_eq!(counters.dropped(FrameDrop::Down), MAX_WAITING_FRAMES as u64);
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn open(config: &UdpConfig, index: Option<u32>) -> io::Result<Socket>
         socket.set_only_v6(true)?;
     }
     if local.ip().is_multicast() {
-        // Binds to the group's address, so that the socket receives no other datagrams on this port.
+        // Bind to the group's address, so that the socket gets no other datagrams to this port.
         if let Some(name) = &config.interface {
             socket.bind_device(Some(name.as_bytes()))?;
         }
@@ -54,7 +54,7 @@ pub(super) fn open(config: &UdpConfig, index: Option<u32>) -> io::Result<Socket>
             }
         }
     }
-    // The machine may get the address later, with its interface.
+    // Permit an address that this machine does not have yet: its interface may appear later.
     match local {
         SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
         SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
@@ -89,7 +89,7 @@ pub(super) fn parse<'a>(
 
 /// Returns a random, locally administered address.
 pub(super) fn random_address() -> Result<MacAddress> {
-    let [a, b, c, d, e, f] = random().map_err(|e| Error::kernel("draw a MAC address", e))?;
+    let [a, b, c, d, e, f] = random().map_err(|e| Error::kernel("choose a random MAC address", e))?;
     Ok([a & 0xfc | 0x02, b, c, d, e, f])
 }
 
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_to_me_and_to_groups_are_taken() {
+    fn datagrams_to_station_and_groups_are_accepted() {
         let from = "[2001:db8::2]:1".parse().ok();
         let config = config(&["[2001:db8::2]:8947"]);
         let mut datagram = [&OWN[..], &[2, 0, 0, 0, 0, 2], b"packet"].concat();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_stumps_are_not() {
+    fn datagrams_of_unknown_peers_and_short_ones_are_dropped() {
         let config = config(&["[2001:db8::2]:8947"]);
         let datagram = [&OWN[..], &[2, 0, 0, 0, 0, 2]].concat();
         let from = "[2001:db8::2]:1".parse().ok();

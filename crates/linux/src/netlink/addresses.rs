@@ -31,7 +31,7 @@ const LOCAL_TABLE: u32 = 255;
 pub(crate) struct AddressInfo {
     pub(crate) index: u32,
     pub(crate) address: Address,
-    /// Origin of the address (`IFA_PROTO`); 0 if the kernel does not report it.
+    /// Number of the program that added the address (`IFA_PROTO`); 0 if the kernel does not store it.
     pub(crate) protocol: u8,
 }
 
@@ -70,7 +70,7 @@ impl AddressInfo {
                     && !duplicate,
                 duplicate,
                 deprecated: flags.contains(AddressFlags::Deprecated),
-                // For IPv6 this bit is IFA_F_TEMPORARY; for IPv4 the same bit is IFA_F_SECONDARY.
+                // For IPv6 this bit means IFA_F_TEMPORARY, for IPv4 IFA_F_SECONDARY.
                 temporary: flags.contains(AddressFlags::Secondary),
                 // An address from a Router Advertisement can end at any time. Since Linux 5.18 the kernel
                 // marks it with this origin.
@@ -147,7 +147,7 @@ impl Requests {
         })?;
         self.channel.join(index, address);
         for _ in 0..SETTLING_LOOKS {
-            // If the check fails, the address counts as usable, because the kernel has accepted it.
+            // If this check fails, suppose that the address is usable, because the kernel has accepted it.
             if self.is_in_use(index, address).unwrap_or(true) {
                 break;
             }
@@ -156,9 +156,9 @@ impl Requests {
         Ok(())
     }
 
-    /// Returns whether the kernel delivers packets to an address. The flags of the address do not tell that:
-    /// without duplicate address detection it is never tentative. A work queue of the kernel adds the address
-    /// to the table of local addresses later.
+    /// Returns whether the kernel delivers packets to an address. The flags of the address do not say so.
+    /// Without duplicate address detection it is never tentative, and the kernel adds it to the table of
+    /// local addresses later, in a work queue.
     fn is_in_use(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
         let own = Ipv6Net::from(address);
         let local = self.routes(Some(LOCAL_TABLE), None)?;

@@ -12,16 +12,15 @@ use super::solicited::SolicitedGroups;
 
 /// A kernel that answers requests: the real one or a simulated one.
 pub(crate) trait Channel {
-    /// Returns the port of the channel. The kernel's events about changes that came through this channel
-    /// carry its port.
+    /// Returns the channel's netlink port. Events about changes that carnet requested carry this port.
     fn port(&self) -> u32;
     /// Returns whether the kernel stores the mark of the program that added an address.
     fn keeps_marks(&self) -> bool;
     /// Sends one request to the kernel.
     fn send(&mut self, request: &[u8]) -> io::Result<()>;
-    /// Waits for answers of the kernel, and appends whole messages to the buffer.
+    /// Waits for answers of the kernel, and appends complete netlink messages to the buffer.
     fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<()>;
-    /// Joins the solicited-node multicast group of an address; [`SolicitedGroups`] says why.
+    /// Joins the solicited-node multicast group of an address; see [`SolicitedGroups`] for the reason.
     fn join(&mut self, index: u32, address: Ipv6Addr);
     /// Leaves the solicited-node multicast group of an address.
     fn leave(&mut self, index: u32, address: Ipv6Addr);
@@ -41,8 +40,7 @@ impl KernelSocket {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         let port = socket.bind_auto()?.port_number();
         socket.connect(&SocketAddr::new(0, 0))?;
-        // Old kernels lack these three options. They only save work or give explanations of errors, so ignore
-        // a failure.
+        // Old kernels lack these three options. They only save work or explain errors, so ignore a failure.
         let _ = socket.set_netlink_get_strict_chk(true);
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_ext_ack(true);

@@ -18,29 +18,29 @@ pub(crate) const LINKS: u32 = 1;
 /// `RTNLGRP_IPV6_IFADDR`: multicast group of events about IPv6 addresses.
 pub(crate) const IPV6_ADDRESSES: u32 = 9;
 
-/// An object that reads frames from devices, and reads the kernel's state again after events.
+/// A type that receives frames from devices and reads the kernel's state again after events.
 pub(crate) trait Watcher {
     /// Type of the events that the watcher returns.
     type Event;
-    /// The event that says that frames may be ready.
+    /// Event to return when frames may be ready.
     const FRAMES: Self::Event;
 
-    /// Returns the socket for the kernel's events, and the flag that says whether the state has to be read.
-    fn news(&mut self) -> (&mut Events, &mut bool);
+    /// Returns the event socket, and the flag that says whether to read the kernel's state again.
+    fn event_socket(&mut self) -> (&mut Events, &mut bool);
     /// Reads the kernel's state. Returns a change that the watcher has not reported yet, if any.
-    fn look(&mut self) -> Result<Option<Self::Event>>;
+    fn read_change(&mut self) -> Result<Option<Self::Event>>;
     /// Returns the devices whose frames the watcher reads.
     fn devices(&self) -> impl Iterator<Item = &FrameDevice>;
 
-    /// Returns the next event, or registers a wake-up.
+    /// Returns the next event, or pending until an event arrives.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Self::Event>> {
-        let (events, dirty) = self.news();
+        let (events, dirty) = self.event_socket();
         *dirty |= events.poll(cx)?;
         if *dirty {
-            if let Some(event) = self.look()? {
+            if let Some(event) = self.read_change()? {
                 return Poll::Ready(Ok(event));
             }
-            *self.news().1 = false;
+            *self.event_socket().1 = false;
         }
         let mut ready = false;
         for device in self.devices() {
@@ -95,7 +95,7 @@ impl Events {
                         break;
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // The kernel has dropped events, so the state must be read again.
+                    // The kernel has dropped events, so read its state again.
                     Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => heard = true,
                     Err(error) => return Err(failed(error)),
                 }

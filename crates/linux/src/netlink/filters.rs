@@ -24,8 +24,8 @@ fn message(index: u32, parent: u32) -> TcMessage {
 }
 
 impl Requests {
-    /// Removes the filters with this priority at an interface's ingress. Returns false if there was no such
-    /// filter.
+    /// Removes the tc filters of this priority from an interface's ingress. Returns whether the interface had
+    /// such a filter.
     pub(crate) fn delete_ingress_filters(&mut self, index: u32, priority: u16) -> Result<bool> {
         let mut message = message(index, INGRESS);
         // The upper half of `info` is the priority. The lower half is the protocol; 0 matches any protocol.
@@ -35,8 +35,7 @@ impl Requests {
         });
         match result {
             Ok(()) => Ok(true),
-            // The filter, the qdisc or the interface does not exist, or the kernel does not support tc
-            // filters.
+            // The filter, its qdisc or the interface does not exist, or the kernel has no tc filters.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -49,7 +48,7 @@ impl Requests {
         }
     }
 
-    /// Removes an interface's `clsact` qdisc if it holds no filter.
+    /// Removes an interface's `clsact` qdisc if it has no filter.
     pub(crate) fn delete_idle_clsact(&mut self, index: u32) -> Result<()> {
         for parent in [INGRESS, EGRESS] {
             let question = RouteNetlinkMessage::GetTrafficFilter(message(index, parent));

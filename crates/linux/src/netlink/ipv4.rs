@@ -33,9 +33,9 @@ pub(crate) struct Ipv4AddressInfo {
 pub(crate) struct Ipv4NextHops {
     /// Next hops of the default routes, in the kernel's order of preference.
     pub(crate) default_routes: Vec<Ipv4DefaultRoute>,
-    /// Hosts with a route to the link (`ip route add HOST dev INTERFACE`), each in the form of a next hop of
-    /// a default route. A network manager adds such a route for the gateway of each uplink and may add no
-    /// default route for it (ConnMan).
+    /// Hosts with a route of their own on the link (`ip route add HOST dev INTERFACE`), as next hops of a
+    /// default route. A network manager adds such a route for each uplink's gateway, but sometimes no default
+    /// route (ConnMan).
     pub(crate) hosts: Vec<Ipv4DefaultRoute>,
 }
 

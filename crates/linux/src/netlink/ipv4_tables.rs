@@ -105,8 +105,8 @@ fn rule_message(rule: &Ipv4Rule) -> RuleMessage {
         RuleAttribute::Table(rule.table),
         RuleAttribute::Protocol(RouteProtocol::from(ROUTE_PROTOCOL)),
     ];
-    // A rule that an earlier version of carnet has left may lack any of these fields. carnet still has to
-    // recognise and remove it.
+    // Rules of older carnet versions may lack some of these fields; carnet must still recognise and remove
+    // them.
     if !rule.from.is_unspecified() {
         message.header.src_len = 32;
         message.attributes.push(RuleAttribute::Source(rule.from.into()));
@@ -133,8 +133,8 @@ fn describe_rule(rule: &Ipv4Rule) -> String {
 }
 
 impl Requests {
-    /// Returns the IPv4 routes of `table` with origin `protocol`. `None` stands for every table, or for any
-    /// origin.
+    /// Returns the IPv4 routes of a table that have this routing protocol number. `None` means any table, or
+    /// any number.
     pub(crate) fn ipv4_routes(
         &mut self,
         table: Option<u32>,
@@ -155,9 +155,9 @@ impl Requests {
         Ok(routes.filter(wanted).collect())
     }
 
-    /// Installs a route through the interface of this index. `replace` says that carnet has installed a route
-    /// with this key before. Otherwise the function replaces only a route of an earlier run, and fails if
-    /// another program has such a route.
+    /// Installs a route over the interface with this index. `replace` says that carnet itself has installed a
+    /// route with this key. Otherwise only a route of an earlier run may be replaced, and the function fails
+    /// if another program has such a route.
     pub(crate) fn set_ipv4_route(&mut self, route: &Ipv4Route, index: u32, replace: bool) -> Result<()> {
         if replace {
             return self.put_ipv4_route(route, index, NLM_F_REPLACE);

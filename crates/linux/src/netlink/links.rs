@@ -83,8 +83,8 @@ impl LinkInfo {
     }
 }
 
-/// Returns the message with which every request begins. It asks the kernel to leave out statistics, which
-/// cost more than all other attributes.
+/// Returns the beginning of each request. It asks the kernel to omit statistics, which are most of the
+/// answer.
 fn question() -> LinkMessage {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
@@ -117,14 +117,12 @@ impl Requests {
         }
     }
 
-    /// Configures the TUN device, which is still down, so that the kernel itself sends no packets into it.
-    /// Without a link-local address the kernel sends no Router Solicitations, and without multicast no MLD
-    /// reports.
+    /// Configures the TUN device, which is down, so that the kernel itself sends no packets into it. Without
+    /// a link-local address it sends no Router Solicitations, and without multicast no MLD reports.
     ///
-    /// On a machine that forwards, a new device joins the multicast groups of all routers when it is created.
-    /// The kernel would report that it joins or leaves these groups. So the function first sets an MTU below
-    /// IPv6's minimum, which removes IPv6 from the device. With a sufficient MTU, IPv6 starts again on the
-    /// device, now without multicast.
+    /// On a machine that forwards, a new device has already joined the groups of all routers, and the kernel
+    /// would report that. So the function first sets an MTU below IPv6's minimum, which removes IPv6 from the
+    /// device. With the right MTU, IPv6 starts again on the device, now without multicast.
     pub(crate) fn configure_tunnel(&mut self, index: u32, mtu: u32, queue: u32) -> Result<()> {
         let too_small = vec![LinkAttribute::Mtu(IPV6_MINIMUM_MTU - 1)];
         let size = vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue)];
@@ -142,11 +140,11 @@ impl Requests {
         Ok(())
     }
 
-    /// Creates a tunnel device, which is still down. Fails with `EOPNOTSUPP` if the kernel lacks such
-    /// devices, and with `EEXIST` if the name or a tunnel between the two addresses exists.
+    /// Creates a tunnel device, which is down. Fails with `EOPNOTSUPP` if the kernel has no such devices.
+    /// Fails with `EEXIST` if the name is in use or a tunnel with these ends exists.
     ///
-    /// The outer header has no Tunnel Encapsulation Limit option, the inner traffic class, and a flow label
-    /// that the kernel computes from the inner flow.
+    /// The outer header has the inner packet's traffic class and a flow label that the kernel computes from
+    /// the inner flow. It has no Tunnel Encapsulation Limit option.
     pub(crate) fn add_ip6_tunnel(&mut self, tunnel: &Ip6Tunnel<'_>) -> Result<()> {
         let Ip6Tunnel { name, group, local, remote, hop_limit } = *tunnel;
         let data = vec![
@@ -223,8 +221,8 @@ impl Requests {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || "bring the tunnel device up".to_owned())
     }
 
-    /// Sets the MTU, the queue and the link-layer address of a virtual Ethernet device, which is still down.
-    /// Also stops the kernel from making a link-local address on it.
+    /// Sets MTU, queue and link-layer address of a virtual Ethernet device, which is down. Also stops the
+    /// kernel from giving it a link-local address.
     pub(crate) fn configure_virtual(
         &mut self,
         link: &LinkInfo,
@@ -254,8 +252,8 @@ impl Requests {
         self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("give {} the MTU {mtu}", link.name))
     }
 
-    /// Sets the link-layer address of an interface. If the interface refuses a change while it is up, the
-    /// function takes it down for a moment.
+    /// Sets the link-layer address of an interface. If the driver refuses a change while the interface is up,
+    /// the function takes it down and up again.
     pub(crate) fn set_link_address(&mut self, link: &LinkInfo, address: [u8; 6]) -> Result<()> {
         let request = || {
             let mut message = LinkMessage::default();

@@ -17,9 +17,9 @@ use crate::error::Result;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableLookup {
     pub(crate) table: u32,
-    /// Prefix of the source addresses to which the lookup applies; `None` for all.
+    /// Source prefix for which the kernel uses this lookup; `None` for any source.
     pub(crate) source: Option<IpNet>,
-    /// Outgoing interface to which the lookup applies; `None` for all.
+    /// Outgoing interface for which the kernel uses this lookup; `None` for any interface.
     pub(crate) interface: Option<String>,
 }
 
@@ -29,7 +29,8 @@ impl TableLookup {
     }
 }
 
-/// Returns the priority of a rule, and the lookup to which it leads; `None` for a rule that is left out.
+/// Returns the priority of a rule and the table lookup that it causes; `None` if the rule does not matter for
+/// default routes.
 fn lookup(message: &RuleMessage) -> Option<(u32, TableLookup)> {
     let header = &message.header;
     if header.action != RuleAction::ToTable || header.tos != 0 {
@@ -55,14 +56,15 @@ fn lookup(message: &RuleMessage) -> Option<(u32, TableLookup)> {
             _ => return None,
         }
     }
-    // A rule with "not fwmark" matches a packet without a mark.
+    // A rule with "not fwmark" matches packets that do not have this mark.
     let inverted = header.flags.contains(RuleFlags::Invert);
     let plain = found.source.is_none() && found.interface.is_none();
     let holds = if inverted { marked && plain } else { !marked };
     (holds && found.table != u32::from(libc::RT_TABLE_LOCAL)).then_some((priority, found))
 }
 
-/// Returns the lookups of these rules in their order. Without rules the kernel looks up the main table.
+/// Returns the table lookups of these rules in their order. Without rules, the kernel looks up the main
+/// table.
 fn lookups<'a>(rules: impl Iterator<Item = &'a RuleMessage>) -> Vec<TableLookup> {
     let mut found: Vec<(u32, TableLookup)> = rules.filter_map(lookup).collect();
     found.sort_by_key(|(priority, _)| *priority);
@@ -74,7 +76,7 @@ fn lookups<'a>(rules: impl Iterator<Item = &'a RuleMessage>) -> Vec<TableLookup>
 }
 
 impl Requests {
-    /// Returns the tables that the kernel looks up for packets of this machine itself, in the kernel's order.
+    /// Returns the table lookups for packets that this machine itself sends, in the kernel's order.
     pub(crate) fn table_lookups(&mut self, ipv4: bool) -> Result<Vec<TableLookup>> {
         let mut question = RuleMessage::default();
         question.header.family = if ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };

@@ -182,9 +182,9 @@ mod tests {
         })
     }
 
-    /// The packet crate encodes a message. This module must decode the same values from it as the crate.
+    /// A message that the netlink-packet crate has encoded must be decoded to the same values by this module.
     #[test]
-    fn an_interface_is_read_as_it_was_written() {
+    fn interface_message_is_decoded_as_encoded() {
         let mut message = LinkMessage::default();
         message.header.index = 7;
         message.header.link_layer_type = LinkLayerType::Ether;
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_is_read_as_it_was_written() {
+    fn neighbour_message_is_decoded_as_encoded() {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet6;
         message.header.ifindex = 7;
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_and_other_attributes_concern_nobody() {
+    fn unknown_message_kinds_and_attributes_are_ignored() {
         let mut message = LinkMessage::default();
         message.attributes = vec![
             LinkAttribute::LinkInfo(vec![LinkKind::Kind(InfoKind::Veth)]),
@@ -236,7 +236,7 @@ mod tests {
         let mut written = vec![0; message.buffer_len()];
         message.emit(&mut written);
         let Ok(Some(RouteNetlinkMessage::DelLink(read_back))) = read(libc::RTM_DELLINK, &written) else {
-            panic!("an interface is not read");
+            panic!("cannot decode the message of an interface");
         };
         assert_eq!(read_back.attributes, [LinkAttribute::LinkInfo(Vec::new())]);
         assert_eq!(read(libc::RTM_NEWQDISC, &[0; 20]).expect("is right"), None);

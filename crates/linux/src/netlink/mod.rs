@@ -46,8 +46,8 @@ pub(crate) use ipv4_tables::Ipv4RouteInfo;
 pub(crate) use lookups::{TableLookup, intersection};
 
 pub(crate) use links::{IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo};
-pub(crate) use monitor::{Dirty, Monitor, News};
-pub(crate) use policy::{CROWDED_MAX, Heard, rules_are_plain};
+pub(crate) use monitor::{ChangedParts, Monitor, NetlinkChanges};
+pub(crate) use policy::{MAX_LONG_PREFIX_HALVES, RoutingFields, use_only_interface_and_destination};
 #[cfg(test)]
 pub(crate) use routes::Hop;
 pub(crate) use routes::{RouteInfo, effective_metric};
@@ -57,7 +57,7 @@ use crate::error::{Error, Result};
 use channel::KernelSocket;
 use message::Message;
 
-/// Number of attempts to read a list of objects that changes while the kernel sends it.
+/// Number of attempts to read a list that changes while the kernel sends it.
 const DUMP_ATTEMPTS: usize = 8;
 
 /// Size of the receive buffer in octets: the minimum that `netlink(7)` recommends. A dump's datagram is never
@@ -71,7 +71,7 @@ pub(crate) struct Requests {
     buffer: Vec<u8>,
     /// Number of requests that only read.
     pub(crate) reads: u64,
-    /// Number of requests that changed the state, or tried to change it.
+    /// Number of requests that change, or try to change, the kernel's state.
     pub(crate) writes: u64,
     /// Number of answers that carnet could not parse.
     pub(crate) unparsed: u64,
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Requests {
     }
 }
 
-/// Takes these errors for success: they say that the kernel already is as the request wants it.
+/// Treats these errors as success, because they say that the kernel already has the requested state.
 fn tolerate(result: Result<()>, errors: &[i32]) -> Result<()> {
     match result {
         Err(error) if error.raw_os_error().is_some_and(|number| errors.contains(&number)) => Ok(()),
@@ -126,7 +126,7 @@ impl Requests {
             .map(|_| ())
     }
 
-    /// Sends a request for one object and returns it.
+    /// Requests one object and returns the kernel's answers.
     fn get(
         &mut self,
         message: RouteNetlinkMessage,
@@ -137,7 +137,7 @@ impl Requests {
         self.transact(&mut request, &operation).map(|(answers, _)| routes_of(answers))
     }
 
-    /// Requests all objects of a kind. Repeats the request if the objects changed meanwhile.
+    /// Requests all objects of a kind. Sends the request again if the list changed while the kernel sent it.
     fn dump(
         &mut self,
         message: RouteNetlinkMessage,
@@ -147,7 +147,7 @@ impl Requests {
         self.dump_octets(request, operation).map(routes_of)
     }
 
-    /// Requests the routes that `question` selects. A table that does not exist has no routes.
+    /// Requests the routes that `question` selects; none if the table does not exist.
     fn dump_routes(
         &mut self,
         question: RouteMessage,
@@ -159,7 +159,7 @@ impl Requests {
         }
     }
 
-    /// Sends a request for all objects of a kind. Repeats the request if the objects changed meanwhile.
+    /// Requests all objects of a kind. Sends the request again if the list changed while the kernel sent it.
     fn dump_octets(&mut self, mut request: Vec<u8>, operation: impl Fn() -> String) -> Result<Vec<Message>> {
         for _ in 1..DUMP_ATTEMPTS {
             self.reads += 1;
@@ -169,8 +169,8 @@ impl Requests {
             }
         }
         self.reads += 1;
-        // The objects still change after the last attempt. An event will follow and make carnet request them
-        // again.
+        // The list has changed during the last attempt, too. Use it: an event will follow, and carnet then
+        // reads the list again.
         self.transact(&mut request, &operation).map(|(answers, _)| answers)
     }
 
@@ -220,7 +220,7 @@ impl Requests {
                     Ok(_) => {}
                     Err(error) => {
                         self.unparsed += 1;
-                        tracing::debug!(%error, "skipped a netlink message");
+                        tracing::debug!(%error, "skipped a netlink message that cannot be decoded");
                     }
                 }
             }
@@ -258,7 +258,7 @@ fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Returns the first netlink message and the rest; `None` if the length in its header is impossible.
+/// Returns the first netlink message and the octets after it. `None` if the length in its header is invalid.
 fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = u32::from_ne_bytes(octets.get(..4)?.try_into().ok()?) as usize;
     if length < 16 {
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_cut_apart_and_nonsense_is_refused() {
+    fn datagram_is_split_into_messages_and_invalid_ones_are_refused() {
         let mut octets = 17u32.to_ne_bytes().to_vec();
         octets.resize(20, 0);
         octets.extend(16u32.to_ne_bytes());

@@ -21,7 +21,7 @@ use tokio::io::unix::AsyncFd;
 use super::ipv4::host_on_link;
 use super::message::Message;
 use super::neighbours::subject;
-use super::{Heard, next_hops, split};
+use super::{RoutingFields, next_hops, split};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::readable::watch;
@@ -37,14 +37,14 @@ const GROUPS: [u32; 10] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25];
 /// `forwarding` or `rp_filter`, or has vanished with its interface.
 const NETCONF: [u16; 2] = [80, 81];
 
-/// Parts of the kernel's state that must be read again.
+/// Parts of the kernel's state that carnet must read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Dirty {
+pub(crate) struct ChangedParts {
     /// Interfaces have changed.
     pub(crate) links: bool,
     /// Addresses have changed.
     pub(crate) addresses: bool,
-    /// Default routes, or the rules that lead to them, have changed.
+    /// Default routes, or the rules that lead packets to their tables, have changed.
     pub(crate) routers: bool,
     /// The neighbour state of a default router has changed.
     pub(crate) neighbours: bool,
@@ -56,9 +56,9 @@ pub(crate) struct Dirty {
     pub(crate) settings: bool,
 }
 
-impl Dirty {
-    /// The whole state must be read again.
-    pub(crate) const ALL: Dirty = Dirty {
+impl ChangedParts {
+    /// All parts of the kernel's state.
+    pub(crate) const ALL: ChangedParts = ChangedParts {
         links: true,
         addresses: true,
         routers: true,
@@ -68,23 +68,23 @@ impl Dirty {
         settings: true,
     };
 
-    /// Returns whether any state must be read again.
+    /// Returns whether carnet must read any part again.
     pub(crate) fn any(self) -> bool {
-        self != Dirty::default()
+        self != ChangedParts::default()
     }
 }
 
 /// Summary of the received events that the observer has not processed yet.
 #[derive(Debug)]
-pub(crate) struct News {
-    /// Parts of the state that must be read again.
-    pub(crate) dirty: Dirty,
+pub(crate) struct NetlinkChanges {
+    /// Parts of the kernel's state that carnet must read again.
+    pub(crate) dirty: ChangedParts,
     /// Whether any routing state has changed, of carnet or of another program.
     pub(crate) routing: bool,
     /// Whether routing state other than neighbours has changed.
     pub(crate) routes: bool,
     /// Packet fields that the changed routes and rules use.
-    pub(crate) heard: Heard,
+    pub(crate) routing_fields: RoutingFields,
     /// Interface and address of each default router, whose neighbour state carnet follows.
     pub(crate) gateways: BTreeSet<(u32, IpAddr)>,
     /// Number of times that the kernel dropped events.
@@ -93,14 +93,14 @@ pub(crate) struct News {
     pub(crate) unparsed: u64,
 }
 
-impl Default for News {
+impl Default for NetlinkChanges {
     /// At first all state counts as changed.
-    fn default() -> News {
-        News {
-            dirty: Dirty::ALL,
+    fn default() -> NetlinkChanges {
+        NetlinkChanges {
+            dirty: ChangedParts::ALL,
             routing: true,
             routes: true,
-            heard: Heard::default(),
+            routing_fields: RoutingFields::default(),
             gateways: BTreeSet::new(),
             overruns: 0,
             unparsed: 0,
@@ -108,19 +108,19 @@ impl Default for News {
     }
 }
 
-impl News {
+impl NetlinkChanges {
     /// Notes the events in a datagram of the kernel.
-    pub(crate) fn hear(&mut self, octets: &[u8]) {
+    pub(crate) fn handle_datagram(&mut self, octets: &[u8]) {
         self.routing = true;
         let (mut rest, mut missed) = (octets, false);
         while let Some((this, next)) = split(rest) {
             rest = next;
-            // carnet reads the setting's present value from its file, so the message need not be decoded.
+            // carnet reads the value of a changed setting from its file, so it need not decode the message.
             if kind(this).is_some_and(|kind| NETCONF.contains(&kind)) {
                 (self.dirty.settings, self.routes) = (true, true);
                 continue;
             }
-            // When a next-hop object changes, the kernel sends no events about the routes that refer to it.
+            // If a next-hop object changes, the kernel sends no events about the routes that use it.
             if kind(this).is_some_and(|kind| matches!(kind, next_hops::NEW | next_hops::DELETED)) {
                 (self.dirty.routers, self.routes) = (true, true);
                 continue;
@@ -129,12 +129,12 @@ impl News {
                 Ok(NetlinkPayload::InnerMessage(Message::Route(event))) => {
                     note(&mut self.dirty, &self.gateways, &event);
                     self.routes |= !is_neighbour(&event);
-                    self.heard.hear(&event);
+                    self.routing_fields.note_message(&event);
                 }
                 Ok(NetlinkPayload::Overrun(_)) => missed = true,
                 Ok(_) => self.routes = true,
                 Err(_) => {
-                    // The unknown message may matter, so read the state again.
+                    // carnet cannot decode the message, which may matter, so read the whole state again.
                     self.unparsed += 1;
                     missed = true;
                 }
@@ -145,15 +145,15 @@ impl News {
         }
     }
 
-    /// Notes that the kernel has dropped events because the socket was full: any state may have changed.
+    /// Handles the loss of events: the socket was full, so any part of the state may have changed.
     pub(crate) fn overrun(&mut self) {
         self.overruns += 1;
         self.miss();
     }
 
     fn miss(&mut self) {
-        self.dirty = Dirty::ALL;
-        (self.routing, self.routes, self.heard.missed) = (true, true, true);
+        self.dirty = ChangedParts::ALL;
+        (self.routing, self.routes, self.routing_fields.may_have_missed_events) = (true, true, true);
     }
 }
 
@@ -183,15 +183,14 @@ impl Monitor {
         Ok(Monitor { socket, buffer })
     }
 
-    /// Reads all events that have arrived, so that a burst causes one set of requests, and registers a
-    /// wake-up for more.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, news: &mut News) -> io::Result<()> {
+    /// Reads all events that have arrived, so that a burst of events causes one reading of the state.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, news: &mut NetlinkChanges) -> io::Result<()> {
         while let Poll::Ready(guard) = self.socket.poll_read_ready(cx) {
             let mut guard = guard?;
             loop {
                 self.buffer.clear();
                 match guard.get_inner().recv(&mut self.buffer, 0) {
-                    Ok(_) => news.hear(&self.buffer),
+                    Ok(_) => news.handle_datagram(&self.buffer),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         guard.clear_ready();
                         break;
@@ -239,8 +238,8 @@ fn not_from(own: u32) -> [SockFilter; 9] {
     ]
 }
 
-/// Notes in `dirty` which part of the state `event` concerns.
-fn note(dirty: &mut Dirty, gateways: &BTreeSet<(u32, IpAddr)>, event: &RouteNetlinkMessage) {
+/// Notes in `dirty` to which part of the state `event` belongs.
+fn note(dirty: &mut ChangedParts, gateways: &BTreeSet<(u32, IpAddr)>, event: &RouteNetlinkMessage) {
     match event {
         RouteNetlinkMessage::NewLink(_) | RouteNetlinkMessage::DelLink(_) => dirty.links = true,
         RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_) => dirty.addresses = true,

@@ -41,13 +41,13 @@ impl Requests {
     pub(crate) fn use_neighbour(&mut self, index: u32, address: IpAddr) -> Result<()> {
         let mut message = question(index, address);
         message.header.flags = NeighbourFlags::Use;
-        // The flag `NTF_USE` changes no stored value, so the request counts as a reading one.
+        // The flag `NTF_USE` changes no stored value, so do not count the request as a change.
         self.get(RouteNetlinkMessage::NewNeighbour(message), || format!("use neighbour {address}"))
             .map(|_| ())
     }
 
-    /// Returns the kernel's state of a neighbour; unknown before Linux 5.0, which can only list all
-    /// neighbours.
+    /// Returns the kernel's state of a neighbour. Before Linux 5.0 the state is unknown, because the kernel
+    /// can only list all neighbours.
     pub(crate) fn neighbour(&mut self, index: u32, address: IpAddr) -> Result<io::NeighbourState> {
         let message = RouteNetlinkMessage::GetNeighbour(question(index, address));
         let answers = match self.get(message, || format!("look up neighbour {address}")) {

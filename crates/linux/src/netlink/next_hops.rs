@@ -69,26 +69,27 @@ impl NextHopObject {
     }
 }
 
-/// All next-hop objects of the kernel; empty if no route needs them.
+/// All next-hop objects of the kernel; empty if no route refers to one.
 #[derive(Debug, Default)]
 pub(super) struct NextHopObjects(pub(super) Vec<NextHopObject>);
 
 impl NextHopObjects {
-    fn find(&self, id: u32) -> Option<&NextHopObject> {
+    fn find_object(&self, id: u32) -> Option<&NextHopObject> {
         self.0.iter().find(|object| object.id == id)
     }
 
     /// Returns interface and gateway of each next hop of a route that refers to an object by number.
     pub(super) fn hops(&self, route: &RouteMessage) -> Vec<(u32, Option<IpAddr>)> {
-        let Some(object) = object_of(route).and_then(|id| self.find(id)) else { return Vec::new() };
+        let Some(object) = object_of(route).and_then(|id| self.find_object(id)) else { return Vec::new() };
         // The members are no groups themselves, because a group cannot contain groups.
-        let members = object.members.iter().filter_map(|id| self.find(*id));
+        let members = object.members.iter().filter_map(|id| self.find_object(*id));
         let usable = std::iter::once(object).chain(members).filter(|object| !object.dead);
         usable.filter_map(|object| Some((object.interface?, object.gateway))).collect()
     }
 }
 
-/// Returns the number of the object to which a route refers; `None` if the route itself has its next hops.
+/// Returns the number of the next-hop object to which a route refers. `None` if the route contains its next
+/// hops.
 pub(super) fn object_of(route: &RouteMessage) -> Option<u32> {
     let mut id = None;
     for attribute in &route.attributes {

@@ -17,30 +17,30 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::{Requests, RuleInfo};
 use crate::error::Result;
 
-/// Maximum number of upper halves of addresses that the map `CROWDED` in `bpf/ways.h` stores.
-pub(crate) const CROWDED_MAX: usize = 65536;
+/// Largest number of upper address halves (64 bits) in the map `CROWDED` of `bpf/ways.h`.
+pub(crate) const MAX_LONG_PREFIX_HALVES: usize = 65536;
 
-/// Packet fields that routes and rules use, according to the events so far.
+/// Packet fields on which the kernel's routes and rules depend, by the events so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Heard {
+pub(crate) struct RoutingFields {
     /// Upper halves (64 bits) of the destinations of routes with prefixes longer than 64 bits.
-    pub(crate) crowded: BTreeSet<u64>,
-    /// Whether there are more than [`CROWDED_MAX`] such halves.
-    pub(crate) full: bool,
+    pub(crate) long_prefix_halves: BTreeSet<u64>,
+    /// Whether more than [`MAX_LONG_PREFIX_HALVES`] halves exist.
+    pub(crate) is_overflowing: bool,
     /// Whether a route depends on the source, or has several next hops.
-    pub(crate) forked: bool,
-    /// Whether the kernel has removed a route that depends on the source or had several next hops. It may
-    /// have been the last such route.
-    pub(crate) unforked: bool,
+    pub(crate) has_source_or_multipath_route: bool,
+    /// Whether the kernel has removed a route that depends on the source or has several next hops. No such
+    /// route may be left.
+    pub(crate) removed_source_or_multipath_route: bool,
     /// Whether any rules have changed.
     pub(crate) rules: bool,
     /// Whether carnet may have missed events.
-    pub(crate) missed: bool,
+    pub(crate) may_have_missed_events: bool,
 }
 
-impl Heard {
+impl RoutingFields {
     /// Notes the packet fields of a route or rule, from an event or an answer of the kernel.
-    pub(super) fn hear(&mut self, message: &RouteNetlinkMessage) {
+    pub(super) fn note_message(&mut self, message: &RouteNetlinkMessage) {
         match message {
             RouteNetlinkMessage::NewRoute(route) => self.hear_route(route, false),
             RouteNetlinkMessage::DelRoute(route) => self.hear_route(route, true),
@@ -65,45 +65,45 @@ impl Heard {
         if let Some(destination) = destination
             && let Ok(network) = Ipv6Net::new(destination, header.destination_prefix_length)
         {
-            self.crowd(network);
+            self.note_long_prefix(network);
         }
         let forked = header.source_prefix_length > 0
             || route
                 .attributes
                 .iter()
                 .any(|attribute| matches!(attribute, RouteAttribute::MultiPath(_) | RouteAttribute::NhId(_)));
-        self.forked |= forked && !gone;
-        self.unforked |= gone && forked;
-        // Of a route with two next hops, one may have been removed, so that it no longer has several.
-        self.unforked |= gone && !forked;
+        self.has_source_or_multipath_route |= forked && !gone;
+        self.removed_source_or_multipath_route |= gone && forked;
+        // The kernel may have removed one of a route's two next hops, so that the route now has only one.
+        self.removed_source_or_multipath_route |= gone && !forked;
     }
 
-    /// Adds the upper halves of addresses that another [`Heard`] has collected.
-    pub(crate) fn take_crowded(&mut self, crowded: BTreeSet<u64>, full: bool) {
-        self.full |= full;
+    /// Adds the upper halves of addresses that another [`RoutingFields`] has collected.
+    pub(crate) fn add_long_prefix_halves(&mut self, crowded: BTreeSet<u64>, full: bool) {
+        self.is_overflowing |= full;
         crowded.into_iter().for_each(|half| self.note(half));
     }
 
     /// Notes the upper half of a network's address, if a route to the network exists or existed and is longer
     /// than 64 bits.
-    pub(crate) fn crowd(&mut self, network: Ipv6Net) {
+    pub(crate) fn note_long_prefix(&mut self, network: Ipv6Net) {
         if network.prefix_len() > 64 {
             self.note((u128::from(network.network()) >> 64) as u64);
         }
     }
 
     fn note(&mut self, half: u64) {
-        if self.crowded.len() < CROWDED_MAX {
-            self.crowded.insert(half);
+        if self.long_prefix_halves.len() < MAX_LONG_PREFIX_HALVES {
+            self.long_prefix_halves.insert(half);
         } else {
-            self.full |= !self.crowded.contains(&half);
+            self.is_overflowing |= !self.long_prefix_halves.contains(&half);
         }
     }
 }
 
-/// Returns whether the rules use interface and destination only: for arriving packets, and for packets that
-/// come out of the TUN device.
-pub(crate) fn rules_are_plain(rules: &[RuleInfo]) -> (bool, bool) {
+/// Returns whether the rules depend only on interface and destination: first for arriving packets, then for
+/// packets out of the TUN device.
+pub(crate) fn use_only_interface_and_destination(rules: &[RuleInfo]) -> (bool, bool) {
     let (mut arriving, mut leaving) = (true, true);
     for RuleInfo { rule, bare, .. } in rules {
         let plain = *bare
@@ -115,7 +115,7 @@ pub(crate) fn rules_are_plain(rules: &[RuleInfo]) -> (bool, bool) {
         }
         match rule.input_interface.as_deref() {
             Some(TUNNEL_DEVICE) => leaving = false,
-            // The rule concerns only packets that this machine itself sends.
+            // The rule matches only packets of this machine itself, which do not matter here.
             Some("lo") => {}
             Some(_) => arriving = false,
             None => (arriving, leaving) = (false, false),
@@ -126,13 +126,13 @@ pub(crate) fn rules_are_plain(rules: &[RuleInfo]) -> (bool, bool) {
 
 impl Requests {
     /// Reads all routes and returns the packet fields that they use.
-    pub(crate) fn hear_all_routes(&mut self) -> Result<Heard> {
+    pub(crate) fn note_all_routes(&mut self) -> Result<RoutingFields> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet6;
         let answers =
             self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv6 routes".to_owned())?;
-        let mut heard = Heard::default();
-        answers.iter().for_each(|answer| heard.hear(answer));
+        let mut heard = RoutingFields::default();
+        answers.iter().for_each(|answer| heard.note_message(answer));
         Ok(heard)
     }
 }
@@ -154,38 +154,47 @@ mod tests {
     }
 
     #[test]
-    fn long_routes_crowd_their_network() {
-        let mut heard = Heard::default();
+    fn long_route_adds_upper_half_of_its_network() {
+        let mut heard = RoutingFields::default();
         for destination in ["2001:db8:1:2::3/128", "2001:db8:1:2::/65", "2001:db8::/64", "::/0"] {
-            heard.hear(&RouteNetlinkMessage::NewRoute(route(destination, &[])));
+            heard.note_message(&RouteNetlinkMessage::NewRoute(route(destination, &[])));
         }
-        assert_eq!(heard, Heard { crowded: [0x2001_0db8_0001_0002].into(), ..Heard::default() });
+        assert_eq!(
+            heard,
+            RoutingFields { long_prefix_halves: [0x2001_0db8_0001_0002].into(), ..RoutingFields::default() }
+        );
         // The kernel's cached copies of routes do not count as routes.
         let mut cloned = route("2001:db8:9::1/128", &[]);
         cloned.header.flags = RouteFlags::Cloned;
-        heard.hear(&RouteNetlinkMessage::NewRoute(cloned));
-        assert_eq!(heard.crowded.len(), 1);
+        heard.note_message(&RouteNetlinkMessage::NewRoute(cloned));
+        assert_eq!(heard.long_prefix_halves.len(), 1);
     }
 
     #[test]
-    fn so_many_halves_and_no_more() {
-        let mut heard = Heard::default();
-        heard.take_crowded((0..CROWDED_MAX as u64 + 1).collect(), false);
-        assert_eq!((heard.crowded.len(), heard.full), (CROWDED_MAX, true));
+    fn upper_halves_are_bounded() {
+        let mut heard = RoutingFields::default();
+        heard.add_long_prefix_halves((0..MAX_LONG_PREFIX_HALVES as u64 + 1).collect(), false);
+        assert_eq!((heard.long_prefix_halves.len(), heard.is_overflowing), (MAX_LONG_PREFIX_HALVES, true));
     }
 
     #[test]
-    fn forks_come_and_go() {
+    fn multipath_routes_are_noticed_and_forgotten() {
         let mut by_source = route("2001:db8::/32", &[]);
         by_source.header.source_prefix_length = 48;
         let several = route("::/0", &[RouteAttribute::MultiPath(Vec::new())]);
         let object = route("::/0", &[RouteAttribute::NhId(7)]);
         for message in [by_source, several, object] {
-            let mut heard = Heard::default();
-            heard.hear(&RouteNetlinkMessage::NewRoute(message.clone()));
-            assert_eq!((heard.forked, heard.unforked), (true, false));
-            heard.hear(&RouteNetlinkMessage::DelRoute(message));
-            assert_eq!((heard.forked, heard.unforked), (true, true));
+            let mut heard = RoutingFields::default();
+            heard.note_message(&RouteNetlinkMessage::NewRoute(message.clone()));
+            assert_eq!(
+                (heard.has_source_or_multipath_route, heard.removed_source_or_multipath_route),
+                (true, false)
+            );
+            heard.note_message(&RouteNetlinkMessage::DelRoute(message));
+            assert_eq!(
+                (heard.has_source_or_multipath_route, heard.removed_source_or_multipath_route),
+                (true, true)
+            );
         }
     }
 
@@ -218,12 +227,16 @@ mod tests {
             }
             message.attributes = attributes.clone();
             let rule = RuleInfo::from_message(&message).expect("an IPv6 rule");
-            assert_eq!(rules_are_plain(&[rule]), expected, "{attributes:?}, inverted: {inverted}, {length}");
+            assert_eq!(
+                use_only_interface_and_destination(&[rule]),
+                expected,
+                "{attributes:?}, inverted: {inverted}, {length}"
+            );
         }
         let heard = |family| {
-            let (mut heard, mut message) = (Heard::default(), RuleMessage::default());
+            let (mut heard, mut message) = (RoutingFields::default(), RuleMessage::default());
             message.header.family = family;
-            heard.hear(&RouteNetlinkMessage::NewRule(message));
+            heard.note_message(&RouteNetlinkMessage::NewRule(message));
             heard.rules
         };
         assert!(heard(AddressFamily::Inet6) && !heard(AddressFamily::Inet));

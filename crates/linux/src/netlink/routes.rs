@@ -41,10 +41,10 @@ pub(crate) struct RouteInfo {
     pub(crate) protocol: u8,
     /// Whether the route makes the kernel answer packets with Destination Unreachable.
     pub(crate) unreachable: bool,
-    /// Whether the kernel forwards packets by this route. It does not by an `unreachable`, `local` or similar
-    /// route.
+    /// Whether the kernel forwards packets by this route; false for `unreachable`, `local` and similar
+    /// routes.
     pub(crate) unicast: bool,
-    /// Prefix of the source addresses to which the route applies; `None` for all.
+    /// Source prefix for which the route holds; `None` for any source.
     pub(crate) source: Option<Ipv6Net>,
     /// Source address that the route prefers (`src`).
     pub(crate) preferred_source: Option<Ipv6Addr>,
@@ -78,8 +78,7 @@ impl RouteInfo {
                 RouteAttribute::Destination(RouteAddress::Inet6(address)) => destination = *address,
                 RouteAttribute::Source(RouteAddress::Inet6(address)) => source = *address,
                 RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => preferred_source = Some(*address),
-                // The value is signed and counts ticks of USER_HZ, hundredths of a second. It is 0 for a
-                // route without a lifetime.
+                // The lifetime is signed, in hundredths of a second (USER_HZ). 0 means no limit.
                 RouteAttribute::CacheInfo(cached) if cached.expires != 0 => {
                     expires = Some(cached.expires.cast_signed());
                 }
@@ -158,8 +157,8 @@ fn describe(route: &Route) -> String {
 }
 
 impl Requests {
-    /// Returns the routes of `table` with origin `protocol`. `None` stands for every table, or for any
-    /// origin.
+    /// Returns the IPv6 routes of a table that have this routing protocol number. `None` means any table, or
+    /// any number.
     pub(crate) fn routes(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<RouteInfo>> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet6;
@@ -179,7 +178,7 @@ impl Requests {
         Ok(routes.filter(wanted).collect())
     }
 
-    /// Reads all next-hop objects, if one of these routes refers to an object by number alone.
+    /// Reads all next-hop objects if one of these routes refers to an object.
     pub(super) fn next_hop_objects(&mut self, answers: &[RouteNetlinkMessage]) -> Result<NextHopObjects> {
         let refers = |answer: &RouteNetlinkMessage| match answer {
             RouteNetlinkMessage::NewRoute(route) => object_of(route).is_some(),
@@ -197,12 +196,12 @@ impl Requests {
         Ok(NextHopObjects(objects.collect()))
     }
 
-    /// Installs a route. `replace` says that carnet has installed a route with this key before. Otherwise the
-    /// function replaces only a route that an earlier run of carnet has left, and fails if another program
-    /// has such a route.
+    /// Installs a route. `replace` says that carnet itself has installed a route with this key. Otherwise
+    /// only a route of an earlier run may be replaced, and the function fails if another program has such a
+    /// route.
     ///
-    /// `index` is the index of the route's interface; `None` for an unreachable route, for which the kernel
-    /// uses the loopback interface.
+    /// `index` is the index of the route's interface; `None` for an unreachable route, which the kernel puts
+    /// on the loopback interface.
     pub(crate) fn set_route(&mut self, route: &Route, index: Option<u32>, replace: bool) -> Result<()> {
         if replace {
             return self.put_route(route, index, NLM_F_REPLACE);

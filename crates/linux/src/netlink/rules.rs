@@ -12,16 +12,16 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::{Requests, tolerate};
 use crate::error::Result;
 
-/// Action of a rule on a packet that matches it.
+/// Action of a routing rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Action {
-    /// Looks up the rule's table.
+    /// The kernel looks up the rule's table.
     #[default]
     Lookup,
-    /// Continues with the first rule of this priority, which must be a later rule. If no such rule exists,
-    /// continues with the next rule.
+    /// The kernel goes on with the first rule of this priority, which is a later one. If no rule has this
+    /// priority, it goes on with the next rule.
     Goto(u32),
-    /// Does nothing; the rule is the target of a `goto`.
+    /// The kernel goes on with the next rule. Such a rule is the target of a `goto`.
     Nothing,
     /// Drops the packet silently.
     Discard,
@@ -34,14 +34,14 @@ pub(crate) enum Action {
 pub(crate) struct RuleInfo {
     /// The part of the rule that carnet's own rules can have.
     pub(crate) rule: Rule,
-    /// Action of the rule on a packet that matches it.
+    /// Action of this rule.
     pub(crate) action: Action,
-    /// Origin of the rule (`proto` in `ip rule`).
+    /// Routing protocol number of the rule (`proto` in `ip rule`).
     pub(crate) protocol: u8,
-    /// Whether the rule looks up a table, and [`RuleInfo::rule`] expresses all of its fields.
+    /// Whether the rule looks up a table and [`RuleInfo::rule`] has all of its fields.
     pub(crate) plain: bool,
-    /// Whether [`RuleInfo::rule`] certainly expresses the whole rule: the kernel's answer had no unknown
-    /// attribute, and the rule is not inverted.
+    /// Whether [`RuleInfo::rule`] surely has the whole rule: the kernel sent no unknown attribute, and the
+    /// rule is not inverted.
     pub(crate) bare: bool,
 }
 
@@ -77,8 +77,8 @@ impl RuleInfo {
                 RuleAttribute::IpProtocol(number) => rule.protocol = Some(u8::from(*number)),
                 RuleAttribute::Protocol(number) => protocol = u8::from(*number),
                 RuleAttribute::Goto(priority) => action = Action::Goto(*priority),
-                // The kernel always sends these attributes. With the value `u32::MAX` or `false` the rule
-                // does not have the attribute.
+                // The kernel always sends these attributes. `u32::MAX` or `false` means that the rule does
+                // not use them.
                 RuleAttribute::SuppressPrefixLen(u32::MAX)
                 | RuleAttribute::SuppressIfGroup(u32::MAX)
                 | RuleAttribute::L3MDev(false) => {}
@@ -94,7 +94,7 @@ fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = AddressFamily::Inet6;
     message.header.action = match action {
-        // In a request to remove a rule, the kernel takes "unspecified" as any action.
+        // In a request to delete a rule, an unspecified action matches any action.
         Action::Other => RuleAction::Unspec,
         Action::Lookup => RuleAction::ToTable,
         Action::Goto(_) => RuleAction::Goto,
@@ -159,8 +159,8 @@ impl Requests {
         self.add_acting_rule(rule, Action::Lookup, protocol)
     }
 
-    /// Adds a rule with any action, as [`Self::add_rule`] does. If the action looks up no table, the rule's
-    /// table is 0.
+    /// Adds a rule with any action, like [`Self::add_rule`]. The table is 0 if the action does not look up a
+    /// table.
     pub(crate) fn add_acting_rule(&mut self, rule: &Rule, action: Action, protocol: u8) -> Result<()> {
         let message = message(rule, action, protocol);
         let result = self.change(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL, || {

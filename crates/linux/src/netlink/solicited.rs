@@ -27,11 +27,11 @@ impl SolicitedGroups {
         if let Some(socket) = &self.socket
             && let Err(error) = socket.join_multicast_v6(&nd::solicited_node(address), index)
         {
-            tracing::debug!(%address, index, %error, "the solicited-node group was not joined");
+            tracing::debug!(%address, index, %error, "cannot join the solicited-node multicast group");
         }
     }
 
-    /// Leaves the group of `address`. It is no error if carnet has not joined the group.
+    /// Leaves the solicited-node group of `address`. Does nothing if carnet has not joined it.
     pub fn leave(&mut self, index: u32, address: Ipv6Addr) {
         if let Some(socket) = &self.socket {
             let _ = socket.leave_multicast_v6(&nd::solicited_node(address), index);

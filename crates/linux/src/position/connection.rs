@@ -15,8 +15,8 @@ use carnet_base::Time;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::gpsd::{PROBE, Reader, ReaderCounters, watch_command};
-use super::tracker::Tracker;
+use super::gpsd::{PROBE, ReaderCounters, ReportReader, watch_command};
+use super::tracker::FixTracker;
 use super::{PositionEvent, PositionOptions};
 use crate::clock;
 
@@ -24,7 +24,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Maximum duration of an attempt to open a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time without data after which carnet asks gpsd for its version.
+/// Time without data after which carnet requests gpsd's version, to see whether gpsd still answers.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// A connection to gpsd, as a source of positions.
@@ -33,22 +33,23 @@ pub struct Connection {
     port: u16,
     device: Option<String>,
     state: State,
-    wait: Duration,
-    reader: Reader,
-    tracker: Tracker,
+    reconnect_pause: Duration,
+    reader: ReportReader,
+    tracker: FixTracker,
 }
 
 enum State {
     Waiting(Time),
-    /// Boxed, so that the attempt continues when [`Connection::next_event`] is cancelled.
+    /// In a box, so that the connection attempt survives if the future of [`Connection::next_event`] is
+    /// dropped.
     Connecting(Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>),
     Connected {
         stream: TcpStream,
         local: bool,
-        /// Time at which gpsd counts as silent. `asked` says whether carnet has asked for the version since
-        /// the last data.
+        /// Time at which carnet considers gpsd silent. `version_requested` says whether carnet has requested
+        /// the version since the last data.
         silent_at: Time,
-        asked: bool,
+        version_requested: bool,
     },
 }
 
@@ -75,13 +76,13 @@ impl Connection {
             port,
             device,
             state: State::Waiting(Time::ZERO),
-            wait: FIRST_WAIT,
-            reader: Reader::default(),
-            tracker: Tracker::new(options),
+            reconnect_pause: FIRST_WAIT,
+            reader: ReportReader::default(),
+            tracker: FixTracker::new(options),
         }
     }
 
-    /// Returns the leap seconds since 2004, as gpsd or the kernel reports them.
+    /// Returns the number of leap seconds since 2004 that gpsd or the kernel reports.
     pub fn leap_seconds(&self) -> i64 {
         self.tracker.leap_seconds()
     }
@@ -91,7 +92,7 @@ impl Connection {
         self.reader.counters()
     }
 
-    /// Waits for the next event of the position source and returns it. Safe to cancel.
+    /// Waits for the next event of the position source. The future may be dropped.
     pub async fn next_event(&mut self) -> PositionEvent {
         loop {
             if let Some(event) = self.tracker.poll_event() {
@@ -135,21 +136,23 @@ impl Connection {
             (Ok(peer), Ok(own)) => peer.ip() == own.ip(),
             _ => false,
         };
-        self.state = State::Connected { stream, local, silent_at: now + SILENCE, asked: false };
+        self.state = State::Connected { stream, local, silent_at: now + SILENCE, version_requested: false };
     }
 
     fn give_up(&mut self, error: &io::Error) {
         self.tracker.handle_disconnected(format!("gpsd at {} port {}: {error}", self.host, self.port));
-        self.state = State::Waiting(clock::now() + self.wait);
-        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+        self.state = State::Waiting(clock::now() + self.reconnect_pause);
+        self.reconnect_pause = (self.reconnect_pause * 2).min(LONGEST_WAIT);
     }
 
     /// Reads the available octets, at most one buffer.
     fn read(&mut self) -> io::Result<()> {
-        let State::Connected { stream, local, silent_at, asked } = &mut self.state else { return Ok(()) };
+        let State::Connected { stream, local, silent_at, version_requested: asked } = &mut self.state else {
+            return Ok(());
+        };
         let mut buffer = [0; 4096];
         let length = match stream.try_read(&mut buffer) {
-            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection")),
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "gpsd closed the connection")),
             Ok(length) => length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
@@ -159,23 +162,25 @@ impl Connection {
         let before = self.reader.counters().lines;
         let (tracker, local) = (&mut self.tracker, *local);
         self.reader.push(&buffer[..length], |report| tracker.handle_report(now, wall, &report, local));
-        // The peer speaks gpsd's protocol, so after the next failure begin with the shortest pause again.
+        // The peer is a gpsd, so the pause after its next failure is the shortest one.
         if self.reader.counters().lines > before {
-            self.wait = FIRST_WAIT;
+            self.reconnect_pause = FIRST_WAIT;
         }
         Ok(())
     }
 
     fn handle_timeout(&mut self, now: Time) {
         self.tracker.handle_timeout(now);
-        let State::Connected { stream, silent_at, asked, .. } = &mut self.state else { return };
+        let State::Connected { stream, silent_at, version_requested: asked, .. } = &mut self.state else {
+            return;
+        };
         if *silent_at > now {
             return;
         }
         if *asked {
-            self.give_up(&io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
+            self.give_up(&io::Error::new(io::ErrorKind::TimedOut, "gpsd does not answer"));
         } else {
-            // If the write fails, no answer comes, and carnet closes the connection.
+            // If the write fails, gpsd does not answer, and carnet closes the connection later.
             let _ = stream.try_write(PROBE.as_bytes());
             (*silent_at, *asked) = (now + SILENCE, true);
         }

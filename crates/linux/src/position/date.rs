@@ -2,9 +2,8 @@
 
 use carnet_base::WallTime;
 
-/// Returns the time of a text like `2026-11-21T12:00:00.250Z`. A leap second (`23:59:60`) gives the same time
-/// as the second after it, as in the system clock. Returns `None` for any other text, and for a date before
-/// 1970.
+/// Parses a date like `2026-11-21T12:00:00.250Z`. A leap second (`23:59:60`) equals the second after it, as
+/// in the system clock. Returns `None` for other texts and for dates before 1970.
 pub(super) fn parse(text: &str) -> Option<WallTime> {
     let octets = text.as_bytes();
     let number = |from: usize, length: usize| -> Option<u64> {
@@ -38,7 +37,7 @@ pub(super) fn parse(text: &str) -> Option<WallTime> {
     Some(WallTime::from_unix_nanos(seconds * 1_000_000_000 + nanos))
 }
 
-/// Returns the days from 1970-01-01 to a day of the Gregorian calendar. The function counts years from March
+/// Returns the number of days from 1970-01-01 to a day of the Gregorian calendar. It counts years from March
 /// on, so that the leap day is the last day of a year.
 fn days(year: u64, month: u64, day: u64) -> u64 {
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
@@ -56,7 +55,7 @@ mod tests {
         parse(text).map(|time| time.as_unix_nanos() / 1_000_000_000)
     }
 
-    /// The expected values are those of `date -u +%s`.
+    /// The expected values come from `date -u +%s`.
     #[test]
     fn known_dates() {
         for (text, expected) in [

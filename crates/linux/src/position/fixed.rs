@@ -14,25 +14,25 @@ const CONFIDENCE: f64 = 1.0;
 
 /// A position source that reports a fixed place repeatedly.
 #[derive(Debug, Clone)]
-pub struct Fixed {
+pub struct FixedPosition {
     latitude: f64,
     longitude: f64,
     interval: Duration,
     leap_seconds: i64,
-    due: Option<Time>,
+    next_report: Option<Time>,
     announced: bool,
 }
 
-impl Fixed {
+impl FixedPosition {
     /// Creates the source for a place in degrees, which reports it once per interval of the options.
-    pub fn new(latitude: f64, longitude: f64, options: &PositionOptions) -> Fixed {
+    pub fn new(latitude: f64, longitude: f64, options: &PositionOptions) -> FixedPosition {
         let PositionOptions { interval, leap_seconds, .. } = *options;
-        Fixed { latitude, longitude, interval, leap_seconds, due: None, announced: false }
+        FixedPosition { latitude, longitude, interval, leap_seconds, next_report: None, announced: false }
     }
 
-    /// Returns when the next report is due.
-    pub fn due(&self, now: Time) -> Time {
-        self.due.unwrap_or(now)
+    /// Returns the time at which the next report is due.
+    pub fn next_report_due(&self, now: Time) -> Time {
+        self.next_report.unwrap_or(now)
     }
 
     /// Returns the leap seconds since 2004.
@@ -41,11 +41,11 @@ impl Fixed {
     }
 
     /// Returns a report of the place with the present time.
-    pub fn tell(&mut self, now: Time, wall: WallTime) -> PositionEvent {
+    pub fn report(&mut self, now: Time, wall: WallTime) -> PositionEvent {
         if !std::mem::replace(&mut self.announced, true) {
             return PositionEvent::Mode(FixMode::TwoD);
         }
-        self.due = Some(now + self.interval);
+        self.next_report = Some(now + self.interval);
         PositionEvent::Fix(Fix {
             received: now,
             time: wall,
@@ -67,13 +67,13 @@ mod tests {
 
     #[test]
     fn a_place_is_told_once_per_interval() {
-        let mut fixed = Fixed::new(48.8375, 2.1008, &PositionOptions::default());
+        let mut fixed = FixedPosition::new(48.8375, 2.1008, &PositionOptions::default());
         let (now, wall) = (Time::from_secs(5), WallTime::from_unix_nanos(7));
-        assert_eq!(fixed.due(now), now);
-        assert_eq!(fixed.tell(now, wall), PositionEvent::Mode(FixMode::TwoD));
-        assert_eq!(fixed.due(now), now);
-        let PositionEvent::Fix(fix) = fixed.tell(now, wall) else { panic!("no fix") };
+        assert_eq!(fixed.next_report_due(now), now);
+        assert_eq!(fixed.report(now, wall), PositionEvent::Mode(FixMode::TwoD));
+        assert_eq!(fixed.next_report_due(now), now);
+        let PositionEvent::Fix(fix) = fixed.report(now, wall) else { panic!("no fix") };
         assert_eq!((fix.latitude, fix.longitude, fix.time), (48.8375, 2.1008, wall));
-        assert_eq!(fixed.due(now), Time::from_secs(6));
+        assert_eq!(fixed.next_report_due(now), Time::from_secs(6));
     }
 }

@@ -1,9 +1,9 @@
 //! Parses the parts of gpsd's JSON protocol (`gpsd_json(5)`) that carnet needs, without I/O.
 //!
-//! gpsd sends one JSON object per line, each with a `class`. [`Reader`] cuts the received octets into lines
-//! and parses them. It ignores unknown classes and fields, because every release of gpsd adds some. It counts
-//! and skips a line that is no such object, and a line longer than [`LONGEST_LINE`], so that its memory stays
-//! bounded.
+//! gpsd sends one JSON object per line, each with a `class`. [`ReportReader`] cuts the received octets into
+//! lines and parses them. It ignores unknown classes and fields, because every release of gpsd adds some. It
+//! counts and skips a line that is no such object, and a line longer than [`LONGEST_LINE`], so that its
+//! memory stays bounded.
 //!
 //! gpsd gives its error estimates (`eph`, `epx`, `epy`) without a definition. If gpsd computes them itself,
 //! it aims at 95 % probability, so carnet takes all of them as 95 % values. Without `eph`, carnet takes the
@@ -49,11 +49,11 @@ pub enum Report {
     Tpv(Box<Tpv>),
     /// A report of a pulse per second, with the time of both clocks at the pulse.
     #[serde(rename = "PPS")]
-    Pulse(Offset),
+    Pulse(ClockOffset),
     /// A report of the arrival of the first octet that the receiver sends after the end of a second, with the
     /// time of both clocks.
     #[serde(rename = "TOFF")]
-    TimeOffset(Offset),
+    TimeOffset(ClockOffset),
     /// The list of gpsd's receivers.
     #[serde(rename = "DEVICES")]
     Devices {
@@ -89,14 +89,14 @@ pub struct Device {
 
 impl Device {
     /// Returns whether gpsd no longer uses the receiver.
-    pub fn is_gone(&self) -> bool {
+    pub fn is_unused(&self) -> bool {
         self.activated.as_f64() == Some(0.0)
     }
 }
 
-/// Time of the receiver's clock and of gpsd's machine at the same moment.
+/// Times of the receiver's clock and of the clock of gpsd's machine at the same moment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Offset {
+pub struct ClockOffset {
     /// Path of the receiver.
     #[serde(default)]
     pub device: String,
@@ -106,7 +106,7 @@ pub struct Offset {
     clock_nsec: i64,
 }
 
-impl Offset {
+impl ClockOffset {
     /// Returns the time of gpsd's machine minus the time of the receiver, in milliseconds.
     pub fn milliseconds(&self) -> i64 {
         let seconds = self.clock_sec.saturating_sub(self.real_sec);
@@ -175,7 +175,7 @@ impl Tpv {
         }
         let time = self.wall_time().filter(|time| time.as_unix_nanos() >= EARLIEST);
         let time = time.ok_or_else(|| match &self.time {
-            // The text of gpsd goes into the log, so escape it and limit its length.
+            // gpsd's text goes into the log, so escape special characters and limit its length.
             Some(text) => {
                 format!("time {:?}, expected a date from 2004 on", text.chars().take(40).collect::<String>())
             }
@@ -189,7 +189,7 @@ impl Tpv {
         let (latitude, longitude) =
             (degrees("latitude", self.lat, 90.0)?, degrees("longitude", self.lon, 180.0)?);
         if latitude == 0.0 && longitude == 0.0 {
-            return Err("latitude 0, longitude 0: what receivers say that know no place".into());
+            return Err("latitude 0 and longitude 0, which receivers send when they have no position".into());
         }
         let within = |value: Option<f64>, low: f64, high: f64| value.filter(|v| (low..=high).contains(v));
         let error = |value: Option<f64>| within(value, 0.0, 1e9);
@@ -216,7 +216,7 @@ impl Tpv {
 /// Counters of the lines that a reader has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReaderCounters {
-    /// Valid lines, unknown classes included.
+    /// Number of valid lines, including lines of a class that carnet does not know.
     pub lines: u64,
     /// Lines that are no JSON object with a `class`.
     pub garbage: u64,
@@ -224,16 +224,16 @@ pub struct ReaderCounters {
     pub overlong: u64,
 }
 
-/// Cuts a stream into lines and parses them.
+/// Splits gpsd's stream into lines and parses each line.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct ReportReader {
     line: Vec<u8>,
     /// Whether the reader skips the rest of a too long line.
     skipping: bool,
     counters: ReaderCounters,
 }
 
-impl Reader {
+impl ReportReader {
     /// Adds received octets, and passes every report that they complete to `take`.
     pub fn push(&mut self, octets: &[u8], mut take: impl FnMut(Report)) {
         let mut rest = octets;

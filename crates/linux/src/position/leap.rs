@@ -19,18 +19,18 @@
 const GPS_IN_2004: i64 = 13;
 /// TAI minus UTC on 2004-01-01 in seconds.
 const TAI_IN_2004: i64 = 32;
-/// Maximum number of leap seconds above the configured number that carnet believes. Since 1980 at most one
-/// per year was added.
+/// Largest number of leap seconds beyond the configured number that carnet accepts. Since 1980 there was at
+/// most one a year.
 const MOST_NEW: i64 = 20;
 
-/// Returns the leap seconds since 2004 from gpsd's `leapseconds`, if they are credible. They must be at least
-/// the configured number `known`, and at most `MOST_NEW` above it.
+/// Converts gpsd's `leapseconds` to leap seconds since 2004. Returns `None` if the result is below the
+/// configured number `known`, or more than `MOST_NEW` above it.
 pub fn from_gps_offset(gps_minus_utc: i64, known: i64) -> Option<i64> {
     credible(gps_minus_utc.saturating_sub(GPS_IN_2004), known)
 }
 
-/// Returns the leap seconds since 2004 from a clock's TAI offset, if they are credible. They must be at least
-/// the configured number `known`, and at most `MOST_NEW` above it.
+/// Converts a TAI offset to leap seconds since 2004. Returns `None` if the result is below the configured
+/// number `known`, or more than `MOST_NEW` above it.
 pub fn from_tai_offset(tai_minus_utc: i64, known: i64) -> Option<i64> {
     credible(tai_minus_utc.saturating_sub(TAI_IN_2004), known)
 }
@@ -39,8 +39,8 @@ fn credible(leap_seconds: i64, known: i64) -> Option<i64> {
     (known..=known.saturating_add(MOST_NEW)).contains(&leap_seconds).then_some(leap_seconds)
 }
 
-/// Returns the leap seconds since 2004 from a credible TAI offset of the kernel, otherwise the configured
-/// number `known`.
+/// Returns the leap seconds since 2004 by the kernel's TAI offset if it is plausible, otherwise the
+/// configured number `known`.
 pub fn since_2004(known: i64, tai_minus_utc: i64) -> i64 {
     from_tai_offset(tai_minus_utc, known).unwrap_or(known)
 }

@@ -40,11 +40,11 @@ use crate::error::Result;
 /// Kind of fix of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FixMode {
-    /// No position is known.
+    /// The receiver has no position.
     None,
-    /// Latitude and longitude are known.
+    /// The receiver has latitude and longitude.
     TwoD,
-    /// Latitude, longitude and altitude are known.
+    /// The receiver has latitude, longitude and altitude.
     ThreeD,
 }
 
@@ -70,21 +70,21 @@ pub struct Fix {
     pub climb: Option<f64>,
     /// Whether the fix has two or three dimensions.
     pub mode: FixMode,
-    /// Radius in metres of the circle that holds the position with 95 % probability; `None` if unknown.
+    /// Radius in metres of a circle that contains the true position with 95 % probability; `None` if the
+    /// receiver does not say.
     pub confidence: Option<f64>,
 }
 
 impl Fix {
-    /// Returns the time of the fix in the format of position vectors. `leap_seconds` is the number since 2004
-    /// (see [`leap`]).
+    /// Returns the time of the fix as the timestamp of a position vector. `leap_seconds` is the number of
+    /// leap seconds since 2004 (see [`leap`]).
     pub fn timestamp(&self, leap_seconds: i64) -> Timestamp {
         let milliseconds = i64::try_from(self.time.as_unix_nanos() / 1_000_000).unwrap_or(i64::MAX);
         Timestamp::from_unix_milliseconds(milliseconds, leap_seconds)
     }
 
-    /// Returns the fix as the position vector of the station with this address. Values that the receiver left
-    /// out become 0. A position with unknown confidence counts as not accurate. `pai_interval` is
-    /// `itsGnPaiInterval` in metres.
+    /// Returns the fix as a position vector of the station with this address. Missing values become 0, and a
+    /// position without confidence is not accurate. `pai_interval` is `itsGnPaiInterval` in metres.
     pub fn position_vector(
         &self,
         address: GnAddress,
@@ -111,11 +111,11 @@ pub enum LostReason {
     Disconnected(String),
     /// gpsd has no receiver.
     NoDevice,
-    /// The receiver has no fix, or the trace has not begun, or the trace says `lost`.
+    /// The receiver has no fix. In a trace: the trace has not begun, or says `lost`.
     NoFix,
     /// The receiver has become silent.
     Stale,
-    /// The receiver repeats the same time in its reports. The text is the receiver's path.
+    /// The receiver sends reports, but always with the same time. The text is the path of the receiver.
     Frozen(String),
     /// The receiver claims a fix, but its time or place is invalid. The text has the error.
     Unusable(String),
@@ -129,11 +129,11 @@ pub struct ClockDifference {
     /// Time of the system clock minus the receiver's time, in milliseconds: positive if the system clock is
     /// fast.
     pub milliseconds: i64,
-    /// Whether a pulse per second was the reference. Otherwise the difference contains the delay of the
+    /// Whether the difference was measured by a pulse per second. Otherwise it includes the delay of the
     /// receiver's report, up to a second and more.
     pub precise: bool,
     /// Whether the difference exceeds the configured tolerance.
-    pub wrong: bool,
+    pub is_clock_wrong: bool,
 }
 
 /// Event of a position source.
@@ -141,10 +141,10 @@ pub struct ClockDifference {
 pub enum PositionEvent {
     /// A new position.
     Fix(Fix),
-    /// The kind of fix has changed. This event precedes the [`PositionEvent::Fix`] or [`PositionEvent::Lost`]
-    /// with that kind.
+    /// The kind of fix has changed. The [`PositionEvent::Fix`] or [`PositionEvent::Lost`] of this kind
+    /// follows.
     Mode(FixMode),
-    /// The position is lost or not known yet. The source reports each reason once until the next fix.
+    /// The source has no position (any more). It reports each reason once until the next fix.
     Lost {
         /// Reason for the missing position.
         reason: LostReason,
@@ -154,7 +154,7 @@ pub enum PositionEvent {
         /// Release of gpsd.
         release: String,
     },
-    /// The system clock has become wrong, has another error than before, or is right again.
+    /// The system clock has become wrong, its error has changed, or it has become correct again.
     Clock(ClockDifference),
     /// The number of leap seconds since 2004 has changed.
     LeapSeconds(i64),
@@ -192,9 +192,9 @@ impl Default for PositionOptions {
 #[derive(Debug)]
 pub enum PositionSource {
     /// A fixed place.
-    Fixed(fixed::Fixed),
+    Fixed(fixed::FixedPosition),
     /// A journey from a file.
-    Trace(trace::Player),
+    Trace(trace::TracePlayer),
     /// A receiver behind gpsd.
     Gpsd(Box<Connection>),
 }
@@ -206,10 +206,10 @@ impl PositionSource {
         options.leap_seconds = leap::since_2004(options.leap_seconds, clock::tai_offset());
         Ok(match config {
             PositionConfig::Fixed { latitude, longitude } => {
-                PositionSource::Fixed(fixed::Fixed::new(*latitude, *longitude, &options))
+                PositionSource::Fixed(fixed::FixedPosition::new(*latitude, *longitude, &options))
             }
             PositionConfig::Trace(path) => {
-                PositionSource::Trace(trace::Player::new(trace::Trace::read(path)?, &options))
+                PositionSource::Trace(trace::TracePlayer::new(trace::Trace::read(path)?, &options))
             }
             PositionConfig::Gpsd { host, port, device } => {
                 PositionSource::Gpsd(Box::new(Connection::new(host.clone(), *port, device.clone(), options)))
@@ -217,16 +217,16 @@ impl PositionSource {
         })
     }
 
-    /// Waits for the next event of the source and returns it. Safe to cancel.
+    /// Waits for the next event of the position source. The future may be dropped.
     pub async fn next_event(&mut self) -> PositionEvent {
         match self {
             PositionSource::Fixed(fixed) => {
-                sleep_until(fixed.due(clock::now())).await;
-                fixed.tell(clock::now(), clock::wall())
+                sleep_until(fixed.next_report_due(clock::now())).await;
+                fixed.report(clock::now(), clock::wall())
             }
             PositionSource::Trace(player) => loop {
-                sleep_until(player.due(clock::now())).await;
-                if let Some(event) = player.tell(clock::now(), clock::wall()) {
+                sleep_until(player.next_event_due(clock::now())).await;
+                if let Some(event) = player.next_due_event(clock::now(), clock::wall()) {
                     return event;
                 }
             },
@@ -234,7 +234,7 @@ impl PositionSource {
         }
     }
 
-    /// Returns the number of leap seconds since 2004 that this source knows.
+    /// Returns the number of leap seconds since 2004 by this source.
     pub fn leap_seconds(&self) -> i64 {
         match self {
             PositionSource::Gpsd(connection) => connection.leap_seconds(),
@@ -244,7 +244,7 @@ impl PositionSource {
     }
 }
 
-/// Waits until `due` on this machine's monotonic clock.
+/// Waits until `next_report_due` on this machine's monotonic clock.
 async fn sleep_until(due: Time) {
     tokio::time::sleep(due.saturating_since(clock::now())).await;
 }

@@ -35,8 +35,8 @@ const LATENESS: Duration = Duration::from_secs(2);
 const SEMI_MAJOR: f64 = 6_378_137.0;
 const ECCENTRICITY_SQUARED: f64 = 6.694_379_990_141_316e-3;
 
-/// Returns whether a position is accurate (PAI = 1): the radius with 95 % confidence is less than half of
-/// `pai_interval` (EN 302 636-4-1 9.5.2). With unknown confidence the position is not accurate.
+/// Returns whether a position is accurate (PAI = 1): its 95 % radius is less than half of `pai_interval` (EN
+/// 302 636-4-1 9.5.2). Without a known radius it is not accurate.
 pub fn is_accurate(confidence: Option<f64>, pai_interval: f64) -> bool {
     confidence.is_some_and(|radius| (0.0..pai_interval / 2.0).contains(&radius))
 }
@@ -55,7 +55,7 @@ pub fn confidence_after(confidence: f64, elapsed: Duration) -> f64 {
 pub fn reckon(latitude: f64, longitude: f64, speed: f64, track: f64, elapsed: Duration) -> (f64, f64) {
     let distance = speed * elapsed.as_secs_f64();
     let (sin_track, cos_track) = track.to_radians().sin_cos();
-    // Use the radii of curvature at the middle of the path, so that errors of second order cancel.
+    // Use the radii of curvature halfway along the path: errors of second order then cancel.
     let radii = |latitude: f64| {
         let (sin, cos) = latitude.to_radians().sin_cos();
         let w2 = 1.0 - ECCENTRICITY_SQUARED * sin * sin;
@@ -83,49 +83,48 @@ pub fn reckon_fix(fix: &Fix, elapsed: Duration) -> Fix {
     later
 }
 
-/// Computes a station's position at any moment from its last fix.
+/// Computes the station's position at any moment from the last fix (dead reckoning).
 #[derive(Debug, Clone, Default)]
 pub struct Reckoner {
     fix: Option<Fix>,
     /// Whether the source has lost the position.
-    lost: bool,
-    /// Whether the station does not move, so that its confidence does not grow with time.
-    stays: bool,
-    /// Time in the position that was returned last.
-    told: Option<WallTime>,
+    is_position_lost: bool,
+    /// Whether the station never moves. The confidence of its position then does not get worse with time.
+    never_moves: bool,
+    /// Time of the position that was returned last.
+    last_returned_time: Option<WallTime>,
 }
 
 impl Reckoner {
-    /// Creates a reckoner without a fix. `stays` says that the station does not move.
+    /// Creates a reckoner without a fix. `never_moves` says that the station never moves.
     pub fn new(stays: bool) -> Reckoner {
-        Reckoner { stays, ..Reckoner::default() }
+        Reckoner { never_moves: stays, ..Reckoner::default() }
     }
 
     /// Stores a fix.
     pub fn handle_fix(&mut self, fix: Fix) {
-        self.lost = false;
+        self.is_position_lost = false;
         self.fix = Some(fix);
     }
 
     /// Notes that the source has no fixes at present.
     pub fn handle_lost(&mut self) {
-        self.lost = true;
+        self.is_position_lost = true;
     }
 
-    /// Returns the speed of the station in metres per second, 0 if unknown.
+    /// Returns the station's speed in metres per second, or 0 if it is unknown.
     pub fn speed(&self) -> f64 {
         self.fix.as_ref().and_then(|fix| fix.speed).map_or(0.0, f64::abs)
     }
 
-    /// Returns the position now. The time in the position is always later than in the position returned
-    /// before. The confidence is unknown while the source has lost the position. Returns `None` before the
-    /// first fix.
+    /// Returns the present position, with a time later than in the previous result. The confidence is `None`
+    /// while the source has lost the position. Returns `None` before the first fix.
     pub fn position(&mut self, now: Time) -> Option<Fix> {
         let fix = self.fix.as_ref()?;
         let mut elapsed = now.saturating_since(fix.received);
-        // If a fix took longer to arrive than the fix before, its time could step back. Then extrapolate to 1
-        // ms after the previous time.
-        if let Some(told) = self.told
+        // If this fix took longer to arrive than the previous one, the computed time may step back. Use 1 ms
+        // after the previous time then.
+        if let Some(told) = self.last_returned_time
             && fix.time + elapsed <= told
         {
             let back = told.distance(fix.time + elapsed);
@@ -139,17 +138,17 @@ impl Reckoner {
         }
         position.time = fix.time + elapsed;
         position.received = now;
-        position.confidence = match (self.lost, self.stays) {
+        position.confidence = match (self.is_position_lost, self.never_moves) {
             (true, _) => None,
             (false, true) => fix.confidence,
             (false, false) => fix.confidence.map(|confidence| confidence_after(confidence, elapsed)),
         };
-        self.told = Some(position.time);
+        self.last_returned_time = Some(position.time);
         Some(position)
     }
 }
 
-/// Returns the same longitude in the range from -180 to 180 degrees.
+/// Converts a longitude to the range from -180 to 180 degrees.
 pub(super) fn wrap_longitude(degrees: f64) -> f64 {
     if (-180.0..=180.0).contains(&degrees) { degrees } else { (degrees + 180.0).rem_euclid(360.0) - 180.0 }
 }

@@ -2,7 +2,7 @@
 //!
 //! The file has one line per moment: `seconds latitude longitude [speed heading]`, separated by blanks.
 //! Seconds are in ascending order and may have a fraction. Latitude and longitude are in degrees, the speed
-//! in metres per second, the heading in degrees clockwise from North. The word `lost` in place of the
+//! in metres per second, the heading in degrees clockwise from North. The word `lost_reason` in place of the
 //! position says that the station has no fix from then until the next line. Text after a `#` is a comment.
 //!
 //! ```text
@@ -28,7 +28,7 @@ use super::reckoning::wrap_longitude;
 use super::{Fix, FixMode, LostReason, PositionEvent, PositionOptions};
 use crate::error::{Error, Result};
 
-/// Lowest value of the first line's seconds that makes all seconds UNIX time.
+/// If the seconds in the first line are at least this number, all seconds are UNIX time.
 const UNIX_TIME: f64 = 1e9;
 /// Metres per degree of latitude, precise enough to compute the speed between two lines.
 const METRES_PER_DEGREE: f64 = 111_194.9;
@@ -38,11 +38,11 @@ const CONFIDENCE: f64 = 1.0;
 #[derive(Debug, Clone, PartialEq)]
 struct Point {
     seconds: f64,
-    place: Option<Place>,
+    position: Option<TracePosition>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Place {
+struct TracePosition {
     latitude: f64,
     longitude: f64,
     /// Speed and heading, if the line has them.
@@ -57,11 +57,11 @@ pub struct Trace {
 
 /// State of the station at a moment of the trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Moment {
-    /// The trace has not begun, or says `lost`.
+pub enum TraceState {
+    /// The station has no position: the trace has not begun, or says `lost_reason`.
     Lost,
     /// The station is at this place.
-    There {
+    At {
         /// Latitude in degrees.
         latitude: f64,
         /// Longitude in degrees.
@@ -111,7 +111,7 @@ impl Trace {
                         )),
                         _ => None,
                     };
-                    Some(Place {
+                    Some(TracePosition {
                         latitude: parse_within(latitude, -90.0, 90.0)
                             .ok_or_else(|| wrong("a latitude of -90 to 90"))?,
                         longitude: parse_within(longitude, -180.0, 180.0)
@@ -121,7 +121,7 @@ impl Trace {
                 }
                 _ => return Err(wrong("`seconds latitude longitude [speed heading]` or `seconds lost`")),
             };
-            points.push(Point { seconds, place });
+            points.push(Point { seconds, position: place });
         }
         if points.is_empty() {
             return Err((1, "at least one line", "nothing".to_owned()));
@@ -135,25 +135,29 @@ impl Trace {
     }
 
     /// Returns the state of the station at this time of the trace.
-    pub fn at(&self, seconds: f64) -> Moment {
+    pub fn at(&self, seconds: f64) -> TraceState {
         let next = self.points.partition_point(|point| point.seconds <= seconds);
-        let Some(before) = next.checked_sub(1).map(|index| &self.points[index]) else { return Moment::Lost };
-        match (self.points.get(next), &before.place) {
-            // The last line is valid only at its own time; after that the trace has ended.
-            (None, _) if before.seconds < seconds => Moment::Ended,
-            (_, None) => Moment::Lost,
-            (Some(Point { seconds: end, place: Some(to) }), Some(from)) => {
+        let Some(before) = next.checked_sub(1).map(|index| &self.points[index]) else {
+            return TraceState::Lost;
+        };
+        match (self.points.get(next), &before.position) {
+            // The last line holds only for its own time; afterwards the trace has ended.
+            (None, _) if before.seconds < seconds => TraceState::Ended,
+            (_, None) => TraceState::Lost,
+            (Some(Point { seconds: end, position: Some(to) }), Some(from)) => {
                 let share = (seconds - before.seconds) / (end - before.seconds);
                 between(from, to, share, end - before.seconds)
             }
-            // No position follows this line, or `lost` follows: the station continues with the last known
+            // After this line comes no position, or `lost_reason`. The station goes on with its last known
             // motion.
-            (_, Some(from)) => match self.points[..next].iter().rev().nth(1).map(|p| (p.seconds, &p.place)) {
-                Some((start, Some(previous))) if before.seconds == seconds => {
-                    between(previous, from, 1.0, before.seconds - start)
+            (_, Some(from)) => {
+                match self.points[..next].iter().rev().nth(1).map(|p| (p.seconds, &p.position)) {
+                    Some((start, Some(previous))) if before.seconds == seconds => {
+                        between(previous, from, 1.0, before.seconds - start)
+                    }
+                    _ => standing_at(from),
                 }
-                _ => stay(from),
-            },
+            }
         }
     }
 }
@@ -162,13 +166,14 @@ fn parse_within(text: &str, low: f64, high: f64) -> Option<f64> {
     text.parse().ok().filter(|value| (low..=high).contains(value))
 }
 
-fn stay(place: &Place) -> Moment {
+fn standing_at(place: &TracePosition) -> TraceState {
     let (speed, heading) = place.motion.unwrap_or((0.0, 0.0));
-    Moment::There { latitude: place.latitude, longitude: place.longitude, speed, heading: heading % 360.0 }
+    TraceState::At { latitude: place.latitude, longitude: place.longitude, speed, heading: heading % 360.0 }
 }
 
-/// Returns the state between two places, after the fraction `share` of a move that takes `duration` seconds.
-fn between(from: &Place, to: &Place, share: f64, duration: f64) -> Moment {
+/// Returns the state on the way between two positions: the part `share` of a move that takes `duration`
+/// seconds.
+fn between(from: &TracePosition, to: &TracePosition, share: f64, duration: f64) -> TraceState {
     let north = to.latitude - from.latitude;
     let east = wrap_longitude(to.longitude - from.longitude);
     let metres_north = north * METRES_PER_DEGREE;
@@ -183,7 +188,7 @@ fn between(from: &Place, to: &Place, share: f64, duration: f64) -> Moment {
             (metres_north.hypot(metres_east) / duration, heading)
         }
     };
-    Moment::There {
+    TraceState::At {
         latitude: from.latitude + share * north,
         longitude: wrap_longitude(from.longitude + share * east),
         speed,
@@ -193,28 +198,28 @@ fn between(from: &Place, to: &Place, share: f64, duration: f64) -> Moment {
 
 /// Plays a trace.
 #[derive(Debug, Clone)]
-pub struct Player {
+pub struct TracePlayer {
     trace: Trace,
     interval: Duration,
     leap_seconds: i64,
     start: Option<Time>,
-    due: Option<Time>,
+    next_event: Option<Time>,
     mode: FixMode,
-    lost: Option<LostReason>,
+    lost_reason: Option<LostReason>,
     pending: Option<PositionEvent>,
 }
 
-impl Player {
+impl TracePlayer {
     /// Creates a player for `trace`, which reports a position once per interval of the options.
-    pub fn new(trace: Trace, options: &PositionOptions) -> Player {
-        Player {
+    pub fn new(trace: Trace, options: &PositionOptions) -> TracePlayer {
+        TracePlayer {
             trace,
             interval: options.interval,
             leap_seconds: options.leap_seconds,
             start: None,
-            due: None,
+            next_event: None,
             mode: FixMode::None,
-            lost: None,
+            lost_reason: None,
             pending: None,
         }
     }
@@ -224,15 +229,15 @@ impl Player {
         self.leap_seconds
     }
 
-    /// Returns when the next event is due; [`Time::MAX`] after the end.
-    pub fn due(&self, now: Time) -> Time {
-        self.due.unwrap_or(now)
+    /// Returns the time at which the next event is due; [`Time::MAX`] after the end of the trace.
+    pub fn next_event_due(&self, now: Time) -> Time {
+        self.next_event.unwrap_or(now)
     }
 
-    /// Returns the next event that is due by now; `None` if no event is due.
-    pub fn tell(&mut self, now: Time, wall: WallTime) -> Option<PositionEvent> {
+    /// Returns the next event whose time has come, if any.
+    pub fn next_due_event(&mut self, now: Time, wall: WallTime) -> Option<PositionEvent> {
         if let Some(event) = self.pending.take() {
-            self.due = Some(self.next(now));
+            self.next_event = Some(self.next(now));
             return Some(event);
         }
         let start = *self.start.get_or_insert(now);
@@ -241,8 +246,8 @@ impl Player {
             false => now.saturating_since(start).as_secs_f64(),
         };
         let (mode, event) = match self.trace.at(seconds) {
-            Moment::There { latitude, longitude, speed, heading } => {
-                self.lost = None;
+            TraceState::At { latitude, longitude, speed, heading } => {
+                self.lost_reason = None;
                 let fix = Fix {
                     received: now,
                     time: wall,
@@ -257,32 +262,32 @@ impl Player {
                 };
                 (FixMode::TwoD, Some(PositionEvent::Fix(fix)))
             }
-            Moment::Lost => (FixMode::None, self.lose(LostReason::NoFix)),
-            Moment::Ended => (FixMode::None, self.lose(LostReason::EndOfTrace)),
+            TraceState::Lost => (FixMode::None, self.lose(LostReason::NoFix)),
+            TraceState::Ended => (FixMode::None, self.lose(LostReason::EndOfTrace)),
         };
         if self.mode != mode {
             self.mode = mode;
             self.pending = event;
             return Some(PositionEvent::Mode(mode));
         }
-        self.due = Some(self.next(now));
+        self.next_event = Some(self.next(now));
         event
     }
 
-    /// Returns the time of the next report, on the schedule that began with the first report.
+    /// Returns the time of the next report, which keeps the rhythm of the first report.
     fn next(&self, now: Time) -> Time {
-        if self.lost == Some(LostReason::EndOfTrace) {
+        if self.lost_reason == Some(LostReason::EndOfTrace) {
             return Time::MAX;
         }
-        let due = self.due.unwrap_or(now) + self.interval;
+        let due = self.next_event.unwrap_or(now) + self.interval;
         if due > now { due } else { now + self.interval }
     }
 
     fn lose(&mut self, reason: LostReason) -> Option<PositionEvent> {
-        if self.lost.as_ref() == Some(&reason) {
+        if self.lost_reason.as_ref() == Some(&reason) {
             return None;
         }
-        self.lost = Some(reason.clone());
+        self.lost_reason = Some(reason.clone());
         Some(PositionEvent::Lost { reason })
     }
 }

@@ -16,7 +16,7 @@
 //!   difference contains the delay of the report, so its tolerance is large. A report of a pulse per second
 //!   (`PPS`, otherwise `TOFF`) from a gpsd on this machine is more precise, so the tracker prefers it. Bursts
 //!   of old reports, as after the process was stopped, do not prove a wrong clock. The clock must be wrong
-//!   for [`SETTLE`] before an event reports it.
+//!   for [`CLOCK_WARNING_DELAY`] before an event reports it.
 //! * **Leap seconds**: the tracker reports their number, see [`super::leap`].
 
 use std::collections::VecDeque;
@@ -24,55 +24,55 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 
-use super::gpsd::{Offset, Report, Tpv};
+use super::gpsd::{ClockOffset, Report, Tpv};
 use super::{ClockDifference, FixMode, LostReason, PositionEvent, PositionOptions, leap};
 
-/// Time for which the clock must be wrong before an event reports it.
-pub const SETTLE: Duration = Duration::from_secs(2);
+/// Time for which the clock must be wrong before carnet reports it.
+pub const CLOCK_WARNING_DELAY: Duration = Duration::from_secs(2);
 
-/// Time for which the last report of a pulse per second is used.
+/// Time for which carnet uses the last report of a pulse per second.
 const PULSE_LIFETIME: Duration = Duration::from_secs(10);
 
 /// Maximum number of letters of a receiver's name in an event.
-const LONGEST_NAME: usize = 64;
+const MAX_RECEIVER_NAME: usize = 64;
 
 /// Tracks the receivers of a gpsd.
 #[derive(Debug)]
-pub struct Tracker {
+pub struct FixTracker {
     options: PositionOptions,
     leap_seconds: i64,
     mode: FixMode,
-    /// Reason in the last event for a missing position; `None` while there is a position.
-    lost: Option<LostReason>,
-    /// Receiver that gave the last fix; `last_fix` is the time of the fix's arrival.
+    /// Reason of the last reported loss of the position; `None` while there is a position.
+    lost_reason: Option<LostReason>,
+    /// Receiver of the last fix. `last_fix` is the time at which the fix arrived.
     device: String,
     last_fix: Option<Time>,
-    /// Receiver's time in the last accepted fix. The next field is the receiver's time in the last valid
-    /// report, accepted or not.
+    /// Receiver's time in the last fix. The next field is the receiver's time in the last valid report, with
+    /// or without a fix.
     fix_time: Option<WallTime>,
     report_time: Option<WallTime>,
-    /// Fault of the last report after the last fix, and the time of this report.
+    /// Fault of the last report without a fix, and the time of this report; `None` after a fix.
     fault: Option<(Time, LostReason)>,
     /// Time at which the receiver counts as silent.
     deadline: Option<Time>,
-    /// Last comparison of the clocks by a gpsd on this machine: time, milliseconds, and whether it was a
-    /// pulse per second.
+    /// Last comparison of receiver's clock and system clock, from a gpsd on this machine. It has the time of
+    /// the report, the difference in milliseconds, and whether a pulse per second was used.
     offset: Option<(Time, i64, bool)>,
-    /// Time since which the clock seems wrong; the next field is the difference in the last event.
+    /// Time since when the clock has seemed wrong. The next field is the difference in the last event.
     suspect_since: Option<Time>,
-    told: Option<ClockDifference>,
+    reported_clock_difference: Option<ClockDifference>,
     events: VecDeque<PositionEvent>,
     incomplete: u64,
 }
 
-impl Tracker {
+impl FixTracker {
     /// Creates a tracker without a receiver.
-    pub fn new(options: PositionOptions) -> Tracker {
-        Tracker {
+    pub fn new(options: PositionOptions) -> FixTracker {
+        FixTracker {
             leap_seconds: options.leap_seconds,
             options,
             mode: FixMode::None,
-            lost: None,
+            lost_reason: None,
             device: String::new(),
             last_fix: None,
             fix_time: None,
@@ -81,7 +81,7 @@ impl Tracker {
             deadline: None,
             offset: None,
             suspect_since: None,
-            told: None,
+            reported_clock_difference: None,
             events: VecDeque::new(),
             incomplete: 0,
         }
@@ -98,7 +98,7 @@ impl Tracker {
         self.lose(LostReason::Disconnected(reason));
     }
 
-    /// Handles a report of gpsd. `wall` is the system clock. `local` says that gpsd runs on this machine.
+    /// Handles a report of gpsd. `wall` is the system clock; `local` says whether gpsd runs on this machine.
     pub fn handle_report(&mut self, now: Time, wall: WallTime, report: &Report, local: bool) {
         match report {
             Report::Version { release } => {
@@ -113,7 +113,7 @@ impl Tracker {
                 }
             }
             Report::Device(device) => {
-                if device.is_gone() && (device.path == self.device || self.device.is_empty()) {
+                if device.is_unused() && (device.path == self.device || self.device.is_empty()) {
                     self.lose(LostReason::NoDevice);
                 }
             }
@@ -122,28 +122,28 @@ impl Tracker {
         }
     }
 
-    /// Handles the time `now`; the caller calls this at the time that [`Tracker::poll_timeout`] returns.
+    /// Handles the time `now`; the caller calls this at the time that [`FixTracker::poll_timeout`] returns.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
-            // gpsd repeats the last report of a silent receiver once. So an old fault means silence, and a
-            // recent fault means that the receiver still sends reports.
+            // When a receiver becomes silent, gpsd repeats its last report once. So an old fault means that
+            // the receiver is silent, and a recent fault that it still sends.
             let goes_on = |at: Time| now.saturating_since(at) <= self.options.stale_after / 2;
             let fault = self.fault.take().filter(|(at, _)| goes_on(*at));
             self.lose(fault.map_or(LostReason::Stale, |(_, fault)| fault));
         }
     }
 
-    /// Returns when the caller must call [`Tracker::handle_timeout`].
+    /// Returns when the caller must call [`FixTracker::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         self.deadline
     }
 
-    /// Returns the next event; `None` if there is no further event.
+    /// Returns the next event, if any.
     pub fn poll_event(&mut self) -> Option<PositionEvent> {
         self.events.pop_front()
     }
 
-    /// Returns the leap seconds since 2004, as gpsd or the config says.
+    /// Returns the number of leap seconds since 2004, by gpsd or by the config.
     pub fn leap_seconds(&self) -> i64 {
         self.leap_seconds
     }
@@ -171,11 +171,12 @@ impl Tracker {
             }
         };
         let before = self.report_time.replace(fix.time);
-        // After a loss the receiver's time needs only to be later than in its last report, not than in the
+        // After a loss, the time of a fix must be later than in the last report; otherwise later than in the
         // last fix.
-        let before = if self.last_fix.is_some() && self.lost.is_none() { self.fix_time } else { before };
+        let before =
+            if self.last_fix.is_some() && self.lost_reason.is_none() { self.fix_time } else { before };
         if tpv.device == self.device && before.is_some_and(|before| fix.time <= before) {
-            let device: String = tpv.device.chars().take(LONGEST_NAME).collect();
+            let device: String = tpv.device.chars().take(MAX_RECEIVER_NAME).collect();
             return self.suspect(now, LostReason::Frozen(device));
         }
         if let Some(leap_seconds) = tpv.leapseconds.and_then(|offset| {
@@ -184,7 +185,7 @@ impl Tracker {
             self.leap_seconds = leap_seconds;
             self.events.push_back(PositionEvent::LeapSeconds(leap_seconds));
         }
-        (self.lost, self.fault, self.fix_time) = (None, None, Some(fix.time));
+        (self.lost_reason, self.fault, self.fix_time) = (None, None, Some(fix.time));
         self.device.clone_from(&tpv.device);
         self.last_fix = Some(now);
         self.deadline = Some(now + self.options.stale_after);
@@ -201,13 +202,13 @@ impl Tracker {
     /// Handles a report without a fix. If the position is lost later, the event has this fault as its reason.
     fn suspect(&mut self, now: Time, fault: LostReason) {
         let same = |lost: &LostReason| std::mem::discriminant(lost) == std::mem::discriminant(&fault);
-        if self.deadline.is_none() && !self.lost.as_ref().is_some_and(same) {
+        if self.deadline.is_none() && !self.lost_reason.as_ref().is_some_and(same) {
             self.deadline = Some(now + self.options.stale_after);
         }
         self.fault = Some((now, fault));
     }
 
-    fn handle_offset(&mut self, now: Time, offset: &Offset, precise: bool, local: bool) {
+    fn handle_offset(&mut self, now: Time, offset: &ClockOffset, precise: bool, local: bool) {
         let better = matches!(self.offset, Some((at, _, true)) if now.saturating_since(at) < PULSE_LIFETIME);
         if local && (precise || !better) {
             self.offset = Some((now, offset.milliseconds(), precise));
@@ -217,12 +218,12 @@ impl Tracker {
     fn judge_clock(&mut self, now: Time, milliseconds: i64, precise: bool) {
         let tolerance = if precise { self.options.pulse_tolerance } else { self.options.clock_tolerance };
         let tolerance = u64::try_from(tolerance.as_millis()).unwrap_or(u64::MAX);
-        let told_wrong = self.told.is_some_and(|told| told.wrong);
-        // After a report of a wrong clock the limit is lower, so that a clock near the limit does not cause
-        // alternating reports.
+        let told_wrong = self.reported_clock_difference.is_some_and(|told| told.is_clock_wrong);
+        // While the clock counts as wrong, the limit is lower. So a clock near the limit does not alternate
+        // between right and wrong.
         let limit = if told_wrong { tolerance / 4 * 3 } else { tolerance };
         let wrong = milliseconds.unsigned_abs() > limit;
-        let difference = ClockDifference { milliseconds, precise, wrong };
+        let difference = ClockDifference { milliseconds, precise, is_clock_wrong: wrong };
         if !wrong {
             self.suspect_since = None;
             if told_wrong {
@@ -232,21 +233,23 @@ impl Tracker {
         }
         let since = *self.suspect_since.get_or_insert(now);
         let moved = |told: ClockDifference| told.milliseconds.abs_diff(milliseconds) > tolerance;
-        if now.saturating_since(since) >= SETTLE && (!told_wrong || self.told.is_some_and(moved)) {
+        if now.saturating_since(since) >= CLOCK_WARNING_DELAY
+            && (!told_wrong || self.reported_clock_difference.is_some_and(moved))
+        {
             self.tell_clock(difference);
         }
     }
 
     fn tell_clock(&mut self, difference: ClockDifference) {
-        self.told = Some(difference);
+        self.reported_clock_difference = Some(difference);
         self.events.push_back(PositionEvent::Clock(difference));
     }
 
     fn lose(&mut self, reason: LostReason) {
         self.deadline = None;
         self.set_mode(FixMode::None);
-        if self.lost.as_ref() != Some(&reason) {
-            self.lost = Some(reason.clone());
+        if self.lost_reason.as_ref() != Some(&reason) {
+            self.lost_reason = Some(reason.clone());
             self.events.push_back(PositionEvent::Lost { reason });
         }
     }

@@ -5,17 +5,17 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::{Plan, checked, control, seccomp};
+use super::{SandboxPlan, checked, control, seccomp};
 
-/// A capability, and the work that needs it.
+/// A Linux capability, and what carnet needs it for.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct NeededCapability {
     /// Name of the capability.
     pub name: &'static str,
     /// Number of the capability.
     pub number: u32,
     /// Work that needs the capability.
-    pub why: &'static str,
+    pub needed_for: &'static str,
 }
 
 const NET_ADMIN: usize = 0;
@@ -28,22 +28,39 @@ const DAC_OVERRIDE: usize = 6;
 
 /// All capabilities that a station may need, with their reasons. A station keeps only those that its config
 /// needs. (The same list is in `docs/threats.md`.)
-pub static NEEDS: [Need; 7] = [
-    Need {
+pub static NEEDS: [NeededCapability; 7] = [
+    NeededCapability {
         name: "CAP_NET_ADMIN",
         number: 12,
-        why: "routes, rules, addresses, TUN and TAP devices, /proc/sys/net, and attaching BPF programs",
+        needed_for: "routes, rules, addresses, TUN and TAP devices, /proc/sys/net, and attaching BPF \
+             programs",
     },
-    Need { name: "CAP_NET_RAW", number: 13, why: "packet sockets, raw ICMP, sockets of one interface" },
-    Need { name: "CAP_BPF", number: 39, why: "loading BPF programs, their maps" },
-    Need { name: "CAP_PERFMON", number: 38, why: "BPF programs that compare and move pointers" },
-    Need {
+    NeededCapability {
+        name: "CAP_NET_RAW",
+        number: 13,
+        needed_for: "packet sockets, raw ICMP, sockets bound to an interface",
+    },
+    NeededCapability {
+        name: "CAP_BPF",
+        number: 39,
+        needed_for: "loading BPF programs and creating their maps",
+    },
+    NeededCapability {
+        name: "CAP_PERFMON",
+        number: 38,
+        needed_for: "BPF programs that compare and move pointers",
+    },
+    NeededCapability {
         name: "CAP_SYS_ADMIN",
         number: 21,
-        why: "BPF programs before Linux 5.8, which knows nothing less",
+        needed_for: "loading BPF programs before Linux 5.8, which has no narrower capability",
     },
-    Need { name: "CAP_NET_BIND_SERVICE", number: 10, why: "ports below 1024" },
-    Need { name: "CAP_DAC_OVERRIDE", number: 1, why: "files of the config that belong to somebody else" },
+    NeededCapability { name: "CAP_NET_BIND_SERVICE", number: 10, needed_for: "ports below 1024" },
+    NeededCapability {
+        name: "CAP_DAC_OVERRIDE",
+        number: 1,
+        needed_for: "files of the config that belong to another user",
+    },
 ];
 
 /// Number of `CAP_SETPCAP`, which a process needs to drop capabilities for good; then the number of
@@ -51,8 +68,8 @@ pub static NEEDS: [Need; 7] = [
 const SETPCAP: u32 = 8;
 const DAC_OVERRIDE_NUMBER: u32 = 1;
 const DAC_READ_SEARCH_NUMBER: u32 = 2;
-/// A number above the last capability of any kernel.
-const MOST: u32 = 63;
+/// A number above those of all capabilities.
+const ABOVE_LAST_CAPABILITY: u32 = 63;
 
 const VERSION: u32 = 0x2008_0522;
 
@@ -97,13 +114,13 @@ impl Sets {
     }
 }
 
-/// Returns the capabilities that the plan needs and the process has. `others_files` says that the plan has
-/// files of other users.
-pub(super) fn needs(plan: &Plan, others_files: bool) -> Vec<&'static Need> {
+/// Returns the capabilities that the plan needs and the process has. `others_files` says whether the plan
+/// uses files of other users.
+pub(super) fn needed_capabilities(plan: &SandboxPlan, others_files: bool) -> Vec<&'static NeededCapability> {
     let has = |need: usize| Sets::get().is_ok_and(|sets| sets.has(NEEDS[need].number));
     let low = |ports: &[u16]| ports.iter().any(|port| *port < 1024);
     let lesser = has(BPF) && has(PERFMON);
-    let programs = plan.programs || plan.steers;
+    let programs = plan.programs || plan.loads_steering_program;
     let wanted = [
         (NET_ADMIN, plan.network),
         (NET_RAW, plan.packets),
@@ -116,23 +133,23 @@ pub(super) fn needs(plan: &Plan, others_files: bool) -> Vec<&'static Need> {
     wanted.into_iter().filter(|(need, wanted)| *wanted && has(*need)).map(|(need, _)| &NEEDS[need]).collect()
 }
 
-/// Drops all capabilities except `needs`, and those that an executed program would get. Returns the names of
-/// the remaining capabilities.
-pub(super) fn keep(needs: &[&'static Need]) -> io::Result<Vec<&'static str>> {
+/// Drops all capabilities except `needs`, and makes sure that no executed program gets one. Returns the names
+/// of the capabilities that are left.
+pub(super) fn drop_all_but(needs: &[&'static NeededCapability]) -> io::Result<Vec<&'static str>> {
     if Sets::get()?.has(SETPCAP) {
-        // Drop capabilities from the bounding set, so that executing a program gives none. The present
-        // capabilities stay.
-        for number in 0..=MOST {
-            // The call fails for a number that this kernel does not know, so ignore the error.
+        // Empty the bounding set, so that an executed program gets no capabilities. This process keeps those
+        // that it has.
+        for number in 0..=ABOVE_LAST_CAPABILITY {
+            // The call fails for numbers that the kernel does not know: ignore the error.
             let _ = control(libc::PR_CAPBSET_DROP, number.into());
         }
     }
-    // Linux before 4.3 has no ambient set, so ignore the error.
+    // Linux before 4.3 has no ambient set: ignore the error.
     let _ = control(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
     reduce(needs)
 }
 
-fn reduce(needs: &[&'static Need]) -> io::Result<Vec<&'static str>> {
+fn reduce(needs: &[&'static NeededCapability]) -> io::Result<Vec<&'static str>> {
     let mut sets = Sets::get()?;
     for (word, set) in (0..).zip(&mut sets.0) {
         let mask = needs.iter().filter(|need| need.number / 32 == word);
@@ -145,15 +162,19 @@ fn reduce(needs: &[&'static Need]) -> io::Result<Vec<&'static str>> {
     Ok(needs.iter().map(|need| need.name).collect())
 }
 
-fn held(which: impl Fn(&Need) -> bool) -> io::Result<Vec<&'static Need>> {
+fn capabilities_of_process(
+    which: impl Fn(&NeededCapability) -> bool,
+) -> io::Result<Vec<&'static NeededCapability>> {
     let sets = Sets::get()?;
     Ok(NEEDS.iter().filter(|need| sets.has(need.number) && which(need)).collect())
 }
 
-/// Drops the capabilities to load BPF programs. Returns the names of the remaining capabilities.
+/// Drops the capabilities that loading BPF programs needs. Returns the names of the capabilities that are
+/// left.
 pub(super) fn keep_without_programs() -> io::Result<Vec<&'static str>> {
-    let loads =
-        |need: &Need| [BPF, PERFMON, SYS_ADMIN].iter().any(|known| NEEDS[*known].number == need.number);
+    let loads = |need: &NeededCapability| {
+        [BPF, PERFMON, SYS_ADMIN].iter().any(|known| NEEDS[*known].number == need.number)
+    };
     let before = Sets::get()?;
     // If the kernel refuses access to BPF maps already now, the process has no map.
     let there_are_none = seccomp::maps_are_refused();
@@ -167,22 +188,22 @@ pub(super) fn keep_without_programs() -> io::Result<Vec<&'static str>> {
     let maps_need_it = !there_are_none && seccomp::maps_are_refused();
     before.set()?;
     let bpf = if before.has(NEEDS[BPF].number) { BPF } else { SYS_ADMIN };
-    reduce(&held(|need| !loads(need) || maps_need_it && need.number == NEEDS[bpf].number)?)
+    reduce(&capabilities_of_process(|need| !loads(need) || maps_need_it && need.number == NEEDS[bpf].number)?)
 }
 
 /// Drops all capabilities except the one to open files of other users.
 pub(super) fn keep_for_files() -> io::Result<Vec<&'static str>> {
-    reduce(&held(|need| need.number == DAC_OVERRIDE_NUMBER)?)
+    reduce(&capabilities_of_process(|need| need.number == DAC_OVERRIDE_NUMBER)?)
 }
 
 /// Returns the first of the plan's paths that the process can use only with the capability to override owners
 /// and modes.
-pub(super) fn of_others(plan: &Plan) -> Option<PathBuf> {
+pub(super) fn of_others(plan: &SandboxPlan) -> Option<PathBuf> {
     let before = Sets::get().ok().filter(|sets| sets.has(DAC_OVERRIDE_NUMBER))?;
     let mut without = before;
     without.0[0].effective &= !(1 << DAC_OVERRIDE_NUMBER | 1 << DAC_READ_SEARCH_NUMBER);
     without.set().ok()?;
-    let read = plan.read.iter().chain(&plan.named).map(|path| (path, libc::R_OK));
+    let read = plan.read.iter().chain(&plan.config_paths).map(|path| (path, libc::R_OK));
     let write = plan.write.iter().map(|path| (path, libc::R_OK | libc::W_OK | libc::X_OK));
     let closed = read.chain(write).find(|(path, mode)| is_closed(path.as_os_str().as_bytes(), *mode));
     let _ = before.set();
@@ -196,7 +217,6 @@ fn is_closed(path: &[u8], mode: libc::c_int) -> bool {
     let result = checked(unsafe {
         libc::syscall(libc::SYS_faccessat2, libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS)
     });
-    // A kernel before Linux 5.8 cannot check the access without the capability, so there the process keeps
-    // it.
+    // Before Linux 5.8 the kernel cannot check the access without the capability, so the process keeps it.
     result.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::EACCES | libc::ENOSYS | libc::EPERM)))
 }

@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use super::{Plan, checked};
+use super::{SandboxPlan, checked};
 
 const CREATE_RULESET_VERSION: u32 = 1;
 const RULE_PATH_BENEATH: libc::c_int = 1;
@@ -30,7 +30,7 @@ const MAKE_SOCK: u64 = 1 << 9;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEV: u64 = 1 << 15;
-/// All rights that Landlock's first version knows.
+/// All access rights of Landlock's first version.
 const FIRST: u64 = (1 << 13) - 1;
 /// Rights that a rule about a file may contain.
 const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
@@ -59,7 +59,7 @@ const READABLE: [&str; 9] = [
     "/dev/urandom",
 ];
 
-/// Files that `getaddrinfo(3)` and its libraries read to look up a host name.
+/// Files that `getaddrinfo(3)` and its libraries read when they look up a host name.
 const FOR_NAMES: [&str; 12] = [
     "/etc/hosts",
     "/etc/host.conf",
@@ -103,7 +103,7 @@ pub(super) struct Ruleset {
     ruleset: OwnedFd,
     abi: u32,
     files: u64,
-    pinned: Vec<File>,
+    open_paths: Vec<File>,
 }
 
 /// Returns the Landlock version of the kernel; 0 without Landlock.
@@ -124,20 +124,21 @@ pub fn version() -> u32 {
 pub(super) fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EOPNOTSUPP) => {
-            "files and ports are not restricted: this kernel has no Landlock (Linux 5.13, lsm=landlock)"
+            "carnet's access to files and ports is not restricted: the kernel has no Landlock (needs \
+             Linux 5.13 and lsm=landlock)"
                 .into()
         }
-        _ => format!("files and ports are not restricted: Landlock says {error}"),
+        _ => format!("carnet's access to files and ports is not restricted: Landlock failed with {error}"),
     }
 }
 
 impl Ruleset {
-    pub(super) fn new(plan: &Plan) -> io::Result<Ruleset> {
+    pub(super) fn new(plan: &SandboxPlan) -> io::Result<Ruleset> {
         let abi = version();
         let since = |version: u32, rights: u64| if abi >= version { rights } else { 0 };
         let files = FIRST | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV);
-        // The notification socket of systemd may be an abstract socket, so do not forbid abstract sockets
-        // then.
+        // systemd's notification socket may be an abstract socket, so permit abstract sockets if there is
+        // one.
         let notified = std::env::var_os("NOTIFY_SOCKET");
         let abstract_one = notified.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
         let scoped = if abstract_one { SCOPE_SIGNALS } else { SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS };
@@ -150,7 +151,7 @@ impl Ruleset {
         let fd = i32::try_from(fd).map_err(io::Error::other)?;
         // SAFETY: the kernel has just created the descriptor, and no other code knows it.
         let ruleset = unsafe { OwnedFd::from_raw_fd(fd) };
-        let mut rules = Ruleset { ruleset, abi, files, pinned: Vec::new() };
+        let mut rules = Ruleset { ruleset, abi, files, open_paths: Vec::new() };
 
         for path in READABLE {
             rules.allow(Path::new(path), READ)?;
@@ -159,10 +160,10 @@ impl Ruleset {
         if let Ok(program) = std::env::current_exe() {
             rules.allow(&program, READ)?;
         }
-        for path in FOR_NAMES.into_iter().filter(|_| plan.names) {
+        for path in FOR_NAMES.into_iter().filter(|_| plan.looks_up_names) {
             rules.allow(Path::new(path), READ)?;
         }
-        if plan.names {
+        if plan.looks_up_names {
             rules.allow(&of_resolver(), READ)?;
         }
         if plan.network {
@@ -185,7 +186,7 @@ impl Ruleset {
         Ok(rules)
     }
 
-    /// Allows access to a file, or to a folder with all its content. Does nothing if the path does not exist.
+    /// Permits access to a file, or to a folder and all its content. Does nothing if the path does not exist.
     fn allow(&mut self, path: &Path, allowed: u64) -> io::Result<()> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let Ok(file) = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)
@@ -195,7 +196,7 @@ impl Ruleset {
         let rights = if file.metadata()?.is_dir() { allowed } else { allowed & OF_FILES };
         let rule = PathBeneath { allowed: rights & self.files, parent: file.as_raw_fd() };
         self.add(RULE_PATH_BENEATH, (&raw const rule).cast())?;
-        self.pinned.push(file);
+        self.open_paths.push(file);
         Ok(())
     }
 
@@ -213,13 +214,13 @@ impl Ruleset {
     pub(super) fn restrict(self) -> io::Result<u32> {
         // SAFETY: the call takes only numbers.
         checked(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0_u32) })?;
-        PINNED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(self.pinned);
+        PINNED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(self.open_paths);
         Ok(self.abi)
     }
 }
 
-/// Returns the folder in which programs replace the resolver's configuration: the folder of
-/// `/etc/resolv.conf` after symbolic links. Returns the file itself if that folder is `/etc`.
+/// Returns the folder in which programs replace the resolver's configuration: where `/etc/resolv.conf` leads
+/// by symbolic links. Returns the file itself if that is `/etc`.
 fn of_resolver() -> PathBuf {
     let file = std::fs::canonicalize("/etc/resolv.conf").unwrap_or_default();
     match file.parent() {

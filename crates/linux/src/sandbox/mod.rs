@@ -1,10 +1,10 @@
 //! Limits the rights of the process, so that an attacker who takes it over can do little more than its config
 //! needs.
 //!
-//! The program calls [`enter`] once, with a [`Plan`] of the station's needs. It does so before it starts
-//! threads, because each thread inherits the rights of its creator. The limits hold until the process ends,
-//! and the process cannot widen them. So the station refuses to reload a config that needs more rights. There
-//! are four layers, each of which the kernel may lack:
+//! The program calls [`enter`] once, with a [`SandboxPlan`] of the station's needs. It does so before it
+//! starts threads, because each thread inherits the rights of its creator. The limits hold until the process
+//! ends, and the process cannot widen them. So the station refuses to reload a config that needs more rights.
+//! There are four layers, each of which the kernel may lack:
 //!
 //! * [`capabilities`]: the process keeps only the capabilities that it needs ([`capabilities::NEEDS`]), and
 //!   cannot gain others (`no_new_privs`);
@@ -32,22 +32,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rights that a station needs, by its config.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct SandboxPlan {
     /// Whether the station changes routes, rules and addresses, or creates TUN and TAP devices.
     pub network: bool,
     /// Whether the station opens packet sockets or raw sockets.
     pub packets: bool,
     /// Whether the station loads BPF programs whenever an interface appears.
     pub programs: bool,
-    /// Whether the station loads a BPF program at the start, for the TUN device; see [`Held::settle`].
-    pub steers: bool,
-    /// Whether the station looks up host names.
-    pub names: bool,
+    /// Whether the station loads a BPF program for the TUN device at its start; see
+    /// [`EnforcedLimits::drop_program_loading`].
+    pub loads_steering_program: bool,
+    /// Whether the station looks up host names, for example of gpsd.
+    pub looks_up_names: bool,
     /// Files, and folders with all their content, that the station reads.
     pub read: Vec<PathBuf>,
     /// Paths from `read` that the config names. If the process may not open one of them as its own user, it
     /// keeps the capability to open files of other users.
-    pub named: Vec<PathBuf>,
+    pub config_paths: Vec<PathBuf>,
     /// Folders in which the station writes, renames and removes files, and creates sockets.
     pub write: Vec<PathBuf>,
     /// TCP ports at which the station listens.
@@ -60,12 +61,12 @@ pub struct Plan {
 
 /// The limits that the kernel enforces on the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Held {
-    /// Names of the remaining capabilities.
+pub struct EnforcedLimits {
+    /// Names of the capabilities that the process still has.
     pub capabilities: Vec<&'static str>,
     /// Whether the process cannot gain further capabilities.
     pub no_new_privileges: bool,
-    /// Landlock's version (ABI); `None` if the kernel lacks it.
+    /// Landlock's version (ABI); `None` if the kernel has no Landlock.
     pub landlock: Option<u32>,
     /// Whether seccomp filters system calls.
     pub seccomp: bool,
@@ -75,14 +76,14 @@ pub struct Held {
     pub remarks: Vec<String>,
 }
 
-/// Drops all rights that the plan does not need. [`Held::lacking`] lists the limits that the kernel could not
-/// enforce.
+/// Gives up all rights that the plan does not need. [`EnforcedLimits::lacking`] lists the limits that the
+/// kernel cannot enforce.
 ///
-/// The limits apply to the calling thread, and to threads that it starts later.
-pub fn enter(plan: &Plan) -> Held {
-    let mut held = Held::default();
+/// The limits hold for the calling thread and for the threads that it starts later.
+pub fn enter(plan: &SandboxPlan) -> EnforcedLimits {
+    let mut held = EnforcedLimits::default();
     ENTERED.store(true, Ordering::Relaxed);
-    if plan.programs || plan.steers {
+    if plan.programs || plan.loads_steering_program {
         // Before Linux 5.11 BPF maps count as locked memory. So raise the limit of locked memory while the
         // process still may.
         let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
@@ -94,20 +95,22 @@ pub fn enter(plan: &Plan) -> Held {
     let ruleset = landlock::Ruleset::new(plan);
     let others = capabilities::of_others(plan);
     if let Some(path) = &others {
-        held.remarks
-            .push(format!("{} belongs to somebody else: CAP_DAC_OVERRIDE is kept for it", path.display()));
+        held.remarks.push(format!(
+            "{} belongs to another user: carnet keeps CAP_DAC_OVERRIDE for it",
+            path.display()
+        ));
     }
-    let needs = capabilities::needs(plan, others.is_some());
-    match capabilities::keep(&needs) {
+    let needs = capabilities::needed_capabilities(plan, others.is_some());
+    match capabilities::drop_all_but(&needs) {
         Ok(kept) => held.capabilities = kept,
-        Err(error) => held.lacking.push(format!("capabilities cannot be given up: {error}")),
+        Err(error) => held.lacking.push(format!("carnet cannot drop its capabilities: {error}")),
     }
     match control(libc::PR_SET_NO_NEW_PRIVS, 1) {
         Ok(()) => held.no_new_privileges = true,
-        Err(error) => held.lacking.push(format!("no_new_privs cannot be set: {error}")),
+        Err(error) => held.lacking.push(format!("carnet cannot set no_new_privs: {error}")),
     }
     if let Err(error) = control(libc::PR_SET_DUMPABLE, 0) {
-        held.lacking.push(format!("memory can be read by others of this user: {error}"));
+        held.lacking.push(format!("other processes of this user can read carnet's memory: {error}"));
     }
     match ruleset.and_then(landlock::Ruleset::restrict) {
         Ok(abi) => held.landlock = Some(abi),
@@ -123,35 +126,35 @@ pub fn enter(plan: &Plan) -> Held {
 /// Whether the program has called [`enter`].
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
-impl Held {
+impl EnforcedLimits {
     /// Drops the right to load BPF programs after the station has loaded its programs. The station can still
     /// write their maps.
-    pub fn settle(&mut self) {
+    pub fn drop_program_loading(&mut self) {
         match capabilities::keep_without_programs() {
             Ok(kept) => self.capabilities = kept,
             Err(error) => {
-                self.lacking.push(format!("the right to load BPF programs cannot be given up: {error}"))
+                self.lacking.push(format!("carnet cannot drop the right to load BPF programs: {error}"))
             }
         }
         if self.seccomp
             && let Err(error) = seccomp::restrict_to_maps()
         {
-            self.lacking.push(format!("calls about BPF programs are not filtered: {error}"));
+            self.lacking.push(format!("system calls that load BPF programs are not filtered: {error}"));
         }
     }
 }
 
-/// Drops all capabilities of the calling thread except the one to use files of other users. It is for a
-/// thread that only reads and writes files. Does nothing before [`enter`]. (The thread shares its memory with
-/// other threads, so this protects against mistakes, not against intruders.)
+/// Drops all capabilities of the calling thread except the one for files of other users. For a thread that
+/// only reads and writes files. Does nothing before [`enter`]. (The threads share their memory, so this
+/// protects against mistakes, not against attackers.)
 pub fn with_files_alone() {
     if ENTERED.load(Ordering::Relaxed) {
         let _ = capabilities::keep_for_files();
     }
 }
 
-/// Runs `work` with this mask for the modes of new files and sockets. (The sandbox forbids changing modes
-/// afterwards: `chmod` accepts any path, and Landlock does not check it.)
+/// Runs `work` with this umask for new files and sockets. (A process in the sandbox cannot use `chmod`: it
+/// accepts any path, and Landlock does not check it.)
 pub fn with_umask<T>(mask: u32, work: impl FnOnce() -> T) -> T {
     // SAFETY: the call takes a number, and cannot fail.
     let before = unsafe { libc::umask(mask as libc::mode_t) };

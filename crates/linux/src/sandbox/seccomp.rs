@@ -25,7 +25,7 @@ pub(super) use filter::{restrict, restrict_to_maps};
 
 /// Fails, because this architecture has no list.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-pub(super) fn restrict(_: &super::Plan) -> io::Result<()> {
+pub(super) fn restrict(_: &super::SandboxPlan) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
@@ -54,9 +54,9 @@ pub(super) fn why(error: &io::Error) -> String {
     match error.raw_os_error() {
         None => format!("system calls are not filtered: carnet has no list for {}", std::env::consts::ARCH),
         Some(libc::ENOSYS | libc::EINVAL) => {
-            "system calls are not filtered: this kernel is without CONFIG_SECCOMP_FILTER".into()
+            "system calls are not filtered: the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)".into()
         }
-        _ => format!("system calls are not filtered: seccomp says {error}"),
+        _ => format!("system calls are not filtered: seccomp failed with {error}"),
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn why(error: &io::Error) -> String {
 mod filter {
     use std::io;
 
-    use super::super::{Plan, checked};
+    use super::super::{SandboxPlan, checked};
 
     #[cfg(target_arch = "x86_64")]
     const ARCHITECTURE: u32 = 0xc000_003e;
@@ -78,7 +78,7 @@ mod filter {
 
     /// Calls that are allowed with any arguments. The calls of the data path are first.
     #[rustfmt::skip]
-    const ALLOWED: &[libc::c_long] = &[
+    const ALLOWED_CALLS: &[libc::c_long] = &[
         libc::SYS_read, libc::SYS_write, libc::SYS_epoll_pwait, libc::SYS_sendmmsg, libc::SYS_recvmmsg,
         libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_sendto, libc::SYS_recvfrom, libc::SYS_writev,
         libc::SYS_readv, libc::SYS_clock_gettime, libc::SYS_timerfd_settime, libc::SYS_futex,
@@ -95,13 +95,13 @@ mod filter {
         libc::SYS_dup, libc::SYS_dup3, libc::SYS_pipe2, libc::SYS_ppoll, libc::SYS_pselect6,
         libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait2, libc::SYS_eventfd2,
         libc::SYS_timerfd_create, libc::SYS_timerfd_gettime,
-        // Calls that use sockets; `socket` itself is allowed below, with certain arguments.
+        // System calls for sockets, except `socket` itself, which is permitted below with certain arguments.
         libc::SYS_bind, libc::SYS_connect, libc::SYS_listen, libc::SYS_accept, libc::SYS_accept4,
         libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt, libc::SYS_setsockopt,
         libc::SYS_shutdown,
         // Calls that manage memory; `mmap` is allowed below, with certain arguments.
         libc::SYS_brk, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_membarrier,
-        // Calls that concern threads, signals and the process itself.
+        // System calls for threads, signals and the process itself.
         libc::SYS_set_robust_list, libc::SYS_get_robust_list, libc::SYS_rseq, libc::SYS_set_tid_address,
         libc::SYS_exit, libc::SYS_exit_group, libc::SYS_sched_getaffinity, libc::SYS_rt_sigaction,
         libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_restart_syscall,
@@ -112,10 +112,10 @@ mod filter {
         libc::SYS_clock_getres, libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_gettimeofday,
     ];
 
-    /// Older calls that do the same as calls of the list above; some libc versions use them.
+    /// Older system calls with the same effect as calls in the list above; some libc versions use them.
     #[cfg(target_arch = "x86_64")]
     #[rustfmt::skip]
-    const OLDER: &[libc::c_long] = &[
+    const OLDER_CALLS: &[libc::c_long] = &[
         libc::SYS_epoll_wait, libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access,
         libc::SYS_poll, libc::SYS_select, libc::SYS_pipe, libc::SYS_dup2, libc::SYS_unlink, libc::SYS_rename,
         libc::SYS_renameat, libc::SYS_mkdir, libc::SYS_readlink, libc::SYS_epoll_create, libc::SYS_eventfd,
@@ -127,9 +127,9 @@ mod filter {
     #[cfg(target_arch = "riscv64")]
     const OLDER: &[libc::c_long] = &[];
 
-    /// Calls that neither the program nor its libraries ever make; the kernel kills the process for them.
+    /// System calls that carnet and its libraries never make. The kernel kills a process that makes one.
     #[rustfmt::skip]
-    const DEADLY: &[libc::c_long] = &[
+    const KILLING_CALLS: &[libc::c_long] = &[
         libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace, libc::SYS_process_vm_readv,
         libc::SYS_process_vm_writev, libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root,
         libc::SYS_chroot, libc::SYS_move_mount, libc::SYS_open_tree, libc::SYS_fsopen, libc::SYS_fsconfig,
@@ -143,7 +143,7 @@ mod filter {
 
     /// A half of a 64-bit argument.
     #[derive(Clone, Copy)]
-    enum Half {
+    enum ArgumentHalf {
         Low,
         High,
     }
@@ -151,23 +151,23 @@ mod filter {
     /// A test of an argument: its number, one of its halves, a mask, and the value that the masked half must
     /// have.
     #[derive(Clone, Copy)]
-    struct Test(u32, Half, u32, u32);
+    struct ArgumentTest(u32, ArgumentHalf, u32, u32);
 
     /// Returns a test that a 32-bit argument has this value.
-    fn is(argument: u32, value: u32) -> Test {
-        Test(argument, Half::Low, u32::MAX, value)
+    fn is(argument: u32, value: u32) -> ArgumentTest {
+        ArgumentTest(argument, ArgumentHalf::Low, u32::MAX, value)
     }
 
     /// Returns a test that an argument has none of these bits.
-    fn without(argument: u32, bits: u32) -> Test {
-        Test(argument, Half::Low, bits, 0)
+    fn without(argument: u32, bits: u32) -> ArgumentTest {
+        ArgumentTest(argument, ArgumentHalf::Low, bits, 0)
     }
 
-    type Ways = Vec<Vec<Test>>;
+    type Alternatives = Vec<Vec<ArgumentTest>>;
 
     /// Returns calls that are allowed only with certain arguments. Each call has a list of alternatives. All
     /// tests of an alternative must pass.
-    fn by_arguments(plan: &Plan) -> Vec<(libc::c_long, Ways)> {
+    fn by_arguments(plan: &SandboxPlan) -> Vec<(libc::c_long, Alternatives)> {
         let (unix, netlink, packet) = (libc::AF_UNIX as u32, libc::AF_NETLINK as u32, libc::AF_PACKET as u32);
         let mut sockets = vec![
             vec![is(0, unix)],
@@ -179,9 +179,9 @@ mod filter {
         if plan.packets {
             sockets.push(vec![is(0, packet)]);
         }
-        // The resolver loads libraries, which need executable memory. So executable memory is allowed if the
-        // station looks up names.
-        let executable = if plan.names { 0 } else { libc::PROT_EXEC as u32 };
+        // The resolver loads libraries, for which it needs executable memory. So permit executable memory if
+        // the station looks up host names.
+        let executable = if plan.looks_up_names { 0 } else { libc::PROT_EXEC as u32 };
         let memory = || vec![vec![without(2, executable)]];
         let thread = (libc::CLONE_VM | libc::CLONE_THREAD) as u32;
         let namespaces = (libc::CLONE_NEWNS
@@ -191,13 +191,13 @@ mod filter {
             | libc::CLONE_NEWUSER
             | libc::CLONE_NEWPID
             | libc::CLONE_NEWNET) as u32;
-        let clone = vec![Test(0, Half::Low, thread | namespaces, thread)];
+        let clone = vec![ArgumentTest(0, ArgumentHalf::Low, thread | namespaces, thread)];
         let ioctls = vec![
             // 0x89xx are the requests to sockets, interfaces and Wi-Fi. Requests that put input into a
             // terminal stay forbidden.
-            vec![Test(1, Half::Low, 0xffff_ff00, 0x8900)],
-            vec![Test(1, Half::Low, 0xffff_ff00, 0x8b00)],
-            vec![Test(1, Half::Low, 0x0000_ffc0, 0x54c0)],
+            vec![ArgumentTest(1, ArgumentHalf::Low, 0xffff_ff00, 0x8900)],
+            vec![ArgumentTest(1, ArgumentHalf::Low, 0xffff_ff00, 0x8b00)],
+            vec![ArgumentTest(1, ArgumentHalf::Low, 0x0000_ffc0, 0x54c0)],
             vec![is(1, libc::FIONBIO as u32)],
             vec![is(1, libc::FIONREAD as u32)],
             // The request for the number of octets that a socket has not sent yet.
@@ -208,8 +208,8 @@ mod filter {
         ];
         let controls = [libc::PR_SET_NAME, libc::PR_GET_NAME, PR_SET_VMA, libc::PR_GET_DUMPABLE];
         let controls = controls.into_iter().map(|option| vec![is(0, option as u32)]).collect();
-        // The process may read its own limits, but not set them.
-        let limits = vec![vec![is(0, 0), is(2, 0), Test(2, Half::High, u32::MAX, 0)]];
+        // The process may read its own resource limits, but not set them.
+        let limits = vec![vec![is(0, 0), is(2, 0), ArgumentTest(2, ArgumentHalf::High, u32::MAX, 0)]];
         let own = vec![vec![is(0, std::process::id())]];
         let mut calls = vec![
             (libc::SYS_socket, sockets),
@@ -223,21 +223,21 @@ mod filter {
             // abort() sends a signal to its own thread.
             (libc::SYS_tgkill, own),
         ];
-        if plan.programs || plan.steers {
+        if plan.programs || plan.loads_steering_program {
             calls.push((libc::SYS_bpf, commands(BPF_COMMANDS)));
         }
         calls
     }
 
-    fn commands(allowed: &[u32]) -> Ways {
+    fn commands(allowed: &[u32]) -> Alternatives {
         allowed.iter().map(|command| vec![is(0, *command)]).collect()
     }
 
     const PR_SET_VMA: libc::c_int = 0x5356_4d41;
 
-    /// Commands of `bpf(2)` that load and attach programs and fill maps. All of them use objects of this
-    /// process by their descriptors. Left out are commands that find other processes' objects (by number, or
-    /// pinned), trace, or pass rights on (tokens).
+    /// Commands of `bpf(2)` that load and attach programs and fill maps, all by descriptors of this process.
+    /// Forbidden are commands that find objects of other processes (by number, or pinned), trace, or pass
+    /// rights on (tokens).
     const BPF_COMMANDS: &[u32] = &[
         0,  // MAP_CREATE
         1,  // MAP_LOOKUP_ELEM
@@ -281,23 +281,23 @@ mod filter {
     const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     const UNKNOWN: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 
-    type Program = Vec<libc::sock_filter>;
+    type FilterProgram = Vec<libc::sock_filter>;
 
-    fn put(program: &mut Program, code: u16, k: u32, jt: usize, jf: usize) {
-        // A jump skips at most the tests of one call, a few dozen instructions, so its length fits. A test
+    fn put(program: &mut FilterProgram, code: u16, k: u32, jt: usize, jf: usize) {
+        // A jump skips the tests of one call, a few dozen instructions at most, so its length fits. A test
         // checks this.
         let near = |jump: usize| u8::try_from(jump).unwrap_or(u8::MAX);
         program.push(libc::sock_filter { code, jt: near(jt), jf: near(jf), k });
     }
 
-    fn answer(program: &mut Program, value: u32) {
+    fn answer(program: &mut FilterProgram, value: u32) {
         put(program, RETURN, value, 0, 0);
     }
 
     /// Returns the begin of a filter program, which loads the call's number into the accumulator. The program
     /// refuses calls of another architecture, whose numbers differ.
-    fn begin() -> Program {
-        let mut program = Program::new();
+    fn begin() -> FilterProgram {
+        let mut program = FilterProgram::new();
         put(&mut program, LOAD, ARCH, 0, 0);
         put(&mut program, IF_EQUAL, ARCHITECTURE, 1, 0);
         answer(&mut program, KILL);
@@ -305,28 +305,28 @@ mod filter {
         program
     }
 
-    fn each(program: &mut Program, calls: &[libc::c_long], value: u32) {
+    fn each(program: &mut FilterProgram, calls: &[libc::c_long], value: u32) {
         for call in calls {
             put(program, IF_EQUAL, *call as u32, 0, 1);
             answer(program, value);
         }
     }
 
-    /// Returns the number of instructions for an alternative: three for each test, and one for the answer.
-    fn length(way: &[Test]) -> usize {
+    /// Returns the number of instructions for these tests: three for each, and one for the result.
+    fn length(way: &[ArgumentTest]) -> usize {
         way.len() * 3 + 1
     }
 
-    /// Returns the filter program that allows the calls of the list.
-    pub(super) fn list(plan: &Plan) -> Program {
+    /// Returns the filter program that permits only the listed system calls.
+    pub(super) fn list(plan: &SandboxPlan) -> FilterProgram {
         let mut program = begin();
-        each(&mut program, ALLOWED, ALLOW);
-        each(&mut program, OLDER, ALLOW);
-        each(&mut program, DEADLY, KILL);
+        each(&mut program, ALLOWED_CALLS, ALLOW);
+        each(&mut program, OLDER_CALLS, ALLOW);
+        each(&mut program, KILLING_CALLS, KILL);
         for (call, ways) in by_arguments(plan) {
             one_of(&mut program, call, &ways);
         }
-        // Allow newer calls here, because the other filter refuses them.
+        // Permit calls with higher numbers here: the other filter refuses them.
         put(&mut program, IF_GREATER, LAST, 0, 1);
         answer(&mut program, ALLOW);
         each(&mut program, &[libc::SYS_clone3], ALLOW);
@@ -335,17 +335,17 @@ mod filter {
     }
 
     /// Adds a call that is allowed by some alternatives and refused otherwise.
-    fn one_of(program: &mut Program, call: libc::c_long, ways: &Ways) {
+    fn one_of(program: &mut FilterProgram, call: libc::c_long, ways: &Alternatives) {
         let whole: usize = ways.iter().map(|way| length(way)).sum();
         put(program, IF_EQUAL, call as u32, 0, whole + 1);
         for way in ways {
-            for (at, Test(argument, half, mask, value)) in way.iter().enumerate() {
+            for (at, ArgumentTest(argument, half, mask, value)) in way.iter().enumerate() {
                 let big_end = cfg!(target_endian = "big");
-                let second = matches!(half, Half::High) != big_end;
+                let second = matches!(half, ArgumentHalf::High) != big_end;
                 let offset = ARGUMENTS + argument * 8 + if second { 4 } else { 0 };
                 put(program, LOAD, offset, 0, 0);
                 put(program, AND, *mask, 0, 0);
-                // If the test fails, jump to the next alternative.
+                // If the test fails, go on with the next alternative.
                 put(program, IF_EQUAL, *value, 0, length(way) - (at + 1) * 3);
             }
             answer(program, ALLOW);
@@ -354,16 +354,16 @@ mod filter {
     }
 
     /// Returns a filter program that allows only those commands of `bpf(2)` that concern maps.
-    pub(super) fn maps_alone() -> Program {
+    pub(super) fn maps_alone() -> FilterProgram {
         let mut program = begin();
         one_of(&mut program, libc::SYS_bpf, &commands(MAP_COMMANDS));
         answer(&mut program, ALLOW);
         program
     }
 
-    /// Refuses newer calls as unknown, like an older kernel. This is a separate filter, because refusals of
-    /// newer calls need no log entry.
-    pub(super) fn older_kernel() -> Program {
+    /// Returns the filter program that refuses calls with higher numbers as unknown (ENOSYS), as an older
+    /// kernel does. It is a filter of its own, because these refusals need no log entry.
+    pub(super) fn older_kernel() -> FilterProgram {
         let mut program = begin();
         put(&mut program, IF_GREATER, LAST, 0, 1);
         answer(&mut program, UNKNOWN);
@@ -373,7 +373,7 @@ mod filter {
     }
 
     /// Makes the kernel enforce both filters. The process must have set `no_new_privs`.
-    pub(in super::super) fn restrict(plan: &Plan) -> io::Result<()> {
+    pub(in super::super) fn restrict(plan: &SandboxPlan) -> io::Result<()> {
         install(&older_kernel(), 0)?;
         let list = list(plan);
         // A kernel before Linux 4.14 does not know the flag that makes it log refusals.
@@ -398,7 +398,7 @@ mod filter {
         });
         match result? {
             0 => Ok(()),
-            thread => Err(io::Error::other(format!("thread {thread} has filters of its own"))),
+            thread => Err(io::Error::other(format!("thread {thread} already has other seccomp filters"))),
         }
     }
 
@@ -406,12 +406,11 @@ mod filter {
     mod tests {
         use super::*;
 
-        /// Every jump of a filter program stays inside the program, and the last instruction returns an
-        /// answer.
+        /// Each jump of a filter program ends inside the program, and its last instruction returns a result.
         #[test]
-        fn programs_are_whole() {
-            let plan = Plan { packets: true, programs: true, ..Plan::default() };
-            for program in [list(&plan), list(&Plan::default()), maps_alone(), older_kernel()] {
+        fn filter_programs_have_valid_jumps() {
+            let plan = SandboxPlan { packets: true, programs: true, ..SandboxPlan::default() };
+            for program in [list(&plan), list(&SandboxPlan::default()), maps_alone(), older_kernel()] {
                 assert!(program.len() < 4096, "{}", program.len());
                 for (at, instruction) in program.iter().enumerate() {
                     let furthest = usize::from(instruction.jt.max(instruction.jf));
@@ -424,10 +423,11 @@ mod filter {
         }
 
         #[test]
-        fn no_call_is_on_two_lists() {
-            let plan = Plan { packets: true, programs: true, ..Plan::default() };
+        fn no_system_call_is_on_two_lists() {
+            let plan = SandboxPlan { packets: true, programs: true, ..SandboxPlan::default() };
             let arguments: Vec<_> = by_arguments(&plan).into_iter().map(|(call, _)| call).collect();
-            let mut all = [ALLOWED, OLDER, DEADLY, &arguments, &[libc::SYS_clone3]].concat();
+            let mut all =
+                [ALLOWED_CALLS, OLDER_CALLS, KILLING_CALLS, &arguments, &[libc::SYS_clone3]].concat();
             all.sort_unstable();
             let count = all.len();
             all.dedup();

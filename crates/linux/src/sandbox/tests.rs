@@ -70,7 +70,7 @@ const ATTEMPTS: [(&str, [End; 3]); 28] = [
     ("load-module", [NO, Done, Killed]),
 ];
 
-/// Returns the first Landlock version that restricts the object of an attempt.
+/// Returns the first version of Landlock that can restrict this attempt.
 fn since(attempt: &str) -> u32 {
     match attempt {
         "connect-other" | "listen-other" => 4,
@@ -106,7 +106,7 @@ impl Outside {
         }
     }
 
-    /// Starts a process that tries an action under a layer, and returns the result.
+    /// Starts a process that makes an attempt under one layer of the sandbox. Returns how the process ended.
     fn attempt(&self, attempt: &str, layer: &str) -> End {
         let ports = [&self.named, &self.other].map(|listener| listener.local_addr().unwrap().port());
         let task = format!("{attempt} {layer} {} {} {}", ports[0], ports[1], self.folder.display());
@@ -137,8 +137,9 @@ impl Drop for Outside {
 }
 
 #[test]
-fn what_is_forbidden_is_refused_by_whom_it_should() {
-    let root = nix::unistd::geteuid().is_root() && !capabilities::needs(&everything(), true).is_empty();
+fn each_forbidden_action_is_refused_by_its_sandbox_layer() {
+    let root = nix::unistd::geteuid().is_root()
+        && !capabilities::needed_capabilities(&everything(), true).is_empty();
     let filters = cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"));
     if !root || landlock::version() == 0 || !filters {
         let reason = "needs root, Landlock (Linux 5.13) and a list of system calls for this architecture";
@@ -154,7 +155,7 @@ fn what_is_forbidden_is_refused_by_whom_it_should() {
         }
         match outside.attempt(attempt, "nothing") {
             Done => {}
-            // A kernel without modules or BPF programs refuses this attempt in any case.
+            // A kernel without modules or BPF refuses this attempt anyway.
             Refused(Errno::ENOSYS) => continue,
             end => panic!("{attempt} without a sandbox: {end:?}"),
         }
@@ -171,9 +172,9 @@ fn what_is_forbidden_is_refused_by_whom_it_should() {
     }
 }
 
-/// A libc that gets ENOSYS for a newer call uses an older call.
+/// libc uses an older system call if a newer one fails with ENOSYS.
 #[test]
-fn calls_that_no_list_knows_are_as_on_an_older_kernel() {
+fn unlisted_system_calls_fail_as_on_older_kernel() {
     if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) {
         return;
     }
@@ -184,10 +185,10 @@ fn calls_that_no_list_knows_are_as_on_an_older_kernel() {
     }
 }
 
-/// A station that may load BPF programs drops that right once it knows that it loads none. Its other threads
-/// lose the right too.
+/// A station that may load BPF programs gives up this right once it knows that it needs none. All its threads
+/// lose the right.
 #[test]
-fn what_is_settled_is_given_up() {
+fn right_to_load_programs_is_given_up_in_all_threads() {
     if !nix::unistd::geteuid().is_root() {
         println!("\nSKIPPED: needs root");
         return;
@@ -206,13 +207,13 @@ fn what_is_settled_is_given_up() {
 
 /// The process keeps a capability only if the config names files of other users.
 #[test]
-fn files_of_others_keep_the_right_to_them() {
+fn configured_files_of_other_users_keep_capability() {
     if !nix::unistd::geteuid().is_root() {
         println!("\nSKIPPED: needs root");
         return;
     }
     let outside = Outside::new();
-    let plan = |folder: &Path| Plan { write: vec![folder.to_owned()], ..Plan::default() };
+    let plan = |folder: &Path| SandboxPlan { write: vec![folder.to_owned()], ..SandboxPlan::default() };
     let folder = outside.folder.join("own");
     assert_eq!(capabilities::of_others(&plan(&folder)), None);
     nix::unistd::chown(&folder, Some(12345.into()), Some(12345.into())).unwrap();
@@ -220,38 +221,41 @@ fn files_of_others_keep_the_right_to_them() {
     assert_eq!(capabilities::of_others(&plan(&folder)), Some(folder.clone()));
     let secret = outside.folder.join("read/file");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
-    let named = Plan { named: vec![secret.clone()], ..Plan::default() };
+    let named = SandboxPlan { config_paths: vec![secret.clone()], ..SandboxPlan::default() };
     assert_eq!(capabilities::of_others(&named), None);
     nix::unistd::chown(&secret, Some(12345.into()), None).unwrap();
     assert_eq!(capabilities::of_others(&named), Some(secret));
     // Checking the files drops the capability only temporarily.
     fs::write(folder.join("new"), "text").unwrap();
     let names = |others| {
-        capabilities::needs(&plan(&folder), others).into_iter().map(|need| need.name).collect::<Vec<_>>()
+        capabilities::needed_capabilities(&plan(&folder), others)
+            .into_iter()
+            .map(|need| need.name)
+            .collect::<Vec<_>>()
     };
     assert_eq!(names(true), ["CAP_DAC_OVERRIDE"]);
     assert_eq!(names(false), Vec::<&str>::new());
 }
 
-/// The operators' page has the same table of capabilities.
+/// docs/threats.md has the same table of capabilities as the code.
 #[test]
 fn the_page_has_every_capability_and_why() {
     let page = include_str!("../../../../docs/threats.md");
     for need in &capabilities::NEEDS {
         let row = format!("| `{}` |", need.name);
         let row = page.lines().find(|line| line.starts_with(&row)).unwrap_or_else(|| panic!("{}", need.name));
-        assert!(row.contains(need.why), "{row}: expected {}", need.why);
+        assert!(row.contains(need.needed_for), "{row}: expected {}", need.needed_for);
     }
 }
 
-fn everything() -> Plan {
-    Plan { network: true, packets: true, programs: true, ..Plan::default() }
+fn everything() -> SandboxPlan {
+    SandboxPlan { network: true, packets: true, programs: true, ..SandboxPlan::default() }
 }
 
 /// Environment variable with the task of the child process: action, layer, ports and folder.
 const TASK: &str = "CARNET_SANDBOX_TASK";
 
-/// This function is no test but the code of the child process.
+/// Not a test: the code of the child process.
 #[test]
 fn one_attempt() {
     let Ok(task) = std::env::var(TASK) else { return };
@@ -259,13 +263,13 @@ fn one_attempt() {
     let [attempt, layer, named, other, folder] = words[..] else { panic!("{task}") };
     let (named, other): (u16, u16) = (named.parse().unwrap(), other.parse().unwrap());
     let folder = Path::new(folder);
-    let plan = Plan {
+    let plan = SandboxPlan {
         network: true,
         programs: matches!(layer, "programs" | "settled"),
         read: vec![folder.join("read")],
         write: vec![folder.join("own")],
         connects: vec![named],
-        ..Plan::default()
+        ..SandboxPlan::default()
     };
     // Creates a mount namespace, which has no effect outside. The attempt to enter a namespace uses its
     // descriptor.
@@ -279,7 +283,7 @@ fn one_attempt() {
     match layer {
         "nothing" => {}
         "capabilities" => {
-            capabilities::keep(&capabilities::needs(&plan, false)).unwrap();
+            capabilities::drop_all_but(&capabilities::needed_capabilities(&plan, false)).unwrap();
         }
         "landlock" => {
             control(libc::PR_SET_NO_NEW_PRIVS, 1).unwrap();
@@ -293,28 +297,28 @@ fn one_attempt() {
             let mut held = enter(&plan);
             assert_eq!(held.lacking, Vec::<String>::new());
             assert!(held.no_new_privileges && held.seccomp && held.landlock.is_some(), "{held:?}");
-            // This thread starts before the process drops the right to load programs, and tries the action
-            // afterwards.
+            // This thread starts before the process gives up the right to load programs, and makes its
+            // attempt afterwards.
             let (go, wait) = std::sync::mpsc::channel();
             let thread = std::thread::spawn(move || wait.recv().map_or(Ok(()), |()| make_map()));
             if layer == "settled" {
-                held.settle();
+                held.drop_program_loading();
                 assert_eq!(held.lacking, Vec::<String>::new());
                 assert_eq!(held.capabilities, ["CAP_NET_ADMIN"]);
             }
             if attempt == "make-map-in-thread" {
                 go.send(()).unwrap();
-                told(&thread.join().unwrap());
+                print_result(&thread.join().unwrap());
                 return;
             }
         }
         other => panic!("{other}"),
     }
     let result = attempt_of(attempt, folder, (named, other), &namespace);
-    told(&result);
+    print_result(&result);
 }
 
-fn told(result: &io::Result<()>) {
+fn print_result(result: &io::Result<()>) {
     let number = match result {
         Ok(()) => 0,
         Err(error) => error.raw_os_error().unwrap_or_else(|| panic!("{error}")),
@@ -415,7 +419,7 @@ fn attempt_of(
                 result => result.map(drop),
             }
         }
-        // Seizes the process as debuggers do, without stopping it.
+        // Attaches to the process as a debugger does, without stopping it.
         "trace" => call(libc::SYS_ptrace, [libc::PTRACE_SEIZE.into(), parent, 0, 0, 0, 0]).map(drop),
         "mount" => {
             let nothing = None::<&str>;
@@ -430,13 +434,13 @@ fn attempt_of(
             let mut attr = [0_u64; 16];
             let attr = attr.as_mut_ptr() as libc::c_long;
             match call(libc::SYS_bpf, [PROG_GET_NEXT_ID, attr, 128, 0, 0, 0]) {
-                // ENOENT says that no BPF program exists, so the kernel did not refuse the call.
+                // ENOENT means that no BPF program exists, so the sandbox has not refused the call.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
                 result => result.map(drop),
             }
         }
         "load-module" => match call(libc::SYS_init_module, [zero; 6]) {
-            // The kernel has checked the module, so it did not refuse the call.
+            // The kernel has looked at the module, so the sandbox has not refused the call.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOEXEC | libc::EFAULT)) => Ok(()),
             result => result.map(drop),
         },

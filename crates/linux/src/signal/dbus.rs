@@ -15,11 +15,11 @@ use std::path::Path;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-/// Maximum length of an accepted message in octets. (The specification allows 128 MiB; the answers that
-/// carnet gets have a few kB.)
+/// Largest length of an accepted message in octets. (D-Bus permits 128 MiB; the answers to carnet have a few
+/// kB.)
 const MAX_MESSAGE: usize = 256 * 1024;
-/// Maximum number of values in a message, including containers. A decoded value takes many times the memory
-/// of its octets. ModemManager describes a modem with a few hundred values.
+/// Largest number of values in a message, including containers: a decoded value needs many times the memory
+/// of its octets. ModemManager describes a modem by a few hundred values.
 const MAX_VALUES: usize = 16 * 1024;
 /// Maximum depth of nested containers, including variants.
 const MAX_DEPTH: u32 = 32;
@@ -32,7 +32,7 @@ const FIXED: usize = 16;
 const METHOD_CALL: u8 = 1;
 const METHOD_RETURN: u8 = 2;
 const ERROR: u8 = 3;
-/// Flag of a call: the bus must not start the service if it is not running.
+/// Flag of a call: do not start the service if it is not running.
 const NO_AUTO_START: u8 = 2;
 
 /// Reason for which a call has no answer.
@@ -137,8 +137,8 @@ pub(super) struct Bus {
 }
 
 impl Bus {
-    /// Connects to a bus, authenticates and sends Hello. The function may wait for ever, so the caller must
-    /// set a time limit.
+    /// Connects to a bus, authenticates and sends Hello. Has no timeout of its own, so the caller must set
+    /// one.
     pub(super) async fn connect(path: &Path) -> Result<Bus, Failure> {
         let mut bus = Bus { stream: UnixStream::connect(path).await?, serial: 0 };
         // EXTERNAL without a user name makes the bus read the user of this process from the socket. So the
@@ -158,19 +158,19 @@ impl Bus {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
             if line.len() == MAX_LINE {
-                return Err(wrong("a line without end while authenticating"));
+                return Err(wrong("a line without an end during authentication"));
             }
             line.push(self.stream.read_u8().await?);
         }
         let line = String::from_utf8_lossy(&line);
         match line.split_ascii_whitespace().next() {
             Some(word) if word == expected => Ok(()),
-            _ => Err(wrong(&format!("{:?} while authenticating, expected {expected}", line.trim_end()))),
+            _ => Err(wrong(&format!("{:?} during authentication, expected {expected}", line.trim_end()))),
         }
     }
 
-    /// Calls a method and waits for the answer. The function may wait for ever, so the caller must set a time
-    /// limit. After a timeout the connection is unusable.
+    /// Calls a method and waits for the answer. Has no timeout of its own, so the caller must set one; after
+    /// a timeout the connection is unusable.
     pub(super) async fn call(&mut self, call: &Call<'_>) -> Result<Vec<Value>, Failure> {
         // Zero is no valid serial number.
         self.serial = self.serial.checked_add(1).unwrap_or(1);
@@ -194,7 +194,7 @@ impl Bus {
 }
 
 fn wrong(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the bus says what is no D-Bus: {what}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("the bus sent an invalid D-Bus message: {what}"))
 }
 
 /// Encodes a method call.
@@ -259,12 +259,12 @@ fn put_signature(octets: &mut Vec<u8>, signature: &str) {
     octets.push(0);
 }
 
-/// Returns the length of a message that begins with these [`FIXED`] octets.
+/// Returns the length of a message from its first [`FIXED`] octets.
 fn length(fixed: &[u8]) -> io::Result<usize> {
     let mut reader = Reader::new(fixed)?;
     reader.at = 4;
     let (body, _serial, fields) = (reader.u32()?, reader.u32()?, reader.u32()?);
-    // Compute with 32 bits, so that an overflow is detected on every machine.
+    // Compute with 32 bits, so that an overflow is found on all machines.
     let header = (FIXED as u32).checked_add(fields).and_then(|length| length.checked_next_multiple_of(8));
     let length = header.and_then(|header| header.checked_add(body)).map(|length| length as usize);
     match length {
@@ -342,7 +342,7 @@ struct Reader<'a> {
     octets: &'a [u8],
     at: usize,
     big: bool,
-    /// Number of values that were read so far.
+    /// Number of values read so far.
     values: usize,
 }
 
@@ -351,7 +351,7 @@ impl<'a> Reader<'a> {
         match octets.first() {
             Some(b'l') => Ok(Reader { octets, at: 0, big: false, values: 0 }),
             Some(b'B') => Ok(Reader { octets, at: 0, big: true, values: 0 }),
-            _ => Err(wrong("a message in no known order of octets")),
+            _ => Err(wrong("a message with an unknown byte order")),
         }
     }
 
@@ -369,7 +369,7 @@ impl<'a> Reader<'a> {
     /// Reads a number of `N` octets, aligned to its size.
     fn number<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         self.align(N)?;
-        let mut octets: [u8; N] = self.take(N)?.try_into().map_err(|_| wrong("a short number"))?;
+        let mut octets: [u8; N] = self.take(N)?.try_into().map_err(|_| wrong("a number that ends early"))?;
         if self.big {
             octets.reverse();
         }
@@ -380,14 +380,14 @@ impl<'a> Reader<'a> {
         self.number().map(u32::from_le_bytes)
     }
 
-    /// Reads a text of this length, and the zero octet after it.
+    /// Reads a text of this length and its terminating zero octet.
     fn text(&mut self, length: usize) -> io::Result<String> {
         let text = self.take(length)?.to_vec();
         self.take(1)?;
         String::from_utf8(text).map_err(|_| wrong("a text that is not UTF-8"))
     }
 
-    /// Reads the next value, by the next type of the signature.
+    /// Reads a value of the next type in the signature.
     fn value(&mut self, signature: &mut Signature<'_>, depth: u32) -> io::Result<Value> {
         if depth > MAX_DEPTH {
             return Err(wrong("a value that is nested too deep"));
@@ -435,7 +435,7 @@ impl<'a> Reader<'a> {
                     values.push(self.value(&mut element.clone(), depth + 1)?);
                 }
                 if self.at != end {
-                    return Err(wrong("an array whose last element is cut"));
+                    return Err(wrong("an array whose last element ends early"));
                 }
                 Value::List(values)
             }

@@ -34,10 +34,10 @@ struct Source {
     interface: String,
     path: PathBuf,
     watched: bool,
-    /// Stamp and signal of the last reading.
-    known: Option<(Stamp, i32)>,
-    /// Last logged error about the file, so that each error is logged once.
-    complaint: Option<String>,
+    /// File stamp and signal at the last reading.
+    last_reading: Option<(Stamp, i32)>,
+    /// Last logged error about the file, so that carnet logs each error once.
+    last_logged_error: Option<String>,
 }
 
 /// All files that contain signals, and the inotify descriptor that watches their folders.
@@ -52,7 +52,13 @@ impl Files {
     pub(super) fn open(files: Vec<(String, PathBuf)>) -> Files {
         let sources: Vec<Source> = files
             .into_iter()
-            .map(|(interface, path)| Source { interface, path, watched: false, known: None, complaint: None })
+            .map(|(interface, path)| Source {
+                interface,
+                path,
+                watched: false,
+                last_reading: None,
+                last_logged_error: None,
+            })
             .collect();
         let inotify = if sources.is_empty() { None } else { inotify().and_then(watch).ok() };
         let mut files = Files { sources, inotify };
@@ -77,7 +83,7 @@ impl Files {
         }
     }
 
-    /// Returns whether a watched folder has changed since the last call.
+    /// Returns whether a file in a watched folder has changed since the last call.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(inotify) = &self.inotify else { return false };
         let mut changed = false;
@@ -86,15 +92,15 @@ impl Files {
             match ready.try_io(|fd| nix::unistd::read(fd, &mut events).map_err(io::Error::from)) {
                 Ok(Ok(1..)) => changed = true,
                 Err(_would_block) => {}
-                // inotify no longer works, so carnet only reads the files at intervals.
+                // inotify no longer works. carnet still reads the files at intervals.
                 Ok(_) => break,
             }
         }
         changed
     }
 
-    /// Reads all files. Adds to `found` the interface and signal of each file that has a signal and was
-    /// written since the last call.
+    /// Reads all files. Appends to `found` the interface and signal of each file that was written since the
+    /// last call.
     pub(super) fn read(&mut self, found: &mut Vec<(String, i32)>) {
         self.watch();
         for source in &mut self.sources {
@@ -111,17 +117,17 @@ impl Files {
             });
             match signal {
                 Ok(signal) => {
-                    source.complaint = None;
-                    if source.known != signal {
-                        source.known = signal;
+                    source.last_logged_error = None;
+                    if source.last_reading != signal {
+                        source.last_reading = signal;
                         found.extend(signal.map(|(_, dbm)| (source.interface.clone(), dbm)));
                     }
                 }
                 Err(complaint) => {
-                    if !complaint.is_empty() && source.complaint.as_ref() != Some(&complaint) {
+                    if !complaint.is_empty() && source.last_logged_error.as_ref() != Some(&complaint) {
                         tracing::warn!("{complaint}");
                     }
-                    source.complaint = Some(complaint);
+                    source.last_logged_error = Some(complaint);
                 }
             }
         }
@@ -150,8 +156,8 @@ fn tail(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
     Ok((stamp, text))
 }
 
-/// Returns the signal in the last line of a text; `None` for an empty text. A line without its end counts
-/// only if it is the only line.
+/// Returns the signal in the last complete line of a text; `None` for an empty text. A line without a line
+/// end counts only if it is the only one.
 fn last(text: &[u8]) -> Result<Option<i32>, String> {
     let text = String::from_utf8_lossy(text);
     let complete = match text.rfind('\n') {
@@ -172,12 +178,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_counts() {
+    fn signal_is_the_last_line_of_file() {
         assert_eq!(last(b""), Ok(None));
         assert_eq!(last(b"\n\n"), Ok(None));
         assert_eq!(last(b"-61"), Ok(Some(-61)));
         assert_eq!(last(b"-61\n-70.6 dBm\n\n"), Ok(Some(-71)));
-        // The last line has no end, so the line before it counts.
+        // The last line is incomplete, so the line before it counts.
         assert_eq!(last(b"-61\n-7"), Ok(Some(-61)));
         assert_eq!(last(b"-61\r\n"), Ok(Some(-61)));
     }

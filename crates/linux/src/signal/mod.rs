@@ -30,18 +30,18 @@ use wireless::Wireless;
 /// Interval at which carnet reads sources that send no events.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Time after which carnet reports an unchanged signal again, if the source has measured it again.
+/// Time after which carnet reports a signal again that the source has measured again without a change.
 const RENEWAL: Duration = Duration::from_secs(2);
 
-/// Time for which a modem's roaming state is valid without ModemManager. So a restart of ModemManager changes
-/// no roaming state. After that time the roaming state is unknown, and the mobile router uses an uplink whose
-/// roaming state is unknown.
+/// Time for which carnet believes a modem's roaming state while ModemManager does not answer, for example
+/// during its restart. Then the state is unknown, and the mobile router uses the uplink as if it were not
+/// roaming.
 const ROAMING_HOLD: Duration = Duration::from_secs(60);
 
 /// Path of the system bus's socket, as in the D-Bus Specification.
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
-/// Range of plausible signals in dBm; no radio works outside of it.
+/// Range of possible signal strengths in dBm.
 pub const PLAUSIBLE: std::ops::RangeInclusive<i32> = -200..=100;
 
 /// An interface whose signal carnet needs.
@@ -49,7 +49,7 @@ pub const PLAUSIBLE: std::ops::RangeInclusive<i32> = -200..=100;
 pub struct SignalSource {
     /// Name of the interface.
     pub interface: String,
-    /// File whose last line is the signal; `None` for Wi-Fi interfaces and modems.
+    /// File whose last line is the signal strength; `None` for Wi-Fi interfaces and modems.
     pub file: Option<PathBuf>,
 }
 
@@ -74,46 +74,46 @@ pub enum Signal {
 
 /// Reads the signals of all uplinks.
 #[derive(Debug)]
-pub struct Signals {
+pub struct SignalReader {
     files: Files,
-    /// Interfaces whose signal comes from a file.
+    /// Names of the interfaces whose signal comes from a file.
     with_file: Vec<String>,
     wireless: Wireless,
     modems: Modems,
     /// Last reported signal of each interface, with the time of the report.
-    told: BTreeMap<String, (i32, Instant)>,
+    reported_signals: BTreeMap<String, (i32, Instant)>,
     /// Last reported roaming state of each modem, with the time of its last confirmation.
     roaming: BTreeMap<String, (Option<bool>, Instant)>,
     /// Time for which a roaming state is valid without confirmation.
     roaming_hold: Duration,
-    news: VecDeque<Signal>,
+    waiting_reports: VecDeque<Signal>,
     tick: Interval,
 }
 
-impl Signals {
+impl SignalReader {
     /// Watches these interfaces, in the network namespace of the calling thread, which must be one of a tokio
     /// runtime.
-    pub fn open(sources: Vec<SignalSource>) -> Signals {
-        Signals::with_bus(sources, Path::new(SYSTEM_BUS))
+    pub fn open(sources: Vec<SignalSource>) -> SignalReader {
+        SignalReader::with_bus(sources, Path::new(SYSTEM_BUS))
     }
 
     /// Creates the reader of signals, with another path to the socket of the system bus.
-    pub fn with_bus(sources: Vec<SignalSource>, bus: &Path) -> Signals {
+    pub fn with_bus(sources: Vec<SignalSource>, bus: &Path) -> SignalReader {
         let (files, others): (Vec<_>, Vec<_>) = sources.iter().cloned().partition(|s| s.file.is_some());
         let files: Vec<_> = files.into_iter().filter_map(|s| Some((s.interface, s.file?))).collect();
         let others: Vec<String> = others.into_iter().map(|s| s.interface).collect();
         let all = sources.iter().map(|source| source.interface.clone()).collect();
         let mut tick = interval(INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Signals {
+        SignalReader {
             with_file: files.iter().map(|(interface, _)| interface.clone()).collect(),
             files: Files::open(files),
             modems: Modems::open(all, bus.to_owned()),
             wireless: Wireless::open(others),
-            told: BTreeMap::new(),
+            reported_signals: BTreeMap::new(),
             roaming: BTreeMap::new(),
             roaming_hold: ROAMING_HOLD,
-            news: VecDeque::new(),
+            waiting_reports: VecDeque::new(),
             tick,
         }
     }
@@ -122,14 +122,14 @@ impl Signals {
     pub fn watch(&mut self, sources: Vec<SignalSource>) {
         let mut roaming = std::mem::take(&mut self.roaming);
         roaming.retain(|interface, _| sources.iter().any(|source| source.interface == *interface));
-        *self = Signals { roaming, ..Signals::open(sources) };
+        *self = SignalReader { roaming, ..SignalReader::open(sources) };
     }
 
-    /// Returns the next changed or renewed signal. Waits for ever if there is no interface to watch. Safe to
-    /// cancel.
+    /// Returns the next signal that has changed or was measured again. Without interfaces to watch, never
+    /// returns. The future may be dropped.
     pub async fn next(&mut self) -> Signal {
         loop {
-            if let Some(signal) = self.news.pop_front() {
+            if let Some(signal) = self.waiting_reports.pop_front() {
                 return signal;
             }
             poll_fn(|cx| self.poll(cx)).await;
@@ -141,7 +141,7 @@ impl Signals {
             return Poll::Pending;
         }
         let mut ticked = false;
-        // Poll the timer until it is pending, so that it wakes this task the next time.
+        // Poll the timer until it is pending, so that it wakes this task next time.
         while self.tick.poll_tick(cx).is_ready() {
             ticked = true;
         }
@@ -150,7 +150,7 @@ impl Signals {
             self.files.read(&mut found);
         }
         if self.wireless.poll(cx) | ticked {
-            self.wireless.ask(&mut found);
+            self.wireless.read_signals(&mut found);
         }
         let mut of_modems = Vec::new();
         self.modems.poll(cx, &mut of_modems);
@@ -160,9 +160,9 @@ impl Signals {
                 Signal::Strength { interface, dbm } => found.push((interface, dbm)),
                 Signal::Roaming { interface, roaming } => {
                     let before = self.roaming.insert(interface.clone(), (roaming, Instant::now()));
-                    // The first roaming state of a modem causes no event if it is unknown.
+                    // If a modem's first roaming state is unknown, do not report it.
                     if before.and_then(|(known, _)| known) != roaming {
-                        self.news.push_back(Signal::Roaming { interface, roaming });
+                        self.waiting_reports.push_back(Signal::Roaming { interface, roaming });
                     }
                 }
             }
@@ -172,21 +172,22 @@ impl Signals {
             let now = Instant::now();
             let is_old =
                 |(known, at): &(i32, Instant)| *known == dbm && now.saturating_duration_since(*at) < RENEWAL;
-            if !self.told.get(&interface).is_some_and(is_old) {
-                self.told.insert(interface.clone(), (dbm, now));
-                self.news.push_back(Signal::Strength { interface, dbm });
+            if !self.reported_signals.get(&interface).is_some_and(is_old) {
+                self.reported_signals.insert(interface.clone(), (dbm, now));
+                self.waiting_reports.push_back(Signal::Strength { interface, dbm });
             }
         }
-        if self.news.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        if self.waiting_reports.is_empty() { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// Sets roaming states to unknown that ModemManager has not confirmed for `roaming_hold`.
+    /// Sets each roaming state to unknown that ModemManager has not confirmed for `roaming_hold`.
     fn expire_roaming(&mut self) {
         let now = Instant::now();
         for (interface, (roaming, at)) in &mut self.roaming {
             if roaming.is_some() && now.saturating_duration_since(*at) >= self.roaming_hold {
                 *roaming = None;
-                self.news.push_back(Signal::Roaming { interface: interface.clone(), roaming: None });
+                self.waiting_reports
+                    .push_back(Signal::Roaming { interface: interface.clone(), roaming: None });
             }
         }
     }
@@ -208,16 +209,16 @@ mod tests {
         Signal::Roaming { interface: interface.into(), roaming }
     }
 
-    /// Returns the next signal, and fails after [`LIMIT`].
-    async fn next(signals: &mut Signals, expected: &str) -> Signal {
+    /// Returns the next signal. Fails if none comes within [`LIMIT`].
+    async fn next(signals: &mut SignalReader, expected: &str) -> Signal {
         let next = tokio::time::timeout(LIMIT, signals.next()).await;
         next.unwrap_or_else(|_| panic!("no signal within {LIMIT:?}, expected: {expected}"))
     }
 
     /// Returns a reader to which ModemManager has reported one modem that roams and one that does not.
-    async fn known() -> Signals {
+    async fn signals_with_two_modems() -> SignalReader {
         let no_bus = Path::new("/nowhere/system_bus_socket");
-        let mut signals = Signals::with_bus(vec![source("wwan0"), source("wwan1")], no_bus);
+        let mut signals = SignalReader::with_bus(vec![source("wwan0"), source("wwan1")], no_bus);
         signals.roaming_hold = HOLD;
         let (sender, modems) = tokio::sync::mpsc::channel(8);
         signals.modems = Modems::of(modems);
@@ -231,7 +232,7 @@ mod tests {
     #[tokio::test]
     async fn roaming_is_unknown_when_modem_manager_has_vanished_for_long() {
         let began = Instant::now();
-        let mut signals = known().await;
+        let mut signals = signals_with_two_modems().await;
         let expected = "whether a modem roams is unknown";
         let gone = [next(&mut signals, expected).await, next(&mut signals, expected).await];
         assert_eq!(gone, [roaming("wwan0", None), roaming("wwan1", None)]);
@@ -240,7 +241,7 @@ mod tests {
 
     #[tokio::test]
     async fn roaming_that_was_known_before_a_reload_is_not_known_for_ever() {
-        let mut signals = known().await;
+        let mut signals = signals_with_two_modems().await;
         signals.watch(vec![source("wwan0"), source("eth0")]);
         signals.roaming_hold = HOLD;
         let expected = "whether wwan0 roams is unknown";

@@ -28,10 +28,10 @@ use super::{PLAUSIBLE, Signal};
 
 /// Interval of carnet's requests, and of the measurements that it orders from a modem.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Interval at which carnet looks for a missing ModemManager.
+/// Interval at which carnet tries to reach a missing ModemManager.
 const RETRY: Duration = Duration::from_secs(30);
 /// Maximum time that an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 const SERVICE: &str = "org.freedesktop.ModemManager1";
 const ROOT: &str = "/org/freedesktop/ModemManager1";
@@ -43,7 +43,8 @@ const BEARER: &str = "org.freedesktop.ModemManager1.Bearer";
 /// Type of a port that is a network interface, `MM_MODEM_PORT_TYPE_NET`.
 const NET: f64 = 2.0;
 
-/// Radio technologies and their measures; the first one that a modem reports counts.
+/// Radio technologies and the names of their measures, in order: carnet uses the first one that a modem
+/// reports.
 const MEASURES: [(&str, &str); 6] = [
     ("Lte", "rsrp"),
     ("Nr5g", "rsrp"),
@@ -53,10 +54,10 @@ const MEASURES: [(&str, &str); 6] = [
     ("Evdo", "rssi"),
 ];
 
-/// A task that asks ModemManager. It ends when this value is dropped.
+/// Task that polls ModemManager. It ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Modems {
-    news: Option<mpsc::Receiver<Signal>>,
+    reports: Option<mpsc::Receiver<Signal>>,
     task: Option<JoinHandle<()>>,
 }
 
@@ -69,37 +70,37 @@ impl Drop for Modems {
 }
 
 impl Modems {
-    /// Starts to ask about these interfaces, on the bus with this socket.
+    /// Starts the task for these interfaces, on the bus with this socket.
     pub(super) fn open(interfaces: Vec<String>, bus: PathBuf) -> Modems {
         if interfaces.is_empty() {
-            return Modems { news: None, task: None };
+            return Modems { reports: None, task: None };
         }
         let (sender, news) = mpsc::channel(interfaces.len().max(8));
-        let task = tokio::spawn(async move { follow(&interfaces, &bus, &sender).await });
-        Modems { news: Some(news), task: Some(task) }
+        let task = tokio::spawn(async move { poll_modem_manager(&interfaces, &bus, &sender).await });
+        Modems { reports: Some(news), task: Some(task) }
     }
 
     /// Creates a reader of signals that arrive in this channel.
     #[cfg(test)]
     pub(super) fn of(news: mpsc::Receiver<Signal>) -> Modems {
-        Modems { news: Some(news), task: None }
+        Modems { reports: Some(news), task: None }
     }
 
     /// Moves the signals that have arrived to `found`.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, found: &mut Vec<Signal>) {
-        let Some(news) = &mut self.news else { return };
+        let Some(news) = &mut self.reports else { return };
         while let Poll::Ready(Some(signal)) = news.poll_recv(cx) {
             found.push(signal);
         }
     }
 }
 
-/// Asks ModemManager about the interfaces in an endless loop.
-async fn follow(interfaces: &[String], path: &Path, news: &mpsc::Sender<Signal>) {
+/// Polls ModemManager about the interfaces, without end.
+async fn poll_modem_manager(interfaces: &[String], path: &Path, news: &mpsc::Sender<Signal>) {
     let mut said = None;
     loop {
         let mut has_answered = false;
-        let why = match ask(interfaces, path, news, &mut has_answered).await {
+        let why = match poll_until_error(interfaces, path, news, &mut has_answered).await {
             Failure::Broken(error) => format!("{}: {error}", path.display()),
             Failure::Refused(name) => format!("ModemManager: {name}"),
         };
@@ -108,22 +109,25 @@ async fn follow(interfaces: &[String], path: &Path, news: &mpsc::Sender<Signal>)
         }
         // Log each reason once, because a machine without modems often has no ModemManager.
         if said.as_ref() != Some(&why) {
-            tracing::info!("no signals of cellular modems ({why}); looking again from time to time");
+            tracing::info!(
+                "cannot read signals of cellular modems from ModemManager ({why}); carnet tries again \
+                 every 30 s"
+            );
             said = Some(why);
         }
         sleep(RETRY).await;
     }
 }
 
-/// Asks ModemManager about the interfaces until a request fails.
-async fn ask(
+/// Polls ModemManager about the interfaces until a request fails.
+async fn poll_until_error(
     interfaces: &[String],
     path: &Path,
     news: &mpsc::Sender<Signal>,
     has_answered: &mut bool,
 ) -> Failure {
     let late = || Failure::Broken(std::io::ErrorKind::TimedOut.into());
-    let mut bus = match timeout(PATIENCE, Bus::connect(path)).await {
+    let mut bus = match timeout(ANSWER_TIMEOUT, Bus::connect(path)).await {
         Ok(Ok(bus)) => bus,
         Ok(Err(failure)) => return failure,
         Err(_) => return late(),
@@ -131,10 +135,10 @@ async fn ask(
     // D-Bus paths of modems that refuse to measure their signal.
     let mut unwilling = Vec::new();
     loop {
-        match timeout(PATIENCE, look(&mut bus, interfaces, &mut unwilling)).await {
+        match timeout(ANSWER_TIMEOUT, read_signals(&mut bus, interfaces, &mut unwilling)).await {
             Ok(Ok(found)) => {
                 for signal in found {
-                    // If the channel is full, drop this signal: the reader gets the next measurement.
+                    // If the channel is full, drop this signal: the next measurement replaces it.
                     let _ = news.try_send(signal);
                 }
             }
@@ -147,7 +151,7 @@ async fn ask(
 }
 
 /// Reads the present signals of these interfaces.
-async fn look(
+async fn read_signals(
     bus: &mut Bus,
     interfaces: &[String],
     unwilling: &mut Vec<String>,
@@ -181,7 +185,7 @@ async fn look(
                         let name = values.first().and_then(Value::text);
                         names.extend(interfaces.iter().filter(|i| Some(i.as_str()) == name).cloned());
                     }
-                    // ModemManager refuses a request about a modem that has vanished meanwhile.
+                    // ModemManager refuses requests about a modem that has vanished: ignore the error.
                     Err(Failure::Refused(_)) => {}
                     Err(broken) => return Err(broken),
                 }
@@ -202,7 +206,7 @@ async fn look(
             match bus.call(&setup).await {
                 Ok(_) => {}
                 Err(Failure::Refused(name)) => {
-                    tracing::info!("{}: the modem does not measure its signal: {name}", names.join(", "));
+                    tracing::info!("the modem of {} does not measure its signal: {name}", names.join(", "));
                     unwilling.push(modem.path.clone());
                 }
                 Err(broken) => return Err(broken),
@@ -216,13 +220,13 @@ async fn look(
     Ok(found)
 }
 
-/// Forgets refusals of vanished modems. A modem that is plugged in again gets another path, so its former
-/// path would stay for ever.
+/// Removes the records of vanished modems. A modem that is plugged in again has another path, so its old
+/// record would never be used.
 fn forget_gone(unwilling: &mut Vec<String>, modems: &[Modem]) {
     unwilling.retain(|path| modems.iter().any(|modem| modem.path == *path));
 }
 
-/// The data about a modem that carnet takes from ModemManager's answer.
+/// Data about a modem from ModemManager's answer.
 #[derive(Debug, PartialEq)]
 struct Modem {
     path: String,
@@ -230,7 +234,7 @@ struct Modem {
     ports: Vec<String>,
     /// D-Bus paths of the modem's connections (bearers).
     bearers: Vec<String>,
-    /// Whether the modem can measure its signal, but nothing has ordered it to.
+    /// Whether the modem can measure its signal, but no program has ordered it to.
     is_idle: bool,
     dbm: Option<i32>,
     /// Whether the modem is registered in a network of another operator; `None` if it is not registered.
@@ -270,8 +274,8 @@ fn roaming(state: f64) -> Option<bool> {
     if ROAMING.contains(&state) { Some(true) } else { HOME.contains(&state).then_some(false) }
 }
 
-/// Returns the measured signal of the first available radio. If a modem has no data of a radio, ModemManager
-/// omits it, or reports the lowest possible number.
+/// Returns the measured signal of the first radio technology that has one. For the others ModemManager omits
+/// the measure, or reports the lowest possible number.
 fn measured(signal: &Value) -> Option<i32> {
     MEASURES.iter().find_map(|(radio, measure)| plausible(signal.get(radio)?.get(measure)?.number()?))
 }
@@ -303,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_radio_in_use_is_judged() {
+    fn signal_of_used_radio_technology_is_taken() {
         let none = Value::List(Vec::new());
         let unknown = radio("rsrp", -f64::MAX);
         for (radios, dbm) in [
@@ -319,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn percents_are_a_last_resort() {
+    fn signal_in_per_cent_is_used_last() {
         let quality = |percent| Value::List(vec![Value::Integer(percent), Value::Boolean(true)]);
         for (percent, dbm) in [(1, Some(-112)), (50, Some(-82)), (100, Some(-51)), (0, None), (101, None)] {
             assert_eq!(estimated(&quality(percent)), dbm, "{percent} %");
@@ -349,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn modems_that_are_gone_are_not_remembered_as_unwilling() {
+    fn refusals_of_vanished_modems_are_forgotten() {
         let modem = |path: String| Modem {
             path,
             ports: Vec::new(),

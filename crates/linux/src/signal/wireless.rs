@@ -8,7 +8,7 @@
 use std::task::Context;
 
 use super::PLAUSIBLE;
-use crate::generic_netlink::{Events, Family, Message, Questions, attribute, find};
+use crate::generic_netlink::{Events, Family, Message, RequestSocket, attribute, find_attribute};
 
 /// Command to read the stations of an interface, of `enum nl80211_commands`.
 const GET_STATION: u8 = 17;
@@ -22,26 +22,26 @@ const STA_INFO: u16 = 21;
 /// Attributes of `enum nl80211_sta_info`.
 const SIGNAL: u16 = 7;
 const SIGNAL_AVG: u16 = 13;
-/// Number of rounds after which carnet asks again about an interface without Wi-Fi, or looks again for the
-/// netlink family.
-const PAUSE: u32 = 60;
+/// Number of rounds until carnet tries again to read an interface without Wi-Fi, or to find the netlink
+/// family.
+const ROUNDS_BEFORE_RETRY: u32 = 60;
 
 /// An interface that may be a Wi-Fi interface.
 #[derive(Debug)]
 struct Station {
     interface: String,
-    /// Number of rounds until carnet asks about the interface again.
+    /// Number of rounds until carnet tries to read the interface again.
     pause: u32,
 }
 
-/// Reads the signals of all Wi-Fi interfaces.
+/// Reads the signal strengths of Wi-Fi interfaces by nl80211.
 #[derive(Debug)]
 pub(super) struct Wireless {
     stations: Vec<Station>,
-    questions: Option<Questions>,
+    questions: Option<RequestSocket>,
     family: Option<Family>,
     events: Events,
-    /// Number of rounds until carnet looks for the netlink family again.
+    /// Number of rounds until carnet tries to find the netlink family again.
     pause: u32,
 }
 
@@ -50,7 +50,7 @@ impl Wireless {
     pub(super) fn open(interfaces: Vec<String>) -> Wireless {
         let stations = interfaces.into_iter().map(|interface| Station { interface, pause: 0 });
         let stations: Vec<Station> = stations.collect();
-        let questions = if stations.is_empty() { None } else { Questions::open().ok() };
+        let questions = if stations.is_empty() { None } else { RequestSocket::open().ok() };
         Wireless { stations, questions, family: None, events: Events::default(), pause: 0 }
     }
 
@@ -58,22 +58,22 @@ impl Wireless {
         self.stations.is_empty()
     }
 
-    /// Returns whether the connection of an interface may have changed since the last call.
+    /// Returns whether an interface may have connected to another access point since the last call.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         self.events.poll(cx, concerns_signal)
     }
 
-    /// Asks the kernel about all interfaces. Adds to `found` name and signal of each interface that has a
-    /// signal.
-    pub(super) fn ask(&mut self, found: &mut Vec<(String, i32)>) {
+    /// Reads the signals of all interfaces. Appends to `found` the name and the signal of each interface that
+    /// has one.
+    pub(super) fn read_signals(&mut self, found: &mut Vec<(String, i32)>) {
         let Some(questions) = &mut self.questions else { return };
         if self.family.is_none() {
-            // The kernel has no nl80211 family. It may get one later, when a radio is plugged in.
+            // The kernel has no nl80211 family yet; it may get one when a radio is plugged in.
             if self.pause > 0 {
                 self.pause -= 1;
                 return;
             }
-            self.pause = PAUSE;
+            self.pause = ROUNDS_BEFORE_RETRY;
             self.family = questions.family("nl80211").ok();
             let group = self.family.as_ref().and_then(|family| family.groups.get("mlme"));
             self.events = group.map(|group| Events::of(*group)).unwrap_or_default();
@@ -93,7 +93,7 @@ impl Wireless {
                 Ok(stations) => {
                     found.extend(strongest(&stations).map(|dbm| (station.interface.clone(), dbm)))
                 }
-                Err(_) => station.pause = PAUSE,
+                Err(_) => station.pause = ROUNDS_BEFORE_RETRY,
             }
         }
     }
@@ -108,10 +108,10 @@ fn strongest(stations: &[Message]) -> Option<i32> {
     stations.iter().filter(|s| s.command == NEW_STATION).filter_map(|s| signal(&s.attributes)).max()
 }
 
-/// Returns the mean signal of a station, otherwise the signal of its last frame.
+/// Returns the mean signal of an access point, or the signal of its last frame if the kernel has no mean.
 fn signal(attributes: &[u8]) -> Option<i32> {
-    let info = find(attributes, STA_INFO)?;
-    let octet = find(info, SIGNAL_AVG).or_else(|| find(info, SIGNAL))?.first()?;
+    let info = find_attribute(attributes, STA_INFO)?;
+    let octet = find_attribute(info, SIGNAL_AVG).or_else(|| find_attribute(info, SIGNAL))?.first()?;
     // The attribute is NLA_U8, but its value is a signed number of dBm.
     let dbm = i32::from(*octet as i8);
     (PLAUSIBLE.contains(&dbm) && dbm != 0).then_some(dbm)

@@ -23,8 +23,8 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::kernel::{
-    Action, Answer, KnownIpv4Route, KnownIpv4Rule, KnownRoute, KnownRule, Link, Maker, News, OwnAddress,
-    State,
+    Action, KnownIpv4Route, KnownIpv4Rule, KnownRoute, KnownRule, Link, News, ObjectOwner, OwnAddress,
+    RequestResult, State,
 };
 use crate::netlink::Channel;
 use crate::settings::Tree;
@@ -32,28 +32,28 @@ use crate::settings::Tree;
 /// Errors that a kernel may return for any request.
 const REFUSALS: [i32; 5] = [libc::ENOBUFS, libc::ENOMEM, libc::EINVAL, libc::EBUSY, libc::EAGAIN];
 /// Netlink port of carnet; the next constant is the port of other programs.
-const PORT: u32 = 77;
+const CARNET_PORT: u32 = 77;
 /// Length of `struct nlmsghdr` in octets.
 const NETLINK_HEADER: u32 = 16;
-const OTHERS: u32 = 5;
+const OTHER_PROGRAMS_PORT: u32 = 5;
 
 /// Socket of one process to the simulated kernel.
 pub(super) struct SimulatedChannel {
     pub(super) kernel: Rc<RefCell<State>>,
     answers: VecDeque<Vec<u8>>,
     /// Whether the answer to the present request is lost.
-    deaf: bool,
+    receives_no_events: bool,
 }
 
 impl SimulatedChannel {
     pub(super) fn new(kernel: Rc<RefCell<State>>) -> SimulatedChannel {
-        SimulatedChannel { kernel, answers: VecDeque::new(), deaf: false }
+        SimulatedChannel { kernel, answers: VecDeque::new(), receives_no_events: false }
     }
 }
 
 impl Channel for SimulatedChannel {
     fn port(&self) -> u32 {
-        PORT
+        CARNET_PORT
     }
 
     fn keeps_marks(&self) -> bool {
@@ -67,15 +67,17 @@ impl Channel for SimulatedChannel {
         }
         let header = NetlinkBuffer::new(request);
         let (sequence, flags) = (header.sequence_number(), header.flags());
-        let trouble = state.trouble;
+        let trouble = state.failure_probability;
         let fails = state.rng.chance(trouble);
         let kind = if fails { state.rng.below(8) } else { 9 };
         if kind == 0 {
             return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
         }
         let parsed = NetlinkMessage::<RouteNetlinkMessage>::deserialize(request);
-        let NetlinkPayload::InnerMessage(message) = parsed.expect("a request of rtnetlink").payload else {
-            panic!("a request that is none");
+        let NetlinkPayload::InnerMessage(message) =
+            parsed.expect("a request must be an rtnetlink message").payload
+        else {
+            panic!("received a netlink message that is no request");
         };
         // Let another program make the requested change a moment earlier.
         if fails && (kind == 1 || kind == 6 && state.rng.chance(0.5)) {
@@ -88,11 +90,11 @@ impl Channel for SimulatedChannel {
         };
         let is_dump = flags & NLM_F_DUMP == NLM_F_DUMP;
         let interrupted = if kind == 5 && is_dump { NLM_F_DUMP_INTR } else { 0 };
-        self.deaf = matches!(kind, 6 | 7);
+        self.receives_no_events = matches!(kind, 6 | 7);
         let late = kind == 7;
         let mut octets = Vec::new();
         for answer in answers {
-            octets.extend(emit(NetlinkPayload::InnerMessage(answer), sequence, interrupted, PORT));
+            octets.extend(emit(NetlinkPayload::InnerMessage(answer), sequence, interrupted, CARNET_PORT));
         }
         let end = match result {
             Ok(()) if is_dump => NetlinkPayload::Done(DoneMessage::default()),
@@ -103,18 +105,18 @@ impl Channel for SimulatedChannel {
                 NetlinkPayload::Error(error)
             }
         };
-        octets.extend(emit::<RouteNetlinkMessage>(end, sequence, interrupted, PORT));
-        if !self.deaf || late {
+        octets.extend(emit::<RouteNetlinkMessage>(end, sequence, interrupted, CARNET_PORT));
+        if !self.receives_no_events || late {
             self.answers.push_back(octets);
         }
         Ok(())
     }
 
     fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
-        if std::mem::take(&mut self.deaf) {
+        if std::mem::take(&mut self.receives_no_events) {
             return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
         }
-        let answer = self.answers.pop_front().expect("somebody waits for an answer to nothing");
+        let answer = self.answers.pop_front().expect("bug: carnet reads an answer without a request");
         buffer.extend(answer);
         Ok(())
     }
@@ -141,7 +143,7 @@ fn emit<T: netlink_packet_core::NetlinkSerializable>(
 }
 
 /// Returns an event in the format that listeners receive.
-pub(super) fn event(news: News, by: Maker) -> Vec<u8> {
+pub(super) fn event(news: News, by: ObjectOwner) -> Vec<u8> {
     use RouteNetlinkMessage::*;
     let message = match news {
         News::Link(link, true) => NewLink(link_message(&link)),
@@ -160,7 +162,7 @@ pub(super) fn event(news: News, by: Maker) -> Vec<u8> {
         News::Ipv4Rule(rule, false) => DelRule(ipv4_rule_message(&rule)),
         News::Setting => return setting_message(),
     };
-    let port = if by == Maker::Station { PORT } else { OTHERS };
+    let port = if by == ObjectOwner::Station { CARNET_PORT } else { OTHER_PROGRAMS_PORT };
     emit(NetlinkPayload::InnerMessage(message), 0, 0, port)
 }
 
@@ -178,17 +180,17 @@ fn forestall(state: &mut State, message: &RouteNetlinkMessage, flags: u16) {
     match message {
         RouteNetlinkMessage::NewAddress(message) if flags & NLM_F_EXCL != 0 => {
             let address = address_of(message);
-            let _ = state.add_address(OwnAddress { protocol: 0, maker: Maker::Other, ..address });
+            let _ = state.add_address(OwnAddress { protocol: 0, maker: ObjectOwner::Other, ..address });
         }
         RouteNetlinkMessage::NewRoute(message)
             if flags & NLM_F_EXCL != 0 && message.header.address_family == AddressFamily::Inet =>
         {
-            let route = KnownIpv4Route { protocol: 3, maker: Maker::Other, ..ipv4_route_of(message) };
+            let route = KnownIpv4Route { protocol: 3, maker: ObjectOwner::Other, ..ipv4_route_of(message) };
             let _ = state.add_ipv4_route(route, true);
         }
         RouteNetlinkMessage::NewRoute(message) if flags & NLM_F_EXCL != 0 => {
             let route = route_of(message);
-            let _ = state.add_route(KnownRoute { protocol: 3, maker: Maker::Other, ..route }, true);
+            let _ = state.add_route(KnownRoute { protocol: 3, maker: ObjectOwner::Other, ..route }, true);
         }
         _ => {}
     }
@@ -199,9 +201,9 @@ fn serve(
     message: RouteNetlinkMessage,
     flags: u16,
     answers: &mut Vec<RouteNetlinkMessage>,
-) -> Answer {
+) -> RequestResult {
     use RouteNetlinkMessage::*;
-    let by = Maker::Station;
+    let by = ObjectOwner::Station;
     match message {
         GetLink(message) => {
             let name = message.attributes.iter().find_map(|attribute| match attribute {
@@ -279,10 +281,10 @@ fn serve(
         }
         // The simulated kernel has no neighbours.
         GetNeighbour(_) => Err(libc::ENOENT),
-        // The simulated machine has no fast path, so no filter or qdisc exists.
+        // The simulated machine has no fast path, so filters and qdiscs do not exist.
         DelTrafficFilter(_) | DelQueueDiscipline(_) => Err(libc::ENOENT),
         GetTrafficFilter(_) => Ok(()),
-        other => panic!("a request that nobody has thought of: {other:?}"),
+        other => panic!("the simulated kernel does not know this request: {other:?}"),
     }
 }
 
@@ -335,7 +337,7 @@ fn address_of(message: &AddressMessage) -> OwnAddress {
         prefix_length: message.header.prefix_len,
         protocol,
         deprecated,
-        maker: Maker::Station,
+        maker: ObjectOwner::Station,
     }
 }
 
@@ -390,7 +392,7 @@ fn route_of(message: &RouteMessage) -> KnownRoute {
             RouteType::Local => Action::Local(index),
             _ => Action::Forward(index, gateway),
         },
-        maker: Maker::Station,
+        maker: ObjectOwner::Station,
     }
 }
 
@@ -430,7 +432,7 @@ fn rule_of(message: &RuleMessage) -> KnownRule {
             _ => {}
         }
     }
-    KnownRule { rule, protocol, maker: Maker::Station }
+    KnownRule { rule, protocol, maker: ObjectOwner::Station }
 }
 
 fn ipv4_address_message(index: u32, address: Ipv4Net) -> AddressMessage {
@@ -476,7 +478,7 @@ fn ipv4_route_of(message: &RouteMessage) -> KnownIpv4Route {
         protocol: u8::from(message.header.protocol),
         index,
         gateway,
-        maker: Maker::Station,
+        maker: ObjectOwner::Station,
     }
 }
 
@@ -512,7 +514,7 @@ fn ipv4_rule_of(message: &RuleMessage) -> KnownIpv4Rule {
             _ => {}
         }
     }
-    KnownIpv4Rule { rule, protocol, maker: Maker::Station }
+    KnownIpv4Rule { rule, protocol, maker: ObjectOwner::Station }
 }
 
 /// The settings of a simulated kernel.
@@ -526,7 +528,7 @@ impl Tree for SimulatedTree {
 
     fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()> {
         self.stumble()?;
-        let result = self.0.borrow_mut().set_switch(interface, name, value, Maker::Station);
+        let result = self.0.borrow_mut().set_switch(interface, name, value, ObjectOwner::Station);
         result.map_err(io::Error::from_raw_os_error)
     }
 
@@ -543,7 +545,7 @@ impl SimulatedTree {
         if state.step() {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
-        let trouble = state.trouble / 2.0;
+        let trouble = state.failure_probability / 2.0;
         match state.rng.chance(trouble) {
             true => Err(io::Error::from_raw_os_error(libc::ENOMEM)),
             false => Ok(()),

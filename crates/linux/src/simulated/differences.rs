@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use carnet_nemo::forwarding::desired::{Entry, Ipv4Route, Route, RouteAction, TUNNEL_DEVICE, priority};
 
-use super::kernel::{Action, KnownIpv4Route, KnownIpv4Rule, KnownRoute, KnownRule, Maker, State, local_rule};
+use super::kernel::{
+    Action, KnownIpv4Route, KnownIpv4Rule, KnownRoute, KnownRule, ObjectOwner, State, local_rule,
+};
 use crate::ROUTE_PROTOCOL;
 use crate::netlink::effective_metric;
 
@@ -13,7 +15,7 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
     let mut found: Vec<String> = wanted
         .clone()
         .filter(|entry| !is_there(state, entry))
-        .map(|entry| format!("missing: {entry:?}"))
+        .map(|entry| format!("missing entry: {entry:?}"))
         .collect();
     let routes: BTreeSet<_> = wanted
         .clone()
@@ -22,12 +24,12 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
             _ => None,
         })
         .collect();
-    let is_made = |it: &&KnownRoute| it.maker == Maker::Station && it.protocol == ROUTE_PROTOCOL;
+    let is_made = |it: &&KnownRoute| it.maker == ObjectOwner::Station && it.protocol == ROUTE_PROTOCOL;
     let stale = state.routes.iter().filter(is_made);
     found.extend(
         stale
             .filter(|it| !routes.contains(&(it.table, it.destination, it.metric)))
-            .map(|it| format!("not wanted: {it:?}")),
+            .map(|it| format!("superfluous entry: {it:?}")),
     );
     let rules: BTreeSet<_> = wanted
         .clone()
@@ -45,7 +47,7 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
             .iter()
             .filter(is_ours)
             .filter(|it| !(rules.contains(&it.rule) || is_early && it.rule == moved))
-            .map(|it| format!("not wanted: {it:?}")),
+            .map(|it| format!("superfluous entry: {it:?}")),
     );
     let has = |rule| state.rules.iter().any(|it| it.rule == rule);
     if (is_early, !is_early) != (has(moved), has(local_rule(0))) {
@@ -60,11 +62,11 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
             _ => None,
         })
         .collect();
-    let stale = state.addresses.iter().filter(|it| it.maker == Maker::Station);
+    let stale = state.addresses.iter().filter(|it| it.maker == ObjectOwner::Station);
     found.extend(
         stale
             .filter(|it| !addresses.contains(&(it.index, it.address, it.prefix_length)))
-            .map(|it| format!("not wanted: {it:?}")),
+            .map(|it| format!("superfluous entry: {it:?}")),
     );
     found
 }
@@ -73,7 +75,7 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
 fn is_there(state: &State, entry: &Entry) -> bool {
     match entry {
         Entry::Setting(setting) => match state.switch(&setting.interface, &setting.name) {
-            // carnet leaves `accept_ra` at 0, because another program has set it.
+            // Another program has set `accept_ra` to 0, so carnet leaves it.
             Some(is) if setting.name == "accept_ra" && is == "0" => true,
             Some(is) => is == setting.value,
             None => true,
@@ -95,7 +97,9 @@ fn is_ipv4_route_there(state: &State, route: &Ipv4Route) -> bool {
     let Some(link) = state.link(&route.interface).filter(|link| link.up) else { return true };
     let key = (route.table, route.destination);
     let there = state.ipv4_routes.iter().find(|it| (it.table, it.destination) == key);
-    there.is_some_and(|it| it.maker == Maker::Other || (it.index, it.gateway) == (link.index, route.gateway))
+    there.is_some_and(|it| {
+        it.maker == ObjectOwner::Other || (it.index, it.gateway) == (link.index, route.gateway)
+    })
 }
 
 /// Returns carnet's IPv4 routes and rules that no desired entry needs.
@@ -108,11 +112,12 @@ fn stale_ipv4<'a>(state: &State, wanted: impl Iterator<Item = &'a Entry>) -> Vec
             _ => {}
         }
     }
-    let is_stale =
-        |it: &&KnownIpv4Route| it.maker == Maker::Station && !routes.contains(&(it.table, it.destination));
-    let stale = state.ipv4_routes.iter().filter(is_stale).map(|it| format!("not wanted: {it:?}"));
-    let is_own = |it: &&KnownIpv4Rule| it.maker == Maker::Station && !rules.contains(&it.rule);
-    let stale_rules = state.ipv4_rules.iter().filter(is_own).map(|it| format!("not wanted: {it:?}"));
+    let is_stale = |it: &&KnownIpv4Route| {
+        it.maker == ObjectOwner::Station && !routes.contains(&(it.table, it.destination))
+    };
+    let stale = state.ipv4_routes.iter().filter(is_stale).map(|it| format!("superfluous entry: {it:?}"));
+    let is_own = |it: &&KnownIpv4Rule| it.maker == ObjectOwner::Station && !rules.contains(&it.rule);
+    let stale_rules = state.ipv4_rules.iter().filter(is_own).map(|it| format!("superfluous entry: {it:?}"));
     stale.chain(stale_rules).collect()
 }
 
@@ -127,6 +132,6 @@ fn is_route_there(state: &State, route: &Route) -> bool {
     };
     let key = (route.table, route.destination, effective_metric(route.metric));
     let there = state.routes.iter().find(|it| (it.table, it.destination, it.metric) == key);
-    // If an operator has the same route, it stays unchanged and counts as carnet's.
-    there.is_some_and(|it| it.maker == Maker::Other || it.action == action)
+    // An operator's route with the same content stays, and takes the place of carnet's.
+    there.is_some_and(|it| it.maker == ObjectOwner::Other || it.action == action)
 }

@@ -21,7 +21,7 @@ enum Write {
 }
 
 impl Write {
-    /// Applies the write, at most the given number of octets.
+    /// Performs the write on `content`, at most the given number of octets.
     fn apply(&self, content: &mut Vec<u8>, at_most: usize) {
         match self {
             Write::Length(length) => content.resize(*length as usize, 0),
@@ -39,10 +39,10 @@ impl Write {
 
 #[derive(Debug, Clone, Default)]
 struct Inode {
-    /// Content of the file as programs see it; the next field is the content on the disk.
-    seen: Vec<u8>,
-    kept: Vec<u8>,
-    /// Writes since the last sync, in order.
+    /// Content of the file for programs. The next field is the content on the disk.
+    content: Vec<u8>,
+    content_on_disk: Vec<u8>,
+    /// Writes since the last sync, in their order.
     between: Vec<Write>,
     locked: bool,
 }
@@ -83,24 +83,24 @@ struct State {
     between: Vec<Naming>,
     rng: Rng,
     full: bool,
-    trouble: f64,
+    failure_probability: f64,
     /// Whether the writing process has died.
-    dead: bool,
+    is_dead: bool,
 }
 
 impl State {
     fn stumble(&mut self) -> io::Result<()> {
-        if self.dead {
+        if self.is_dead {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
-        let trouble = self.trouble;
+        let trouble = self.failure_probability;
         match self.rng.chance(trouble) {
             true => Err(io::Error::from_raw_os_error(libc::EIO)),
             false => Ok(()),
         }
     }
 
-    /// Writes the first of a file's pending writes to the disk, a random number of them.
+    /// Writes a random number of the file's pending writes to the disk, beginning with the first.
     fn keep_some(&mut self, inode: u64) {
         let State { inodes, rng, .. } = self;
         let Some(inode) = inodes.get_mut(&inode) else { return };
@@ -108,7 +108,7 @@ impl State {
         for (index, write) in std::mem::take(&mut inode.between).iter().enumerate().take(count + 1) {
             let at_most = if index < count { usize::MAX } else { rng.below(200) as usize };
             if index < count || matches!(write, Write::Octets(..)) {
-                write.apply(&mut inode.kept, at_most);
+                write.apply(&mut inode.content_on_disk, at_most);
             }
         }
     }
@@ -129,29 +129,29 @@ impl SimulatedDisk {
             between: Vec::new(),
             rng,
             full: false,
-            trouble: 0.0,
-            dead: false,
+            failure_probability: 0.0,
+            is_dead: false,
         })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nobody has panicked with it")
+        self.0.lock().expect("no thread has panicked with this lock")
     }
 
     /// Sets whether the disk is full, and the probability that a request fails.
-    pub fn set_trouble(&self, full: bool, trouble: f64) {
+    pub fn set_failure_probability(&self, full: bool, trouble: f64) {
         let mut state = self.state();
-        (state.full, state.trouble) = (full, trouble);
+        (state.full, state.failure_probability) = (full, trouble);
     }
 
     /// Returns whether a request may fail.
     pub fn is_troubled(&self) -> bool {
         let state = self.state();
-        state.full || state.trouble > 0.0
+        state.full || state.failure_probability > 0.0
     }
 
     pub(super) fn set_dead(&self, dead: bool) {
-        self.state().dead = dead;
+        self.state().is_dead = dead;
     }
 
     /// Ends the process that uses the disk: its locks are released, and its writes stay.
@@ -171,8 +171,8 @@ impl SimulatedDisk {
             between: Vec::new(),
             rng,
             full: false,
-            trouble: 0.0,
-            dead: false,
+            failure_probability: 0.0,
+            is_dead: false,
         };
         let count = copy.rng.below(state.between.len() as u64 + 1) as usize;
         state.between.iter().take(count).for_each(|naming| naming.apply(&mut copy.kept));
@@ -181,7 +181,7 @@ impl SimulatedDisk {
         for inode in inodes {
             copy.keep_some(inode);
             if let Some(inode) = copy.inodes.get_mut(&inode) {
-                (inode.seen, inode.locked) = (inode.kept.clone(), false);
+                (inode.content, inode.locked) = (inode.content_on_disk.clone(), false);
             }
         }
         SimulatedDisk(Arc::new(Mutex::new(copy)))
@@ -190,7 +190,7 @@ impl SimulatedDisk {
     /// Returns the length of a file in octets.
     pub fn size(&self, path: &Path) -> usize {
         let state = self.state();
-        state.seen.get(path).and_then(|inode| state.inodes.get(inode)).map_or(0, |inode| inode.seen.len())
+        state.seen.get(path).and_then(|inode| state.inodes.get(inode)).map_or(0, |inode| inode.content.len())
     }
 
     /// Returns whether a file of this name exists.
@@ -234,7 +234,7 @@ impl Disk for SimulatedDisk {
 
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
         let state = self.state();
-        Ok(state.seen.get(path).and_then(|inode| state.inodes.get(inode)).map(|inode| inode.seen.clone()))
+        Ok(state.seen.get(path).and_then(|inode| state.inodes.get(inode)).map(|inode| inode.content.clone()))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -292,7 +292,7 @@ impl SimulatedFile {
                 Write::Octets(at, octets) => Write::Octets(at, octets[..octets.len().min(at_most)].to_vec()),
                 length @ Write::Length(_) => length,
             };
-            write.apply(&mut inode.seen, usize::MAX);
+            write.apply(&mut inode.content, usize::MAX);
             inode.between.push(write);
         })
     }
@@ -304,7 +304,7 @@ impl DiskFile for SimulatedFile {
     }
 
     fn read_all(&self) -> io::Result<Vec<u8>> {
-        self.with(|inode| inode.seen.clone())
+        self.with(|inode| inode.content.clone())
     }
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
@@ -317,7 +317,7 @@ impl DiskFile for SimulatedFile {
 
     fn write_at(&self, octets: &[u8], at: u64) -> io::Result<()> {
         let mut state = self.disk.state();
-        let (full, state_is_dead, failed) = (state.full, state.dead, state.stumble());
+        let (full, state_is_dead, failed) = (state.full, state.is_dead, state.stumble());
         let most = state.rng.below(octets.len() as u64 + 1) as usize;
         drop(state);
         if state_is_dead {
@@ -337,7 +337,7 @@ impl DiskFile for SimulatedFile {
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.disk.state();
         if let Err(error) = state.stumble() {
-            if !state.dead {
+            if !state.is_dead {
                 state.keep_some(self.inode);
             }
             return Err(error);
@@ -345,7 +345,7 @@ impl DiskFile for SimulatedFile {
         drop(state);
         self.with(|inode| {
             for write in std::mem::take(&mut inode.between) {
-                write.apply(&mut inode.kept, usize::MAX);
+                write.apply(&mut inode.content_on_disk, usize::MAX);
             }
         })
     }

@@ -25,7 +25,7 @@ const COMMON: [&str; 2] = ["all", "default"];
 
 /// Owner of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Maker {
+pub(super) enum ObjectOwner {
     /// The kernel, an operator or another program owns the object.
     Other,
     /// carnet owns the object.
@@ -47,7 +47,7 @@ pub(super) struct OwnAddress {
     pub(super) prefix_length: u8,
     pub(super) protocol: u8,
     pub(super) deprecated: bool,
-    pub(super) maker: Maker,
+    pub(super) maker: ObjectOwner,
 }
 
 /// Action of a route on a packet.
@@ -74,14 +74,14 @@ pub(super) struct KnownRoute {
     pub(super) metric: u32,
     pub(super) protocol: u8,
     pub(super) action: Action,
-    pub(super) maker: Maker,
+    pub(super) maker: ObjectOwner,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KnownRule {
     pub(super) rule: Rule,
     pub(super) protocol: u8,
-    pub(super) maker: Maker,
+    pub(super) maker: ObjectOwner,
 }
 
 /// An IPv4 route. A route without a gateway has the scope of the link.
@@ -92,14 +92,14 @@ pub(super) struct KnownIpv4Route {
     pub(super) protocol: u8,
     pub(super) index: u32,
     pub(super) gateway: Option<Ipv4Addr>,
-    pub(super) maker: Maker,
+    pub(super) maker: ObjectOwner,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KnownIpv4Rule {
     pub(super) rule: Ipv4Rule,
     pub(super) protocol: u8,
-    pub(super) maker: Maker,
+    pub(super) maker: ObjectOwner,
 }
 
 /// An event that the kernel sends to sockets.
@@ -118,8 +118,8 @@ pub(super) enum News {
 
 /// Where the kernel sends a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
-    /// This machine itself.
+pub enum PacketPath {
+    /// The kernel delivers the packet to this machine itself.
     Local,
     /// An interface, and the next hop if the destination is not on the link.
     Out(String, Option<Ipv6Addr>),
@@ -128,7 +128,7 @@ pub enum Way {
 }
 
 /// Result of a request; the error is an errno.
-pub(super) type Answer = Result<(), i32>;
+pub(super) type RequestResult = Result<(), i32>;
 
 /// Networking state of a simulated kernel.
 #[derive(Debug)]
@@ -143,26 +143,27 @@ pub(super) struct State {
     pub(super) ipv4_rules: Vec<KnownIpv4Rule>,
     /// Indices of interfaces on which IPv6 is disabled now.
     pub(super) without_ipv6: BTreeSet<u32>,
-    /// Interfaces whose original value of `forwarding` is unknown, so that the test does not check it.
+    /// Interfaces whose original value of `forwarding` is unknown, so that the test does not check its
+    /// restoration.
     forgiven: BTreeSet<String>,
     /// For each setting its present value, and the value that it would have without carnet.
     switches: BTreeMap<(String, String), (String, String)>,
     next_index: u32,
-    /// Events that carnet's socket has not read; `None` if carnet has no socket.
-    pub(super) news: Option<VecDeque<(News, Maker)>>,
+    /// Events that carnet's socket has not read yet; `None` while carnet has no socket.
+    pub(super) unread_events: Option<VecDeque<(News, ObjectOwner)>>,
     pub(super) overrun: bool,
     /// Number of events that the kernel will lose next.
-    pub(super) losing: u32,
+    pub(super) events_to_lose: u32,
     /// carnet's changes to objects of other programs.
-    pub(super) misdeeds: Vec<String>,
+    pub(super) foreign_changes: Vec<String>,
     pub(super) rng: Rng,
     /// Probability that a request or a write of a setting fails.
-    pub(super) trouble: f64,
+    pub(super) failure_probability: f64,
     pub(super) boot: u32,
-    /// Whether addresses keep the mark of their owner; a kernel before Linux 5.18 does not store it.
+    /// Whether addresses store the mark of their owner; a kernel before Linux 5.18 does not.
     pub(super) keeps_marks: bool,
     /// Number of steps until the process counts as dead, and the disk, which then accepts no request either.
-    pub(super) fuse: Option<(u32, SimulatedDisk)>,
+    pub(super) steps_until_death: Option<(u32, SimulatedDisk)>,
 }
 
 pub(super) fn local_rule(priority: u32) -> Rule {
@@ -181,17 +182,17 @@ impl State {
             ipv4_rules: Vec::new(),
             switches: BTreeMap::new(),
             next_index: 1,
-            news: None,
+            unread_events: None,
             overrun: false,
-            losing: 0,
-            misdeeds: Vec::new(),
+            events_to_lose: 0,
+            foreign_changes: Vec::new(),
             rng,
-            trouble: 0.0,
+            failure_probability: 0.0,
             boot: 0,
             keeps_marks: true,
             forgiven: BTreeSet::new(),
             without_ipv6: BTreeSet::new(),
-            fuse: None,
+            steps_until_death: None,
         };
         for (name, value) in DEFAULTS {
             for common in COMMON {
@@ -200,7 +201,7 @@ impl State {
         }
         let main = Rule { priority: 32766, table: TABLE_MAIN, ..local_rule(0) };
         for rule in [local_rule(0), main] {
-            state.rules.push(KnownRule { rule, protocol: PROTOCOL_KERNEL, maker: Maker::Other });
+            state.rules.push(KnownRule { rule, protocol: PROTOCOL_KERNEL, maker: ObjectOwner::Other });
         }
         let index = state.add_link("lo");
         state.set_link(index, true, true);
@@ -209,7 +210,7 @@ impl State {
 
     /// Counts one step of the process, that is, one request. Returns whether the process is dead.
     pub(super) fn step(&mut self) -> bool {
-        let Some((left, disk)) = &mut self.fuse else { return false };
+        let Some((left, disk)) = &mut self.steps_until_death else { return false };
         *left = left.saturating_sub(1);
         if *left == 0 {
             disk.set_dead(true);
@@ -217,16 +218,16 @@ impl State {
         *left == 0
     }
 
-    fn tell(&mut self, news: News, by: Maker) {
-        let Some(queue) = &mut self.news else { return };
+    fn send_event(&mut self, news: News, by: ObjectOwner) {
+        let Some(queue) = &mut self.unread_events else { return };
         // The filter of carnet's socket drops events about routes and rules that carnet has changed.
         let is_filtered =
             matches!(news, News::Route(..) | News::Rule(..) | News::Ipv4Route(..) | News::Ipv4Rule(..));
-        if by == Maker::Station && is_filtered {
+        if by == ObjectOwner::Station && is_filtered {
             return;
         }
-        if queue.len() >= QUEUE || self.losing > 0 {
-            self.losing = self.losing.saturating_sub(1);
+        if queue.len() >= QUEUE || self.events_to_lose > 0 {
+            self.events_to_lose = self.events_to_lose.saturating_sub(1);
             self.overrun = true;
             return;
         }
@@ -246,7 +247,7 @@ impl State {
             self.switches.insert((name.into(), switch.into()), value);
         }
         self.links.push(link.clone());
-        self.tell(News::Link(link, true), Maker::Other);
+        self.send_event(News::Link(link, true), ObjectOwner::Other);
         index
     }
 
@@ -255,10 +256,10 @@ impl State {
         let was_up = std::mem::replace(&mut link.up, up);
         link.running = up && running;
         let link = link.clone();
-        self.tell(News::Link(link, true), Maker::Other);
+        self.send_event(News::Link(link, true), ObjectOwner::Other);
         if was_up && !up {
             self.empty(index);
-            // The IPv4 addresses of an interface that goes down stay.
+            // When an interface goes down, its IPv4 routes vanish and its IPv4 addresses stay.
             self.ipv4_routes.retain(|it| it.index != index);
         }
     }
@@ -267,27 +268,27 @@ impl State {
     fn empty(&mut self, index: u32) {
         let tells = self.rng.chance(0.5);
         for address in self.addresses.extract_if(.., |it| it.index == index).collect::<Vec<_>>() {
-            self.tell(News::Address(address, false), Maker::Other);
+            self.send_event(News::Address(address, false), ObjectOwner::Other);
         }
         for route in self.routes.extract_if(.., |it| it.action.index() == Some(index)).collect::<Vec<_>>() {
             if tells {
-                self.tell(News::Route(route, false), Maker::Other);
+                self.send_event(News::Route(route, false), ObjectOwner::Other);
             }
         }
     }
 
-    pub(super) fn remove_link(&mut self, index: u32) -> Answer {
+    pub(super) fn remove_link(&mut self, index: u32) -> RequestResult {
         let at = self.links.iter().position(|link| link.index == index).ok_or(libc::ENODEV)?;
         self.empty(index);
         self.ipv4_routes.retain(|it| it.index != index);
         self.ipv4_addresses.retain(|(at, _)| *at != index);
         let link = self.links.remove(at);
         self.switches.retain(|(interface, _), _| *interface != link.name);
-        self.tell(News::Link(link, false), Maker::Other);
+        self.send_event(News::Link(link, false), ObjectOwner::Other);
         Ok(())
     }
 
-    pub(super) fn add_address(&mut self, mut address: OwnAddress) -> Answer {
+    pub(super) fn add_address(&mut self, mut address: OwnAddress) -> RequestResult {
         if !self.keeps_marks {
             address.protocol = 0;
         }
@@ -314,11 +315,17 @@ impl State {
             self.routes.push(route(TABLE_MAIN, prefix.trunc(), Action::Forward(index, None)));
         }
         self.addresses.push(address.clone());
-        self.tell(News::Address(address, true), maker);
+        self.send_event(News::Address(address, true), maker);
         Ok(())
     }
 
-    pub(super) fn delete_address(&mut self, index: u32, address: Ipv6Addr, length: u8, by: Maker) -> Answer {
+    pub(super) fn delete_address(
+        &mut self,
+        index: u32,
+        address: Ipv6Addr,
+        length: u8,
+        by: ObjectOwner,
+    ) -> RequestResult {
         if !self.links.iter().any(|link| link.index == index) {
             return Err(libc::ENODEV);
         }
@@ -334,11 +341,11 @@ impl State {
                         && it.destination.prefix_len() == length
                         && it.destination.contains(&address)))
         });
-        self.tell(News::Address(gone, false), by);
+        self.send_event(News::Address(gone, false), by);
         Ok(())
     }
 
-    pub(super) fn add_route(&mut self, route: KnownRoute, exclusive: bool) -> Answer {
+    pub(super) fn add_route(&mut self, route: KnownRoute, exclusive: bool) -> RequestResult {
         if let Some(index) = route.action.index() {
             let link = self.links.iter().find(|link| link.index == index).ok_or(libc::ENODEV)?;
             if !link.up {
@@ -360,7 +367,7 @@ impl State {
             }
             None => self.routes.push(route.clone()),
         }
-        self.tell(News::Route(route, true), maker);
+        self.send_event(News::Route(route, true), maker);
         Ok(())
     }
 
@@ -370,8 +377,8 @@ impl State {
         destination: Ipv6Net,
         metric: u32,
         protocol: u8,
-        by: Maker,
-    ) -> Answer {
+        by: ObjectOwner,
+    ) -> RequestResult {
         let is = |it: &KnownRoute| {
             (it.table, it.destination, it.metric) == (table, destination, metric)
                 && (protocol == 0 || it.protocol == protocol)
@@ -379,51 +386,50 @@ impl State {
         let at = self.routes.iter().position(is).ok_or(libc::ESRCH)?;
         let gone = self.routes.remove(at);
         self.blame(by, gone.maker, || format!("route to {destination} deleted"));
-        self.tell(News::Route(gone, false), by);
+        self.send_event(News::Route(gone, false), by);
         Ok(())
     }
 
-    pub(super) fn add_rule(&mut self, rule: KnownRule) -> Answer {
+    pub(super) fn add_rule(&mut self, rule: KnownRule) -> RequestResult {
         if self.rules.iter().any(|it| (&it.rule, it.protocol) == (&rule.rule, rule.protocol)) {
             return Err(libc::EEXIST);
         }
         let at = self.rules.iter().take_while(|it| it.rule.priority <= rule.rule.priority).count();
         self.rules.insert(at, rule.clone());
         let maker = rule.maker;
-        self.tell(News::Rule(rule, true), maker);
+        self.send_event(News::Rule(rule, true), maker);
         Ok(())
     }
 
-    pub(super) fn delete_rule(&mut self, rule: &Rule, protocol: u8, by: Maker) -> Answer {
+    pub(super) fn delete_rule(&mut self, rule: &Rule, protocol: u8, by: ObjectOwner) -> RequestResult {
         let is = |it: &KnownRule| it.rule == *rule && (protocol == 0 || it.protocol == protocol);
         let at = self.rules.iter().position(is).ok_or(libc::ENOENT)?;
         let gone = self.rules.remove(at);
-        // The local table's rule is the only rule of another owner that carnet may delete, because carnet
-        // moves it.
+        // carnet may delete only its own rules, and the rule of the local table, which it moves.
         if gone.rule != local_rule(0) {
             self.blame(by, gone.maker, || format!("rule {rule:?} deleted"));
         }
-        self.tell(News::Rule(gone, false), by);
+        self.send_event(News::Rule(gone, false), by);
         Ok(())
     }
 
     pub(super) fn add_ipv4_address(&mut self, index: u32, address: Ipv4Net) {
         if !self.ipv4_addresses.contains(&(index, address)) {
             self.ipv4_addresses.push((index, address));
-            self.tell(News::Ipv4Address(index, address, true), Maker::Other);
+            self.send_event(News::Ipv4Address(index, address, true), ObjectOwner::Other);
         }
     }
 
-    /// Deletes an address. When an interface loses its last IPv4 address, its routes vanish without an event.
+    /// Deletes an IPv4 address. If it is the interface's last one, its routes vanish without an event.
     pub(super) fn delete_ipv4_address(&mut self, index: u32, address: Ipv4Net) {
         self.ipv4_addresses.retain(|known| *known != (index, address));
         if !self.ipv4_addresses.iter().any(|(at, _)| *at == index) {
             self.ipv4_routes.retain(|it| it.index != index);
         }
-        self.tell(News::Ipv4Address(index, address, false), Maker::Other);
+        self.send_event(News::Ipv4Address(index, address, false), ObjectOwner::Other);
     }
 
-    pub(super) fn add_ipv4_route(&mut self, route: KnownIpv4Route, exclusive: bool) -> Answer {
+    pub(super) fn add_ipv4_route(&mut self, route: KnownIpv4Route, exclusive: bool) -> RequestResult {
         let link = self.links.iter().find(|link| link.index == route.index).ok_or(libc::ENODEV)?;
         if !link.up {
             return Err(libc::ENETDOWN);
@@ -438,7 +444,7 @@ impl State {
             }
             None => self.ipv4_routes.push(route.clone()),
         }
-        self.tell(News::Ipv4Route(route, true), maker);
+        self.send_event(News::Ipv4Route(route, true), maker);
         Ok(())
     }
 
@@ -447,40 +453,45 @@ impl State {
         table: u32,
         destination: Ipv4Net,
         protocol: u8,
-        by: Maker,
-    ) -> Answer {
+        by: ObjectOwner,
+    ) -> RequestResult {
         let is = |it: &KnownIpv4Route| {
             (it.table, it.destination) == (table, destination) && (protocol == 0 || it.protocol == protocol)
         };
         let at = self.ipv4_routes.iter().position(is).ok_or(libc::ESRCH)?;
         let gone = self.ipv4_routes.remove(at);
         self.blame(by, gone.maker, || format!("route to {destination} deleted"));
-        self.tell(News::Ipv4Route(gone, false), by);
+        self.send_event(News::Ipv4Route(gone, false), by);
         Ok(())
     }
 
-    pub(super) fn add_ipv4_rule(&mut self, rule: KnownIpv4Rule) -> Answer {
+    pub(super) fn add_ipv4_rule(&mut self, rule: KnownIpv4Rule) -> RequestResult {
         if self.ipv4_rules.iter().any(|it| it.rule == rule.rule) {
             return Err(libc::EEXIST);
         }
         let at = self.ipv4_rules.iter().take_while(|it| it.rule.priority <= rule.rule.priority).count();
         self.ipv4_rules.insert(at, rule.clone());
         let maker = rule.maker;
-        self.tell(News::Ipv4Rule(rule, true), maker);
+        self.send_event(News::Ipv4Rule(rule, true), maker);
         Ok(())
     }
 
-    pub(super) fn delete_ipv4_rule(&mut self, rule: &Ipv4Rule, protocol: u8, by: Maker) -> Answer {
+    pub(super) fn delete_ipv4_rule(
+        &mut self,
+        rule: &Ipv4Rule,
+        protocol: u8,
+        by: ObjectOwner,
+    ) -> RequestResult {
         let is = |it: &KnownIpv4Rule| it.rule == *rule && (protocol == 0 || it.protocol == protocol);
         let at = self.ipv4_rules.iter().position(is).ok_or(libc::ENOENT)?;
         let gone = self.ipv4_rules.remove(at);
         self.blame(by, gone.maker, || format!("rule {rule:?} deleted"));
-        self.tell(News::Ipv4Rule(gone, false), by);
+        self.send_event(News::Ipv4Rule(gone, false), by);
         Ok(())
     }
 
     /// Returns the next hop of a packet from a socket that is bound to this interface and address. The outer
-    /// `None` says that no route through the interface leads to the destination; the inner `None` that it is
+    /// option is `None` if the interface has no route to the destination, the inner one if the destination is
     /// on the link.
     pub(super) fn ipv4_next_hop(
         &self,
@@ -512,9 +523,9 @@ impl State {
         }
     }
 
-    fn blame(&mut self, by: Maker, whose: Maker, what: impl FnOnce() -> String) {
-        if (by, whose) == (Maker::Station, Maker::Other) {
-            self.misdeeds.push(what());
+    fn blame(&mut self, by: ObjectOwner, whose: ObjectOwner, what: impl FnOnce() -> String) {
+        if (by, whose) == (ObjectOwner::Station, ObjectOwner::Other) {
+            self.foreign_changes.push(what());
         }
     }
 
@@ -526,7 +537,13 @@ impl State {
         self.links.iter().map(|link| link.name.clone()).chain(COMMON.map(str::to_owned)).collect()
     }
 
-    pub(super) fn set_switch(&mut self, interface: &str, name: &str, value: &str, by: Maker) -> Answer {
+    pub(super) fn set_switch(
+        &mut self,
+        interface: &str,
+        name: &str,
+        value: &str,
+        by: ObjectOwner,
+    ) -> RequestResult {
         if !self.switches.contains_key(&(interface.to_owned(), name.to_owned())) {
             return Err(libc::ENOENT);
         }
@@ -539,11 +556,11 @@ impl State {
                 continue;
             };
             let before = std::mem::replace(is, value.to_owned());
-            if by == Maker::Other {
+            if by == ObjectOwner::Other {
                 *without = value.to_owned();
             }
             if name != "accept_ra" && before != value {
-                self.tell(News::Setting, Maker::Other);
+                self.send_event(News::Setting, ObjectOwner::Other);
             }
             let accepts = self.switch(&interface, "accept_ra").unwrap_or_default();
             if name == "forwarding" && before == "0" && value != "0" && accepts != "2" {
@@ -552,8 +569,8 @@ impl State {
                     it.protocol == PROTOCOL_ADVERTISED && it.action.index() == Some(index)
                 };
                 for route in self.routes.extract_if(.., forgotten).collect::<Vec<_>>() {
-                    self.blame(by, route.maker, || format!("default route by {interface} forgotten"));
-                    self.tell(News::Route(route, false), Maker::Other);
+                    self.blame(by, route.maker, || format!("default route over {interface} removed"));
+                    self.send_event(News::Route(route, false), ObjectOwner::Other);
                 }
             }
         }
@@ -577,12 +594,12 @@ impl State {
         }
         let is_of_another = |it: &OwnAddress| {
             it.index == link.index
-                && it.maker == Maker::Other
+                && it.maker == ObjectOwner::Other
                 && it.address != address
                 && it.prefix_length == 64
         };
         for old in self.addresses.clone().into_iter().filter(is_of_another) {
-            let _ = self.delete_address(old.index, old.address, old.prefix_length, Maker::Other);
+            let _ = self.delete_address(old.index, old.address, old.prefix_length, ObjectOwner::Other);
         }
         let index = link.index;
         let _ = self.add_address(OwnAddress {
@@ -591,7 +608,7 @@ impl State {
             prefix_length: 64,
             protocol: PROTOCOL_KERNEL,
             deprecated: false,
-            maker: Maker::Other,
+            maker: ObjectOwner::Other,
         });
         let action = Action::Forward(index, Some(router));
         // The default routes of several interfaces need different metrics.
@@ -602,7 +619,7 @@ impl State {
             metric,
             protocol: PROTOCOL_ADVERTISED,
             action,
-            maker: Maker::Other,
+            maker: ObjectOwner::Other,
         };
         if !self.routes.contains(&route) {
             let _ = self.add_route(route, false);
@@ -611,28 +628,36 @@ impl State {
 
     /// Handles the end of carnet's process: the TUN device vanishes, and the kernel sends no more events.
     pub(super) fn abandon(&mut self) {
-        self.news = None;
+        self.unread_events = None;
         self.overrun = false;
         if let Some(index) = self.link(TUNNEL_DEVICE).map(|link| link.index) {
             let _ = self.remove_link(index);
         }
     }
 
-    /// Returns the objects that carnet has left, and the objects of other programs that are missing. The
-    /// caller calls it while carnet does not run.
+    /// Returns the objects that carnet has left, and the missing objects of other programs. To be called
+    /// while carnet does not run.
     pub(super) fn leftovers(&self) -> Vec<String> {
-        let mut left = self.misdeeds.clone();
-        let of = |maker: Maker| maker == Maker::Station;
-        left.extend(self.routes.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
-        left.extend(self.addresses.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
-        left.extend(self.ipv4_routes.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
-        left.extend(self.ipv4_rules.iter().filter(|it| of(it.maker)).map(|it| format!("left: {it:?}")));
+        let mut left = self.foreign_changes.clone();
+        let of = |maker: ObjectOwner| maker == ObjectOwner::Station;
+        left.extend(
+            self.routes.iter().filter(|it| of(it.maker)).map(|it| format!("left in the kernel: {it:?}")),
+        );
+        left.extend(
+            self.addresses.iter().filter(|it| of(it.maker)).map(|it| format!("left in the kernel: {it:?}")),
+        );
+        left.extend(
+            self.ipv4_routes.iter().filter(|it| of(it.maker)).map(|it| format!("left in the kernel: {it:?}")),
+        );
+        left.extend(
+            self.ipv4_rules.iter().filter(|it| of(it.maker)).map(|it| format!("left in the kernel: {it:?}")),
+        );
         // A rule for the local table at priority 0, of the kernel or restored by another program.
         let is_local = |it: &&KnownRule| {
-            it.rule == local_rule(0) && (it.protocol == PROTOCOL_KERNEL || it.maker == Maker::Other)
+            it.rule == local_rule(0) && (it.protocol == PROTOCOL_KERNEL || it.maker == ObjectOwner::Other)
         };
         let rules = self.rules.iter().filter(|it| of(it.maker) && !is_local(it));
-        left.extend(rules.map(|it| format!("left: {it:?}")));
+        left.extend(rules.map(|it| format!("left in the kernel: {it:?}")));
         if self.rules.first().as_ref().is_none_or(|first| !is_local(first)) {
             left.push(format!("the local rule is not the first: {:?}", self.rules));
         }
@@ -642,21 +667,27 @@ impl State {
                 left.push(format!("{interface}.{name} is {is}, was {without}"));
             }
         }
-        left.extend(self.link(TUNNEL_DEVICE).map(|link| format!("left: {link:?}")));
+        left.extend(self.link(TUNNEL_DEVICE).map(|link| format!("left in the kernel: {link:?}")));
         left
     }
 
     /// Returns the number of objects with carnet's mark.
-    pub(super) fn marked(&self) -> usize {
+    pub(super) fn count_marked_objects(&self) -> usize {
         self.routes.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
             + self.rules.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
             + self.ipv4_routes.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
             + self.ipv4_rules.iter().filter(|it| it.protocol == ROUTE_PROTOCOL).count()
     }
 
-    /// Returns where the kernel sends a packet that arrived at an interface. With `lo` as the interface, this
-    /// machine itself sends the packet.
-    pub(super) fn way(&self, input: &str, source: Ipv6Addr, destination: Ipv6Addr, protocol: u8) -> Way {
+    /// Returns what the kernel does with a packet that arrived on an interface. `lo` stands for packets of
+    /// this machine itself.
+    pub(super) fn packet_path(
+        &self,
+        input: &str,
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        protocol: u8,
+    ) -> PacketPath {
         for KnownRule { rule, .. } in &self.rules {
             let matches = rule.input_interface.as_deref().is_none_or(|it| it == input)
                 && rule.from.is_none_or(|it| it.contains(&source))
@@ -674,15 +705,16 @@ impl State {
             let best = routes.max_by_key(|it| (it.destination.prefix_len(), u32::MAX - it.metric));
             match best.map(|route| route.action) {
                 None => {}
-                Some(Action::Unreachable) => return Way::Nowhere,
-                Some(Action::Local(_)) => return Way::Local,
+                Some(Action::Unreachable) => return PacketPath::Nowhere,
+                Some(Action::Local(_)) => return PacketPath::Local,
                 Some(Action::Forward(index, gateway)) => {
                     let name = self.links.iter().find(|link| link.index == index);
-                    return name.map_or(Way::Nowhere, |link| Way::Out(link.name.clone(), gateway));
+                    return name
+                        .map_or(PacketPath::Nowhere, |link| PacketPath::Out(link.name.clone(), gateway));
                 }
             }
         }
-        Way::Nowhere
+        PacketPath::Nowhere
     }
 }
 

@@ -2,7 +2,7 @@
 //! Both can fail on request. Only tests contain this module.
 //!
 //! The tests run carnet's real code, down to the octets of netlink: requests, the installer, the observer,
-//! the undo file. Left out: the TUN device, sockets and fast paths. Tests ask [`Kernel::way`] and
+//! the undo file. Left out: the TUN device, sockets and fast paths. Tests ask [`Kernel::packet_path`] and
 //! [`Kernel::ipv4_next_hop`] where a packet would go.
 
 mod channel;
@@ -23,15 +23,15 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use crate::error::Result;
 use crate::event::PlatformEvent;
 use crate::installer::Installer;
-use crate::keeper::Keeper;
+use crate::keeper::StateKeeper;
 use crate::netlink::Requests;
-use crate::settings::Switches;
-use crate::undo::{Place, UndoFile};
+use crate::settings::KernelSettings;
+use crate::undo::{FileValidity, UndoFile};
 
 use channel::{SimulatedChannel, SimulatedTree};
 pub use disk::SimulatedDisk;
-pub use kernel::Way;
-use kernel::{Action, KnownIpv4Route, KnownRoute, KnownRule, Maker, OwnAddress, State, local_rule};
+pub use kernel::PacketPath;
+use kernel::{Action, KnownIpv4Route, KnownRoute, KnownRule, ObjectOwner, OwnAddress, State, local_rule};
 
 /// A simulated kernel; clones share its state.
 #[derive(Debug, Clone)]
@@ -44,23 +44,23 @@ impl Kernel {
     }
 
     /// Sets the probability that a request fails.
-    pub fn set_trouble(&self, trouble: f64) {
-        self.0.borrow_mut().trouble = trouble;
+    pub fn set_failure_probability(&self, trouble: f64) {
+        self.0.borrow_mut().failure_probability = trouble;
     }
 
     /// Sets the number of steps after which the process counts as dead: from then on the kernel and the disk
     /// refuse all requests.
-    pub fn set_fuse(&self, fuse: Option<(u32, SimulatedDisk)>) {
+    pub fn set_steps_until_death(&self, fuse: Option<(u32, SimulatedDisk)>) {
         let mut state = self.0.borrow_mut();
-        if let (None, Some((_, disk))) = (&fuse, &state.fuse) {
+        if let (None, Some((_, disk))) = (&fuse, &state.steps_until_death) {
             disk.set_dead(false);
         }
-        state.fuse = fuse;
+        state.steps_until_death = fuse;
     }
 
-    /// Returns whether the process has taken its last step.
+    /// Returns whether the simulated process is dead.
     pub fn is_dead(&self) -> bool {
-        self.0.borrow().fuse.as_ref().is_some_and(|(left, _)| *left == 0)
+        self.0.borrow().steps_until_death.as_ref().is_some_and(|(left, _)| *left == 0)
     }
 
     /// Counts one step of the process. Returns whether the process is dead.
@@ -68,10 +68,10 @@ impl Kernel {
         self.0.borrow_mut().step()
     }
 
-    /// Makes the kernel lose the next events. carnet's socket gets an error about the loss.
+    /// Makes the kernel lose the next events; carnet's socket then gets an error.
     pub fn lose_events(&self) {
         let mut state = self.0.borrow_mut();
-        state.losing = 1 + state.rng.below(5) as u32;
+        state.events_to_lose = 1 + state.rng.below(5) as u32;
     }
 
     /// Makes this kernel like one before Linux 5.18, which stores no mark of an address.
@@ -106,17 +106,17 @@ impl Kernel {
         self.0.borrow_mut().advertise(interface, router, address);
     }
 
-    /// Sets a setting as an operator would. If the setting has this value already, the simulation cannot tell
-    /// that the operator wants it.
+    /// Sets a setting as an operator does. If the setting already has this value, the simulation does not see
+    /// the operator's intention.
     pub fn set_switch(&self, interface: &str, name: &str, value: &str) {
         let mut state = self.0.borrow_mut();
         if state.switch(interface, name).as_deref() != Some(value) {
-            let _ = state.set_switch(interface, name, value, Maker::Other);
+            let _ = state.set_switch(interface, name, value, ObjectOwner::Other);
         }
     }
 
-    /// Disables IPv6 on an interface as another program would, or enables it again. While it is disabled, the
-    /// kernel refuses routes through the interface (EACCES).
+    /// Turns IPv6 off on an interface, as another program does, or on again. While it is off, the kernel
+    /// refuses routes through the interface (EACCES).
     pub fn disable_ipv6(&self, name: &str, is_disabled: bool) {
         let mut state = self.0.borrow_mut();
         let index = state.link(name).map_or(0, |link| link.index);
@@ -126,9 +126,9 @@ impl Kernel {
         };
     }
 
-    /// Adds the rule for the `local` table at priority 0 again, as another program would.
+    /// Adds the rule of the `local` table at priority 0, as another program does.
     pub fn restore_local_rule(&self) {
-        let rule = KnownRule { rule: local_rule(0), protocol: 3, maker: Maker::Other };
+        let rule = KnownRule { rule: local_rule(0), protocol: 3, maker: ObjectOwner::Other };
         let _ = self.0.borrow_mut().add_rule(rule);
     }
 
@@ -143,7 +143,7 @@ impl Kernel {
         let index = self.0.borrow().link(interface).map(|link| link.index);
         let Some(index) = index else { return };
         let action = Action::Forward(index, None);
-        let maker = Maker::Other;
+        let maker = ObjectOwner::Other;
         let route = KnownRoute { table, destination, metric, protocol: 3, action, maker };
         let _ = self.0.borrow_mut().add_route(route, true);
     }
@@ -152,7 +152,7 @@ impl Kernel {
     pub fn add_address(&self, interface: &str, address: Ipv6Addr, prefix_length: u8) {
         let index = self.0.borrow().link(interface).map(|link| link.index);
         let Some(index) = index else { return };
-        let (protocol, deprecated, maker) = (0, false, Maker::Other);
+        let (protocol, deprecated, maker) = (0, false, ObjectOwner::Other);
         let address = OwnAddress { index, address, prefix_length, protocol, deprecated, maker };
         let _ = self.0.borrow_mut().add_address(address);
     }
@@ -165,8 +165,8 @@ impl Kernel {
         }
     }
 
-    /// Removes an IPv4 address as a network manager would. When an interface loses its last IPv4 address, its
-    /// routes vanish.
+    /// Removes an IPv4 address, as a network manager does. If it is the interface's last one, its routes
+    /// vanish.
     pub fn delete_ipv4_address(&self, interface: &str, address: Ipv4Net) {
         let mut state = self.0.borrow_mut();
         if let Some(index) = state.link(interface).map(|link| link.index) {
@@ -174,18 +174,18 @@ impl Kernel {
         }
     }
 
-    /// Sets an IPv4 route in the main table as a network manager would. Replaces a route to the same
+    /// Adds an IPv4 route to the main table, as a network manager does; replaces a route to the same
     /// destination.
     pub fn set_ipv4_route(&self, destination: Ipv4Net, gateway: Option<Ipv4Addr>, interface: &str) {
         let mut state = self.0.borrow_mut();
         let Some(index) = state.link(interface).map(|link| link.index) else { return };
-        let (table, protocol, maker) = (TABLE_MAIN, 3, Maker::Other);
+        let (table, protocol, maker) = (TABLE_MAIN, 3, ObjectOwner::Other);
         let route = KnownIpv4Route { table, destination, protocol, index, gateway, maker };
         let _ = state.add_ipv4_route(route, false);
     }
 
     /// Returns the next hop of a packet from a socket that is bound to this interface and address. The outer
-    /// `None` says that no route through the interface leads to the destination; the inner `None` that it is
+    /// option is `None` if the interface has no route to the destination, the inner one if the destination is
     /// on the link.
     pub fn ipv4_next_hop(&self, interface: &str, from: Ipv4Addr, to: Ipv4Addr) -> Option<Option<Ipv4Addr>> {
         self.0.borrow().ipv4_next_hop(interface, from, to)
@@ -193,9 +193,9 @@ impl Kernel {
 
     /// Removes an object that carnet has made, as an operator would: the object of this number, modulo their
     /// count.
-    pub fn meddle(&self, number: usize) {
+    pub fn remove_own_object(&self, number: usize) {
         let mut state = self.0.borrow_mut();
-        let is_ours = |maker: Maker| maker == Maker::Station;
+        let is_ours = |maker: ObjectOwner| maker == ObjectOwner::Station;
         let (routes, rules) = (state.routes.clone(), state.rules.clone());
         let routes: Vec<_> = routes.iter().filter(|it| is_ours(it.maker) && it.protocol != 2).collect();
         let rules: Vec<_> = rules.iter().filter(|it| is_ours(it.maker) && it.protocol != 2).collect();
@@ -208,7 +208,7 @@ impl Kernel {
         let ipv6 = routes.len() + rules.len() + addresses.len();
         let all = ipv6 + ipv4_routes.len() + ipv4_rules.len();
         let Some(number) = number.checked_rem(all) else { return };
-        let by = Maker::Other;
+        let by = ObjectOwner::Other;
         let _ = if let Some(route) = routes.get(number) {
             state.delete_route(route.table, route.destination, route.metric, route.protocol, by)
         } else if let Some(rule) = rules.get(number - routes.len()) {
@@ -223,10 +223,16 @@ impl Kernel {
         };
     }
 
-    /// Returns where the kernel sends a packet that arrived at an interface. With `lo` as the interface, this
-    /// machine itself sends the packet.
-    pub fn way(&self, input: &str, source: Ipv6Addr, destination: Ipv6Addr, protocol: u8) -> Way {
-        self.0.borrow().way(input, source, destination, protocol)
+    /// Returns what the kernel does with a packet that arrived on an interface. `lo` stands for packets of
+    /// this machine itself.
+    pub fn packet_path(
+        &self,
+        input: &str,
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        protocol: u8,
+    ) -> PacketPath {
+        self.0.borrow().packet_path(input, source, destination, protocol)
     }
 
     /// Handles the end of carnet's process.
@@ -234,7 +240,7 @@ impl Kernel {
         self.0.borrow_mut().abandon();
     }
 
-    /// Boots the machine again, as after a power cut.
+    /// Boots the machine again after a power cut.
     pub fn reboot(&self) {
         let mut state = self.0.borrow_mut();
         let (rng, boot) = (state.rng.fork(), state.boot + 1);
@@ -243,21 +249,21 @@ impl Kernel {
     }
 
     /// Returns carnet's changes to objects of other programs.
-    pub fn misdeeds(&self) -> Vec<String> {
-        self.0.borrow().misdeeds.clone()
+    pub fn foreign_changes(&self) -> Vec<String> {
+        self.0.borrow().foreign_changes.clone()
     }
 
-    /// Returns the objects that carnet has left or changed. The caller calls it while carnet does not run.
+    /// Returns the objects that carnet has left or changed. To be called while carnet does not run.
     pub fn leftovers(&self) -> Vec<String> {
         self.0.borrow().leftovers()
     }
 
     /// Returns the number of routes and rules with carnet's mark.
-    pub fn marked(&self) -> usize {
-        self.0.borrow().marked()
+    pub fn count_marked_objects(&self) -> usize {
+        self.0.borrow().count_marked_objects()
     }
 
-    /// Returns every object as text, except objects of the kernel itself.
+    /// Returns a text for each object that is not the kernel's own.
     pub fn describe(&self) -> Vec<String> {
         let state = self.0.borrow();
         let routes = state.routes.iter().filter(|it| it.table != TABLE_MAIN || it.protocol != 2);
@@ -273,7 +279,7 @@ impl Kernel {
 #[derive(Debug)]
 pub struct Machine {
     kernel: Kernel,
-    keeper: Keeper,
+    keeper: StateKeeper,
     events: VecDeque<PlatformEvent>,
     failures: u32,
 }
@@ -295,17 +301,17 @@ impl Machine {
     fn try_open(kernel: &Kernel, disk: &SimulatedDisk, undo: &Path) -> Result<Machine> {
         let mut state = kernel.0.borrow_mut();
         let index = state.add_link(TUNNEL_DEVICE);
-        let place = Place { boot_id: state.boot.to_string(), netns: 1, netns_cookie: 1 };
+        let place = FileValidity { boot_id: state.boot.to_string(), netns: 1, netns_cookie: 1 };
         drop(state);
         let requests = Requests::over(Box::new(SimulatedChannel::new(kernel.0.clone())));
-        let switches = Switches::of(Box::new(SimulatedTree(kernel.0.clone())));
+        let switches = KernelSettings::of(Box::new(SimulatedTree(kernel.0.clone())));
         let undo = UndoFile::open_on(Box::new(disk.clone()), undo, place);
         let installer = Installer::open(requests, switches, undo, index)?;
         let mut state = kernel.0.borrow_mut();
-        state.news = Some(VecDeque::new());
+        state.unread_events = Some(VecDeque::new());
         state.set_link(index, true, true);
         drop(state);
-        let keeper = Keeper::new(installer);
+        let keeper = StateKeeper::new(installer);
         let mut machine = Machine { kernel: kernel.clone(), keeper, events: VecDeque::new(), failures: 0 };
         machine.refresh()?;
         Ok(machine)
@@ -319,8 +325,8 @@ impl Machine {
         self.keeper.installer.apply(change)
     }
 
-    /// Applies the changes since the last call to the fast path, as
-    /// [`Platform::commit`](crate::Platform::commit) does.
+    /// Applies the changes since the last commit to the fast path, like
+    /// [`Platform::commit`](crate::Platform::commit).
     pub fn commit(&mut self) {
         self.keeper.commit();
     }
@@ -332,14 +338,14 @@ impl Machine {
     pub fn poll(&mut self) -> Result<Vec<PlatformEvent>> {
         let (news, overrun) = {
             let mut state = self.kernel.0.borrow_mut();
-            let news = state.news.as_mut().map(std::mem::take).unwrap_or_default();
+            let news = state.unread_events.as_mut().map(std::mem::take).unwrap_or_default();
             (news, std::mem::take(&mut state.overrun))
         };
         for (news, by) in news {
-            self.keeper.news.hear(&channel::event(news, by));
+            self.keeper.netlink_changes.handle_datagram(&channel::event(news, by));
         }
         if overrun {
-            self.keeper.news.overrun();
+            self.keeper.netlink_changes.overrun();
         }
         let result = self.refresh();
         self.failures = if result.is_err() { self.failures + 1 } else { 0 };
@@ -359,12 +365,12 @@ impl Machine {
     pub fn has_news(&self) -> bool {
         let state = self.kernel.0.borrow();
         state.overrun
-            || state.news.as_ref().is_some_and(|news| !news.is_empty())
-            || self.keeper.news.dirty.any()
+            || state.unread_events.as_ref().is_some_and(|news| !news.is_empty())
+            || self.keeper.netlink_changes.dirty.any()
             || !self.events.is_empty()
     }
 
-    /// Returns whether the platform has to try a refused request again.
+    /// Returns whether the platform still has to repeat a refused request.
     pub fn is_troubled(&self) -> bool {
         self.keeper.installer.is_troubled() || self.keeper.installer.is_contested()
     }
@@ -382,12 +388,12 @@ impl Machine {
     /// Returns a text for each difference between the kernel's state and the desired state.
     pub fn differences(&self) -> Vec<String> {
         let state = self.kernel.0.borrow();
-        differences::differences(&state, self.keeper.installer.wanted())
+        differences::differences(&state, self.keeper.installer.entries())
     }
 
     /// Returns the number of entries that the platform stores.
-    pub fn size(&self) -> usize {
-        self.keeper.installer.size() + self.events.len()
+    pub fn entry_count(&self) -> usize {
+        self.keeper.installer.entry_count() + self.events.len()
     }
 
     /// Closes the platform, as [`Platform::close`](crate::Platform::close) does.

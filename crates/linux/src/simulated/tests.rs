@@ -25,7 +25,7 @@ fn machine(seed: u64) -> (Kernel, SimulatedDisk, Machine) {
     (kernel, disk, machine)
 }
 
-/// Ends carnet on the machine. With `is_killed`, kills carnet and starts it again before.
+/// Ends carnet on the simulated machine. With `is_killed`, first kills carnet and starts it again.
 fn end(mut machine: Machine, kernel: &Kernel, disk: &SimulatedDisk, is_killed: bool) {
     if is_killed {
         drop(machine);
@@ -113,7 +113,7 @@ fn ipv4_net(text: &str) -> Ipv4Net {
     text.parse().expect("a prefix")
 }
 
-/// Returns the last reported IPv4 routers of an interface.
+/// Returns the IPv4 routers in the last event about an interface.
 fn ipv4_routers(machine: &mut Machine, name: &str) -> Option<Vec<Ipv4Addr>> {
     let events = machine.poll().expect("looks").into_iter();
     let mut told = events.filter_map(|event| match event {
@@ -134,7 +134,7 @@ fn gateway_with_a_route_of_its_own_is_the_router_where_there_is_no_default_route
     }
     let gateways = vec![ipv4("10.2.0.1"), ipv4("10.2.0.53")];
     assert_eq!(ipv4_routers(&mut machine, "w0"), Some(gateways), "neither its own nor link-local ones");
-    // If there is a default route, its gateway is the router, whatever host routes exist.
+    // If the main table has a default route, the uplink's router is its gateway, whatever host routes exist.
     kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4("10.2.0.254")), "w0");
     assert_eq!(ipv4_routers(&mut machine, "w0"), Some(vec![ipv4("10.2.0.254")]));
     // A host with a route through a gateway does not count as a router.
@@ -157,7 +157,7 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
     }
     machine.poll().expect("looks");
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
-    // The main table also has a default route, but the uplink's own default route precedes it. All other
+    // The main table has a default route of its own. The uplink's default route precedes it, and all other
     // routes of the main table precede both.
     kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4("10.2.0.9")), "w0");
     kernel.set_ipv4_route(ipv4_net("203.0.113.0/24"), Some(ipv4("10.2.0.8")), "w0");
@@ -171,12 +171,12 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
     // Another program removes carnet's routes and rules.
     for number in 0..3 {
-        kernel.meddle(number);
+        kernel.remove_own_object(number);
         assert_eq!(machine.differences().len(), 1, "{:?}", machine.differences());
         machine.poll().expect("looks");
         assert_eq!(machine.differences(), Vec::<String>::new());
     }
-    // carnet gets a route with another gateway.
+    // carnet installs a default route with another gateway.
     let [Entry::Ipv4Route(default), ..] = ipv4_entries() else { panic!("the default route") };
     let other = Ipv4Route { gateway: Some(ipv4("10.2.0.254")), ..*default };
     machine.apply(&Change::Set(Arc::new(Entry::Ipv4Route(Box::new(other))))).expect("there");
@@ -185,17 +185,17 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// The kernel sends no event when it has memory again, so carnet must try again by itself.
+/// When the kernel has memory again, it sends no event. carnet must try again by itself.
 #[test]
-fn what_the_kernel_refuses_is_tried_again_without_any_event() {
-    // The seed is chosen so that no operator adds one of the entries before carnet does.
+fn refused_entry_is_tried_again_without_event() {
+    // The seed is one with which no operator adds one of these entries before carnet does.
     let (kernel, _, mut machine) = machine(3);
-    kernel.set_trouble(1.0);
+    kernel.set_failure_probability(1.0);
     for entry in entries() {
         let _ = machine.apply(&Change::Set(entry));
     }
     assert!(machine.is_troubled() && !machine.differences().is_empty());
-    kernel.set_trouble(0.0);
+    kernel.set_failure_probability(0.0);
     let mut seconds = 0;
     while machine.is_troubled() && seconds < 10 {
         machine.tick();
@@ -207,9 +207,9 @@ fn what_the_kernel_refuses_is_tried_again_without_any_event() {
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// carnet tries a refused entry less often while the kernel continues to refuse it.
+/// While the kernel refuses an entry, carnet tries again less and less often.
 #[test]
-fn a_kernel_that_goes_on_refusing_is_asked_every_half_minute() {
+fn entry_that_stays_refused_is_tried_every_half_minute() {
     let (kernel, _, mut machine) = machine(2);
     // Another program has a route with the key of carnet's route.
     let entry = &entries()[4];
@@ -241,7 +241,7 @@ fn notices(machine: &mut Machine) -> Vec<String> {
         .collect()
 }
 
-/// No interface, address or route changes. Only the kernel's event about the setting shows the change.
+/// The change causes no event about interfaces, addresses or routes, only one about the setting.
 #[test]
 fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
     let (kernel, _, mut machine) = machine(8);
@@ -260,8 +260,7 @@ fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
     assert!(notices(&mut machine)[0].contains("net.ipv6.conf.w0.forwarding is 1, 0 is needed"));
     assert_eq!(machine.differences(), Vec::<String>::new());
     machine.close().expect("closes");
-    // carnet restores the original value 0. It could not see the operator's 1, because carnet's `all` had
-    // already set 1.
+    // carnet restores 0. It could not see that the operator set 1, because carnet's `all` had set 1 already.
     assert_eq!(kernel.leftovers(), ["w0.forwarding is 0, was 1"]);
 }
 
@@ -294,8 +293,7 @@ fn strict_reverse_path_filter_of_all_is_made_loose_on_the_uplink() {
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// The station corrects a setting that another program changes again and again after growing pauses, and
-/// never gives up.
+/// carnet restores a setting that another program keeps changing, with growing pauses, and never stops.
 #[test]
 fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() {
     let (kernel, _, mut machine) = machine(10);
@@ -311,7 +309,7 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
         while !forwards(&kernel) {
             let obstacles = machine.obstacles();
             assert!(obstacles[0].contains("net.ipv6.conf.all.forwarding is 0, 1 is needed"), "{obstacles:?}");
-            // Events during the pause do not shorten it.
+            // Other events during the pause do not shorten it.
             kernel.set_link("i0", true, seconds % 2 == 0);
             machine.poll().expect("looks");
             machine.tick();
@@ -322,7 +320,11 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
         assert_eq!(machine.differences(), Vec::<String>::new());
     }
     assert_eq!(pauses, [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 64]);
-    assert!(machine.obstacles()[0].contains("again and again, 11 times so far"), "{:?}", machine.obstacles());
+    assert!(
+        machine.obstacles()[0].contains("that this station needs 11 times so far"),
+        "{:?}",
+        machine.obstacles()
+    );
     (0..121).for_each(|_| machine.tick());
     assert_eq!(machine.obstacles(), Vec::<String>::new(), "nothing stands in the way any more");
     machine.close().expect("closes");
@@ -338,10 +340,10 @@ fn refusal_that_passes_is_not_told_and_one_that_lasts_is() {
         machine.apply(&Change::Set(entry)).expect("there");
     }
     machine.poll().expect("looks");
-    // The route by the uplink is the first of two. After carnet has installed it again it is the last.
+    // The route by the uplink is the first of the two, until carnet installs it again as the last.
     for (seconds, told, route) in [(1, 0, 0), (20, 1, 1)] {
         kernel.disable_ipv6("w0", true);
-        kernel.meddle(route);
+        kernel.remove_own_object(route);
         machine.poll().expect("looks");
         assert_eq!(machine.differences().len(), 1, "{:?}", machine.differences());
         let mut obstacles = 0;
@@ -372,7 +374,7 @@ fn local_rule_that_another_program_puts_back_to_priority_0_is_taken_away_again()
         machine.poll().expect("looks");
         let mut seconds = 0;
         while !machine.differences().is_empty() {
-            assert!(machine.obstacles()[0].contains("back at priority 0"), "{:?}", machine.obstacles());
+            assert!(machine.obstacles()[0].contains("back to priority 0"), "{:?}", machine.obstacles());
             machine.tick();
             machine.poll().expect("looks");
             seconds += 1;
@@ -387,15 +389,15 @@ fn local_rule_that_another_program_puts_back_to_priority_0_is_taken_away_again()
 
 /// Requests fail with or without being executed, while entries are added and removed.
 #[test]
-fn what_is_in_doubt_is_neither_missing_nor_left_behind() {
+fn entry_in_unknown_state_is_installed_and_removed_correctly() {
     for seed in 0..300 {
         let (kernel, disk, mut machine) = machine(seed);
         let mut rng = Rng::new(seed);
         if seed % 2 == 0 {
             kernel.set_switch("i0", "forwarding", "1");
         }
-        kernel.set_trouble(0.4);
-        disk.set_trouble(rng.chance(0.2), 0.2);
+        kernel.set_failure_probability(0.4);
+        disk.set_failure_probability(rng.chance(0.2), 0.2);
         let entries = entries();
         for _ in 0..40 {
             let entry = entries[rng.below(entries.len() as u64) as usize].clone();
@@ -405,8 +407,8 @@ fn what_is_in_doubt_is_neither_missing_nor_left_behind() {
                 machine.tick();
             }
         }
-        kernel.set_trouble(0.0);
-        disk.set_trouble(false, 0.0);
+        kernel.set_failure_probability(0.0);
+        disk.set_failure_probability(false, 0.0);
         for _ in 0..64 {
             machine.tick();
             machine.poll().expect("looks");
@@ -423,7 +425,7 @@ fn what_is_in_doubt_is_neither_missing_nor_left_behind() {
 /// An operator removes carnet's address and adds an equal one. The address then belongs to the operator and
 /// must stay, even if carnet is killed at any time.
 #[test]
-fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
+fn address_of_another_program_in_place_of_carnets_stays() {
     let address = &entries()[3];
     let Entry::Address(InterfaceAddress { interface, address: own, prefix_length, .. }) = &**address else {
         panic!("an address");
@@ -433,7 +435,7 @@ fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
         machine.apply(&Change::Set(address.clone())).expect("added");
         machine.poll().expect("looks");
         // Object 0 is carnet's only object, the address.
-        kernel.meddle(0);
+        kernel.remove_own_object(0);
         kernel.add_address(interface, *own, *prefix_length);
         if looks {
             machine.poll().expect("looks");
@@ -449,15 +451,15 @@ fn an_address_that_somebody_else_has_put_in_the_place_of_carnets_stays() {
         }
         machine.close().expect("closes");
         assert_eq!(kernel.leftovers(), Vec::<String>::new(), "looked {looks}, killed {is_killed}");
-        let way = kernel.way("lo", *own, *own, 58);
-        assert_eq!(way, Way::Local, "looked {looks}, killed {is_killed}");
+        let way = kernel.packet_path("lo", *own, *own, 58);
+        assert_eq!(way, PacketPath::Local, "looked {looks}, killed {is_killed}");
     }
 }
 
-/// `all` overwrites every interface. An interface that forwarded before carnet must forward after it, even if
-/// carnet dies in between.
+/// Writing `all` overwrites all interfaces. An interface that forwarded before carnet must forward after it,
+/// even if carnet dies in between.
 #[test]
-fn a_switch_of_an_operators_is_put_back_whenever_carnet_dies() {
+fn operators_setting_is_restored_whenever_carnet_dies() {
     let mut deaths = 0;
     for steps in 1..60 {
         let (kernel, disk, mut machine) = machine(5);
@@ -465,10 +467,10 @@ fn a_switch_of_an_operators_is_put_back_whenever_carnet_dies() {
         for entry in entries() {
             machine.apply(&Change::Set(entry)).expect("there");
         }
-        kernel.set_fuse(Some((steps, disk.clone())));
+        kernel.set_steps_until_death(Some((steps, disk.clone())));
         let _ = machine.close();
         deaths += u32::from(kernel.is_dead());
-        kernel.set_fuse(None);
+        kernel.set_steps_until_death(None);
         kernel.abandon();
         disk.abandon();
         let machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
@@ -482,25 +484,25 @@ fn a_switch_of_an_operators_is_put_back_whenever_carnet_dies() {
 
 /// The directory of the undo file is full or gone. When carnet ends, the machine stops forwarding anyway.
 #[test]
-fn switches_are_put_back_at_the_end_though_nothing_can_be_written_down() {
+fn settings_are_restored_although_undo_file_cannot_be_written() {
     let (kernel, disk, mut machine) = machine(6);
     kernel.set_switch("i0", "forwarding", "1");
     for entry in entries() {
         machine.apply(&Change::Set(entry)).expect("there");
     }
-    disk.set_trouble(true, 0.0);
+    disk.set_failure_probability(true, 0.0);
     machine.close().expect_err("the disk is full");
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
-    disk.set_trouble(false, 0.0);
+    disk.set_failure_probability(false, 0.0);
     let machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
     machine.close().expect("closes");
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
 /// While carnet forwards, an operator turns forwarding on or off for an interface, for new interfaces or for
-/// all. Interfaces appear meanwhile.
+/// all. Interfaces appear meanwhile. At its end, carnet must leave the operator's values.
 #[test]
-fn what_an_operator_sets_meanwhile_is_left_to_him() {
+fn setting_changed_by_operator_meanwhile_stays() {
     for (is_killed, before, after) in
         [(false, "1", "0"), (true, "1", "0"), (false, "0", "0"), (true, "0", "0"), (false, "1", "1")]
     {
@@ -519,18 +521,18 @@ fn what_an_operator_sets_meanwhile_is_left_to_him() {
     }
 }
 
-/// A setting that carnet had begun to restore becomes desired again. carnet must set it.
+/// carnet has begun to restore a setting when it needs the setting again, and must set it.
 #[test]
-fn what_an_operator_turns_off_stays_off_though_it_was_half_put_back() {
+fn forwarding_turned_off_by_operator_stays_off_after_interrupted_restore() {
     let mut failures = 0;
     for seed in 0..100 {
         let (kernel, _, mut machine) = machine(seed);
         let all = entries()[1].clone();
         kernel.set_switch("i0", "forwarding", "1");
         machine.apply(&Change::Set(all.clone())).expect("there");
-        kernel.set_trouble(0.5);
+        kernel.set_failure_probability(0.5);
         failures += u32::from(machine.apply(&Change::Remove(all.clone())).is_err());
-        kernel.set_trouble(0.0);
+        kernel.set_failure_probability(0.0);
         machine.apply(&Change::Set(all)).expect("there again");
         kernel.set_switch("all", "forwarding", "0");
         machine.close().expect("closes");
@@ -540,8 +542,8 @@ fn what_an_operator_turns_off_stays_off_though_it_was_half_put_back() {
     assert!(failures > 20, "{failures}");
 }
 
-/// Before Linux 5.18 carnet knows its addresses only from the undo file. So the undo file must list every
-/// address that carnet has added.
+/// Before Linux 5.18 an address has no mark of carnet, so the undo file must list each address that carnet
+/// has added.
 #[test]
 fn without_marks_an_address_is_known_by_what_was_written_down() {
     let address = &entries()[3];
@@ -554,10 +556,10 @@ fn without_marks_an_address_is_known_by_what_was_written_down() {
             let (kernel, disk, mut machine) = machine(4);
             kernel.keep_no_marks();
             machine.apply(&Change::Set(address.clone())).expect("added");
-            // The kernel refuses to remove the address, and then the address becomes desired again.
-            kernel.set_trouble(if refuses { 1.0 } else { 0.0 });
+            // The kernel refuses to remove the address. Then carnet needs the address again.
+            kernel.set_failure_probability(if refuses { 1.0 } else { 0.0 });
             let _ = machine.apply(&Change::Remove(address.clone()));
-            kernel.set_trouble(0.0);
+            kernel.set_failure_probability(0.0);
             machine.apply(&Change::Set(address.clone())).expect("there");
             machine.apply(&Change::Set(longer(128))).expect("another length");
             machine.apply(&Change::Set(longer(64))).expect("and back");
@@ -569,7 +571,7 @@ fn without_marks_an_address_is_known_by_what_was_written_down() {
     }
 }
 
-/// After a power cut the disk has the first writes since the last sync, and lacks the later ones.
+/// After a power cut the disk has some of the writes since the last sync, always the first ones.
 #[test]
 fn a_simulated_disk_keeps_what_it_was_told_to_keep() {
     use crate::disk::Disk;
@@ -586,7 +588,7 @@ fn a_simulated_disk_keeps_what_it_was_told_to_keep() {
         let found = disk.after_power_cut().read(path).expect("read").expect("there");
         assert!(b"kept and lost".starts_with(&found) && found.len() >= 4, "{found:?}");
         whole[usize::from(found.len() == 13)] = true;
-        disk.set_trouble(true, 0.0);
+        disk.set_failure_probability(true, 0.0);
         let full = file.write_at(b"more", 13).expect_err("full");
         assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
     }

@@ -19,8 +19,8 @@ use carnet_wire::ipv6::{HEADER_LEN, protocol};
 use super::segmentation::put;
 use super::virtio::{self, Burst, Header, Transport, Unfinished};
 
-/// Maximum number of flows whose packets are held at a time.
-const FLOWS: usize = 8;
+/// Largest number of flows whose packets wait for further packets.
+const MAX_FLOWS: usize = 8;
 /// Maximum length of a burst in octets: the kernel's limit for a device that declares no other
 /// (`GSO_LEGACY_MAX_SIZE`).
 const MAX_BURST: usize = 65_535;
@@ -35,7 +35,7 @@ const PSH: u8 = 0x08;
 
 /// Kinds of bursts that the kernel accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Kinds {
+pub(crate) struct BurstKinds {
     pub tcp: bool,
     pub udp: bool,
 }
@@ -46,13 +46,13 @@ pub(crate) trait Sink {
     fn frame(&mut self, header: &Header, frame: &[u8]);
 }
 
-/// Holds packets to which later packets may be appended.
+/// Merges packets of a flow into bursts. It holds the last packets of some flows, to append further ones.
 #[derive(Debug)]
 pub(crate) struct Coalescer {
-    pub kinds: Kinds,
-    /// Held bursts, in the order in which they were begun.
-    held: Vec<Held>,
-    spare: Vec<Vec<u8>>,
+    pub kinds: BurstKinds,
+    /// Unwritten bursts, in order of their first packets.
+    held_bursts: Vec<HeldBurst>,
+    spare_buffers: Vec<Vec<u8>>,
 }
 
 /// Fields of a packet that may become part of a burst.
@@ -67,30 +67,30 @@ struct Candidate {
     push: bool,
 }
 
-/// One or more packets of a flow.
+/// Burst of one or more packets of a flow, not written yet.
 #[derive(Debug)]
-struct Held {
+struct HeldBurst {
     /// Virtio header and packet, concatenated.
     frame: Vec<u8>,
     /// Fields of the first packet.
-    first: Candidate,
+    first_packet: Candidate,
     packets: usize,
     next_sequence: u32,
 }
 
 impl Coalescer {
     /// Creates a coalescer without packets.
-    pub(crate) fn new(kinds: Kinds) -> Self {
-        Coalescer { kinds, held: Vec::new(), spare: Vec::new() }
+    pub(crate) fn new(kinds: BurstKinds) -> Self {
+        Coalescer { kinds, held_bursts: Vec::new(), spare_buffers: Vec::new() }
     }
 
-    /// Takes a packet, or returns false if the caller must write it unchanged. Before that, writes held
-    /// packets that must precede the packet to `sink`.
+    /// Appends a packet to a burst, or holds it as a new one. Returns false if the caller must write the
+    /// packet unchanged. Before, writes to `sink` the bursts that must precede it.
     pub(crate) fn push(&mut self, packet: &[u8], sink: &mut impl Sink) -> bool {
         let transport = match packet.get(6) {
             Some(&protocol::TCP) if self.kinds.tcp => Transport::Tcp,
             Some(&protocol::UDP) if self.kinds.udp => Transport::Udp,
-            // The packet is a tunnelled packet, which goes to the other end of a tunnel and does not wait.
+            // A tunnelled packet on its way to the other tunnel end does not wait.
             Some(&protocol::IPV6) => return false,
             Some(&protocol::TCP | &protocol::UDP) => return false,
             _ => {
@@ -98,15 +98,15 @@ impl Coalescer {
                 return false;
             }
         };
-        let at = self.held.iter().position(|held| held.is_same_flow(packet));
+        let at = self.held_bursts.iter().position(|held| held.is_same_flow(packet));
         let candidate = Candidate::parse(transport, packet);
         if let Some(at) = at {
             if let Some(candidate) = &candidate
-                && let Some(held) = self.held.get_mut(at)
+                && let Some(held) = self.held_bursts.get_mut(at)
                 && held.may_append(candidate, packet)
             {
-                // Check the checksum of a packet only when a second packet joins it, because a single packet
-                // stays unchanged.
+                // Check a packet's checksum only when a second packet joins it: a single packet is written
+                // unchanged.
                 if held.packets > 1 || is_intact(held.packet(), transport) {
                     if !is_intact(packet, transport) {
                         self.emit(at, sink);
@@ -122,30 +122,30 @@ impl Coalescer {
             self.emit(at, sink);
         }
         let Some(candidate) = candidate.filter(|candidate| !candidate.push) else { return false };
-        if self.held.len() >= FLOWS {
+        if self.held_bursts.len() >= MAX_FLOWS {
             self.emit(0, sink);
         }
-        let mut frame = self.spare.pop().unwrap_or_default();
+        let mut frame = self.spare_buffers.pop().unwrap_or_default();
         frame.clear();
         frame.extend_from_slice(&[0; virtio::LENGTH]);
         frame.extend_from_slice(packet);
         let next_sequence = candidate.sequence.wrapping_add(candidate.payload as u32);
-        self.held.push(Held { frame, first: candidate, packets: 1, next_sequence });
+        self.held_bursts.push(HeldBurst { frame, first_packet: candidate, packets: 1, next_sequence });
         true
     }
 
-    /// Writes all held packets.
+    /// Writes all bursts that wait.
     pub(crate) fn flush(&mut self, sink: &mut impl Sink) {
-        while !self.held.is_empty() {
+        while !self.held_bursts.is_empty() {
             self.emit(0, sink);
         }
     }
 
     fn emit(&mut self, at: usize, sink: &mut impl Sink) {
-        let mut held = self.held.remove(at);
+        let mut held = self.held_bursts.remove(at);
         let header = held.finish();
         sink.frame(&header, &held.frame);
-        self.spare.push(held.frame);
+        self.spare_buffers.push(held.frame);
     }
 }
 
@@ -179,7 +179,7 @@ impl Candidate {
     }
 }
 
-impl Held {
+impl HeldBurst {
     fn packet(&self) -> &[u8] {
         self.frame.get(virtio::LENGTH..).unwrap_or_default()
     }
@@ -191,7 +191,7 @@ impl Held {
     }
 
     fn may_append(&self, next: &Candidate, packet: &[u8]) -> bool {
-        let (mine, first) = (self.packet(), &self.first);
+        let (mine, first) = (self.packet(), &self.first_packet);
         // Compares version, traffic class, flow label, and hop limit.
         let same_ip = mine.get(..4) == packet.get(..4) && mine.get(7) == packet.get(7);
         let room = mine.len() + next.payload <= MAX_BURST;
@@ -225,16 +225,16 @@ impl Held {
         }
     }
 
-    /// Returns whether no further packet fits into the burst after `last`.
+    /// Returns whether the burst is complete after the packet `last`.
     fn is_full(&self, last: &Candidate) -> bool {
         last.push
-            || last.payload < self.first.payload
-            || self.first.transport == Transport::Udp && self.packets >= MAX_DATAGRAMS
+            || last.payload < self.first_packet.payload
+            || self.first_packet.transport == Transport::Udp && self.packets >= MAX_DATAGRAMS
     }
 
     /// Writes lengths and checksum of a burst, and returns its virtio header.
     fn finish(&mut self) -> Header {
-        let Candidate { transport, headers, payload, .. } = self.first;
+        let Candidate { transport, headers, payload, .. } = self.first_packet;
         if self.packets == 1 {
             return Header::default();
         }

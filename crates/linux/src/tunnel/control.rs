@@ -16,31 +16,31 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::readable::{Owner, watch};
 
-/// The two queues, for known senders and for all others. Either both wake the station, or neither does for a
-/// while.
+/// Queues of control messages: for known senders, and for all others. The station is woken for both of them
+/// or for none.
 #[derive(Debug)]
 pub(super) struct Queues {
     files: [OwnedFd; 2],
     /// Epoll that is readable while a queue has packets.
-    news: AsyncFd<News>,
+    readable_queues: AsyncFd<QueueEpoll>,
     /// Whether the epoll reports packets now.
     listens: AtomicBool,
 }
 
 #[derive(Debug)]
-struct News(Epoll);
+struct QueueEpoll(Epoll);
 
-impl AsRawFd for News {
+impl AsRawFd for QueueEpoll {
     fn as_raw_fd(&self) -> RawFd {
         self.0.0.as_raw_fd()
     }
 }
 
-impl Owner for News {}
+impl Owner for QueueEpoll {}
 
-impl News {
+impl QueueEpoll {
     /// Checks for packets. Fails with [`io::ErrorKind::WouldBlock`] if no queue has a packet.
-    fn look(&self) -> io::Result<()> {
+    fn check_for_packets(&self) -> io::Result<()> {
         match self.0.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO)? {
             0 => Err(io::ErrorKind::WouldBlock.into()),
             _ => Ok(()),
@@ -55,15 +55,15 @@ impl Queues {
         for file in &files {
             epoll.add(file, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
         }
-        Ok(Queues { files, news: watch(News(epoll))?, listens: AtomicBool::new(true) })
+        Ok(Queues { files, readable_queues: watch(QueueEpoll(epoll))?, listens: AtomicBool::new(true) })
     }
 
-    pub(super) fn known(&self) -> &OwnedFd {
+    pub(super) fn known_senders_queue(&self) -> &OwnedFd {
         let [known, _] = &self.files;
         known
     }
 
-    pub(super) fn strangers(&self) -> &OwnedFd {
+    pub(super) fn unknown_senders_queue(&self) -> &OwnedFd {
         let [_, strangers] = &self.files;
         strangers
     }
@@ -78,30 +78,33 @@ impl Queues {
         }
         loop {
             // If no queue has a packet, this clears the readiness.
-            if let Ok(found) = self.news.readable().await?.try_io(|news| news.get_ref().look()) {
+            if let Ok(found) =
+                self.readable_queues.readable().await?.try_io(|news| news.get_ref().check_for_packets())
+            {
                 return found;
             }
         }
     }
 
-    /// Returns whether the queues are empty as far as the runtime knows. Makes no system call.
+    /// Returns whether both queues were empty at the last check. Makes no system call.
     pub(super) fn is_quiet(&self) -> bool {
-        self.listens.load(Ordering::Relaxed) && self.news.try_io(Interest::READABLE, |_| Ok(())).is_err()
+        self.listens.load(Ordering::Relaxed)
+            && self.readable_queues.try_io(Interest::READABLE, |_| Ok(())).is_err()
     }
 
-    /// Notes that all packets may have been read, so that [`Self::is_quiet`] can become true.
+    /// Notes that all packets have been read, so that [`Self::is_quiet`] may return true.
     pub(super) fn was_read(&self) {
-        // Ignore an error: it appears again when a task waits for the queues.
-        let _ = self.news.try_io(Interest::READABLE, News::look);
+        // Ignore an error here: a task that waits for the queues gets it again.
+        let _ = self.readable_queues.try_io(Interest::READABLE, QueueEpoll::check_for_packets);
     }
 
     fn listen(&self, listens: bool) -> io::Result<()> {
         if self.listens.swap(listens, Ordering::Relaxed) != listens {
-            // With EPOLLONESHOT the epoll reports nothing, except errors. The error of a removed device also
-            // shows in its first queue.
+            // With EPOLLONESHOT the epoll reports only errors. The error of a removed device shows in its
+            // first queue as well.
             let flags = if listens { EpollFlags::EPOLLIN } else { EpollFlags::EPOLLONESHOT };
             for file in &self.files {
-                self.news.get_ref().0.modify(file, &mut EpollEvent::new(flags, 0))?;
+                self.readable_queues.get_ref().0.modify(file, &mut EpollEvent::new(flags, 0))?;
             }
         }
         Ok(())
@@ -157,12 +160,12 @@ mod tests {
         assert!(tokio::time::timeout(SOON, &mut gathering).await.is_err());
         to[1].write_all(&[1]).expect("written");
         assert!(
-            queues.news.get_ref().look().is_err()
-                && queues.news.try_io(Interest::READABLE, |_| Ok(())).is_err()
+            queues.readable_queues.get_ref().check_for_packets().is_err()
+                && queues.readable_queues.try_io(Interest::READABLE, |_| Ok(())).is_err()
         );
-        gathering.await.expect("the time is over");
+        gathering.await.expect("no queue became readable in time");
         assert!(Instant::now() >= until);
-        // The station may look for packets without having been woken.
+        // The station may read packets without having been woken.
         assert!(!queues.is_quiet());
         assert!(is_readable(&queues).await, "it came while nobody listened");
         read(&queues, 1);

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-use super::coalescing::Kinds;
+use super::coalescing::BurstKinds;
 use crate::error::{Error, Result};
 
 const CLONE_DEVICE: &str = "/dev/net/tun";
@@ -22,26 +22,27 @@ pub(crate) enum Kind {
 
 /// Abilities of the kernel's driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Abilities {
+pub(crate) struct DeviceFeatures {
     /// Whether a virtio header precedes each packet.
     pub(crate) has_header: bool,
     /// Kinds of bursts that the kernel accepts and delivers.
-    pub(crate) kinds: Kinds,
+    pub(crate) kinds: BurstKinds,
 }
 
 /// Creates a device, which is still down. The device vanishes when its descriptor is closed.
-pub(crate) fn create(name: &str, kind: Kind) -> Result<(OwnedFd, Abilities)> {
+pub(crate) fn create(name: &str, kind: Kind) -> Result<(OwnedFd, DeviceFeatures)> {
     make(name, kind, libc::IFF_TUN_EXCL)
 }
 
-/// Creates a TUN device, which is still down, with `N` additional queues and the program that selects a
+/// Creates a TUN device, which is down, with `N` further queues and the program that selects a packet's
 /// queue. The device vanishes when its last descriptor is closed.
 pub(crate) fn create_steered<const N: usize>(
     name: &str,
     program: &OwnedFd,
-) -> Result<(OwnedFd, [OwnedFd; N], Abilities)> {
+) -> Result<(OwnedFd, [OwnedFd; N], DeviceFeatures)> {
     let (first, abilities) = make(name, Kind::Tun, libc::IFF_TUN_EXCL | libc::IFF_MULTI_QUEUE)?;
-    // Attach the program before there are several queues, so that the kernel never selects one by itself.
+    // Attach the program while the device has only one queue, so that the kernel never selects a queue by
+    // itself.
     steer(&first, program)?;
     let mut others = Vec::with_capacity(N);
     for _ in 0..N {
@@ -59,19 +60,26 @@ fn steer(file: &impl AsRawFd, program: &OwnedFd) -> Result<()> {
     let program: libc::c_int = program.as_raw_fd();
     // SAFETY: the descriptors are open, and the kernel reads one `int` from `program`.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETSTEERINGEBPF as _, &raw const program) };
-    if result == 0 { Ok(()) } else { Err(Error::kernel("choose among queues", io::Error::last_os_error())) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Error::kernel("attach the steering program to the TUN queues", io::Error::last_os_error()))
+    }
 }
 
-fn make(name: &str, kind: Kind, flags: libc::c_int) -> Result<(OwnedFd, Abilities)> {
+fn make(name: &str, kind: Kind, flags: libc::c_int) -> Result<(OwnedFd, DeviceFeatures)> {
     let file = open()?;
     let has_header = knows_header(&file);
     attach(&file, name, kind, has_header, flags)?;
-    let kinds = if has_header { offload(&file) } else { Kinds::default() };
+    let kinds = if has_header { offload(&file) } else { BurstKinds::default() };
     if !(kinds.tcp && kinds.udp) {
         let missing = if kinds.tcp { "UDP" } else { "TCP and UDP" };
-        tracing::info!("this kernel's TUN device has no bursts of {missing}: packets go one by one");
+        tracing::info!(
+            "this kernel's TUN device has no segmentation offload for {missing}: carnet handles these \
+             packets one by one"
+        );
     }
-    Ok((file, Abilities { has_header, kinds }))
+    Ok((file, DeviceFeatures { has_header, kinds }))
 }
 
 fn open() -> Result<OwnedFd> {
@@ -100,9 +108,9 @@ fn knows_header(file: &impl AsRawFd) -> bool {
     result == 0 && features & libc::IFF_VNET_HDR as libc::c_uint != 0
 }
 
-/// Requests all kinds of bursts that the kernel supports (`TUNSETOFFLOAD`), and returns them. Since Linux 6.2
-/// the kernel supports UDP bursts, if IPv4 and IPv6 are requested together.
-fn offload(file: &impl AsRawFd) -> Kinds {
+/// Turns on segmentation offload for all kinds of bursts that the kernel supports (`TUNSETOFFLOAD`), and
+/// returns them. Linux supports UDP since 6.2, for IPv4 and IPv6 together.
+fn offload(file: &impl AsRawFd) -> BurstKinds {
     let set = |flags: libc::c_uint| {
         // SAFETY: the descriptor is open, and the argument is a number.
         let result =
@@ -111,12 +119,12 @@ fn offload(file: &impl AsRawFd) -> Kinds {
     };
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO6;
     if set(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6) {
-        return Kinds { tcp: true, udp: true };
+        return BurstKinds { tcp: true, udp: true };
     }
-    Kinds { tcp: set(tcp), udp: false }
+    BurstKinds { tcp: set(tcp), udp: false }
 }
 
-/// Creates the device, or an additional queue of it (`TUNSETIFF`).
+/// Creates the TUN device, or adds a queue to it (`TUNSETIFF`).
 fn attach(file: &impl AsRawFd, name: &str, kind: Kind, has_header: bool, flags: libc::c_int) -> Result<()> {
     // SAFETY: `ifreq` is a plain C structure for which all zeros is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -138,8 +146,8 @@ fn attach(file: &impl AsRawFd, name: &str, kind: Kind, has_header: bool, flags: 
         Some(libc::EPERM) => Error::Kernel {
             operation: format!("create {name}"),
             detail:
-                ": this network namespace belongs to another user namespace; enter one of your own with it \
-                     (`unshare -Urn`)"
+                ": this network namespace belongs to another user namespace; run carnet in your own user \
+                 and network namespace (`unshare -Urn`)"
                     .to_owned(),
             answer,
         },

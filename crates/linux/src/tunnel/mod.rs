@@ -55,24 +55,24 @@ use tokio::time::Instant;
 use crate::error::{Error, Result};
 use crate::readable::watch;
 
-use coalescing::Kinds;
+use coalescing::BurstKinds;
 use control::Queues;
-use device::Abilities;
+use device::DeviceFeatures;
 pub use reader::TunnelReader;
-pub(crate) use steering::Known;
+pub(crate) use steering::KnownSenders;
 use steering::Steering;
 pub use writer::TunnelWriter;
 
-/// Maximum number of packets that wait in each queue of the TUN device, about five milliseconds of traffic. A
-/// TCP window at the kernel's default limit (`tcp_rmem`, 6 MB) fits, so that a burst of one connection does
-/// not overrun the queue.
+/// Largest number of packets that wait in a queue of the TUN device, about five milliseconds of traffic. A
+/// whole TCP window at the kernel's default limit (`tcp_rmem`, 6 MB) fits, so that one connection's burst
+/// does not overrun the queue.
 pub(crate) const QUEUE: u32 = 4000;
 
-/// The descriptor of a deleted device shows an error and is never readable, so wait for errors too.
+/// The descriptor of a deleted device reports an error and is never readable, so wait for errors as well.
 const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
 
-/// The TUN device. Cheap to clone. It is valid until the platform is closed or another program deletes the
-/// device; then every call fails with [`Error::TunnelGone`].
+/// The TUN device; cheap to clone. If the platform is closed or another program deletes the device, each call
+/// fails with [`Error::TunnelGone`].
 #[derive(Debug, Clone)]
 pub struct TunnelIo(Arc<Device>);
 
@@ -84,7 +84,7 @@ struct Device {
     /// Whether a virtio header precedes each packet.
     has_header: bool,
     /// Kinds of bursts that the kernel accepts.
-    kinds: Kinds,
+    kinds: BurstKinds,
 }
 
 /// Queues of control messages, and the program that selects a queue.
@@ -99,7 +99,7 @@ struct Control {
 pub enum Queue {
     /// Forwarded packets; all packets if the device has one queue.
     Forwarded = 0,
-    /// Control messages of known senders.
+    /// Control messages of known senders: remote ends of the station's tunnels.
     Known = 1,
     /// Control messages of all other senders.
     Strangers = 2,
@@ -136,8 +136,8 @@ impl TunnelIo {
     fn file(&self, queue: Queue) -> Option<&OwnedFd> {
         match queue {
             Queue::Forwarded => Some(self.0.file.get_ref()),
-            Queue::Known => self.queues().map(Queues::known),
-            Queue::Strangers => self.queues().map(Queues::strangers),
+            Queue::Known => self.queues().map(Queues::known_senders_queue),
+            Queue::Strangers => self.queues().map(Queues::unknown_senders_queue),
         }
     }
 
@@ -148,7 +148,7 @@ impl TunnelIo {
             let file = self.file(queue).filter(|_| !self.queues().is_some_and(Queues::is_quiet));
             return read(file.ok_or(io::ErrorKind::WouldBlock)?);
         }
-        // `try_io` accepts no combination of interests, so try them one by one.
+        // `try_io` accepts only one interest, so try both.
         match self.0.file.try_io(Interest::READABLE, &mut read) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.0.file.try_io(Interest::ERROR, read)
@@ -157,7 +157,7 @@ impl TunnelIo {
         }
     }
 
-    /// Returns whether a queue is empty now, even if the runtime takes it for readable.
+    /// Returns whether a queue has no packet, even if the runtime still considers it readable.
     fn is_empty(&self, queue: Queue) -> bool {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         let Some(file) = self.file(queue) else { return true };
@@ -165,7 +165,7 @@ impl TunnelIo {
         matches!(poll(&mut asked, PollTimeout::ZERO), Ok(0))
     }
 
-    /// Gives one IPv6 packet to the kernel, which routes it.
+    /// Writes an IPv6 packet to the kernel, which routes it.
     pub fn try_write(&self, packet: &[u8]) -> io::Result<usize> {
         if !self.0.has_header {
             return nix::unistd::write(self.0.file.get_ref(), packet).map_err(explain);
@@ -180,33 +180,34 @@ impl TunnelIo {
         nix::unistd::write(self.0.file.get_ref(), frame).map_err(explain)
     }
 
-    /// Creates the device, which is down. With `senders` above 0 it also returns the list of known senders.
-    pub(crate) fn create(senders: usize) -> Result<(TunnelIo, Option<Known>)> {
+    /// Creates the TUN device, which is down. If `senders` is above 0, also returns the list of known
+    /// senders.
+    pub(crate) fn create(senders: usize) -> Result<(TunnelIo, Option<KnownSenders>)> {
         let unwatched = |error| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), error);
-        let (file, control, Abilities { has_header, kinds }) = match create_steered(senders) {
+        let (file, control, DeviceFeatures { has_header, kinds }) = match create_steered(senders) {
             Ok((file, others, abilities, steering)) => {
                 let queues = Queues::new(others).map_err(unwatched)?;
                 let control = Control { queues, steering: Arc::new(steering) };
                 (file, Some(control), abilities)
             }
             Err(why) => {
-                tracing::debug!("{TUNNEL_DEVICE} has one queue: {why}");
+                tracing::debug!("the TUN device {TUNNEL_DEVICE} has only one queue: {why}");
                 let (file, abilities) = device::create(TUNNEL_DEVICE, device::Kind::Tun)?;
                 (file, None, abilities)
             }
         };
         let file = watch(file).map_err(unwatched)?;
-        let known = control.as_ref().map(|control| Known::new(Arc::clone(&control.steering)));
+        let known = control.as_ref().map(|control| KnownSenders::new(Arc::clone(&control.steering)));
         Ok((TunnelIo(Arc::new(Device { file, control, has_header, kinds })), known))
     }
 }
 
-/// Creates the device with three queues. The error says in one line why the kernel cannot create it.
+/// Creates the TUN device with three queues. The error says why the kernel cannot, in one line.
 fn create_steered(
     senders: usize,
-) -> std::result::Result<(OwnedFd, [OwnedFd; 2], Abilities, Steering), String> {
+) -> std::result::Result<(OwnedFd, [OwnedFd; 2], DeviceFeatures, Steering), String> {
     if senders == 0 {
-        return Err("nobody is to be known".to_owned());
+        return Err("the config has no known senders".to_owned());
     }
     let steering = Steering::open(senders)?;
     let (first, others, abilities) =

@@ -9,7 +9,7 @@ use std::io;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 
 use super::segmentation::Segments;
-use super::steering::{self, Progress};
+use super::steering::{self, QueueProgress};
 use super::{QUEUE, Queue, TunnelIo, virtio};
 
 /// Length in octets of the largest packet and its virtio header.
@@ -22,17 +22,18 @@ pub struct TunnelReader {
     buffer: Box<[u8]>,
     /// Length of the burst in [`Self::buffer`], and its remaining segments.
     burst: Option<(usize, Segments)>,
-    /// Whether the last read returned a burst.
+    /// Whether the last read returned a burst of packets.
     had_burst: bool,
     /// Reading progress of both queues of control messages.
-    progress: [(Queue, Progress); 2],
+    progress: [(Queue, QueueProgress); 2],
 }
 
 impl TunnelReader {
-    /// Creates a reader of this device. A device may have only one reader: each of several would get a part
-    /// of the packets.
+    /// Creates the reader of the device. A device may have only one: several readers would each get a part of
+    /// the packets.
     pub fn new(io: TunnelIo) -> Self {
-        let progress = [Queue::Known, Queue::Strangers].map(|queue| (queue, Progress::new(steering::now())));
+        let progress =
+            [Queue::Known, Queue::Strangers].map(|queue| (queue, QueueProgress::new(steering::now())));
         TunnelReader {
             io,
             buffer: vec![0; BUFFER].into_boxed_slice(),
@@ -42,16 +43,17 @@ impl TunnelReader {
         }
     }
 
-    /// Returns whether the next packet is already in the reader, so that [`TunnelIo::readable`] does not
-    /// report it.
+    /// Returns whether the reader already has the next packet; then [`TunnelIo::readable`] does not report
+    /// it.
     pub fn is_inside_burst(&self) -> bool {
         self.burst.is_some()
     }
 
-    /// Puts the next packet of any queue into `packet`; leaves it empty if the packet does not match its
+    /// Copies the next packet of any queue into `packet`; makes `packet` empty if it does not match its
     /// virtio header.
     ///
     /// # Errors
+    ///
     /// Fails with [`io::ErrorKind::WouldBlock`] if no queue has a packet.
     pub fn try_read(&mut self, packet: &mut PacketBuffer) -> io::Result<()> {
         let mut result = Err(io::ErrorKind::WouldBlock.into());
@@ -64,9 +66,10 @@ impl TunnelReader {
         result
     }
 
-    /// Reads the next packet of one queue. The rest of a burst of any queue comes first.
+    /// Copies the next packet of one queue into `packet`; packets of a burst that is being read come first.
     ///
     /// # Errors
+    ///
     /// Fails with [`io::ErrorKind::WouldBlock`] if the queue has no packet.
     pub fn try_read_from(&mut self, queue: Queue, packet: &mut PacketBuffer) -> io::Result<()> {
         if !self.io.0.has_header {
@@ -89,13 +92,13 @@ impl TunnelReader {
             if self.had_burst {
                 let length = read(&self.io, &mut self.progress, queue, &mut self.buffer)?;
                 self.had_burst = false;
-                match take(self.buffer.get_mut(..length).unwrap_or_default()) {
-                    Taken::Packet(from) => {
+                match check_packet(self.buffer.get_mut(..length).unwrap_or_default()) {
+                    ReadOutcome::Packet(from) => {
                         packet.copy_from(from);
                         return Ok(());
                     }
-                    Taken::Burst(segments) => self.begin(length, segments),
-                    Taken::Nonsense => {
+                    ReadOutcome::Burst(segments) => self.begin(length, segments),
+                    ReadOutcome::Nonsense => {
                         packet.filled(0);
                         return Ok(());
                     }
@@ -105,19 +108,19 @@ impl TunnelReader {
             let frame = packet.space_with(virtio::LENGTH);
             let length = read(&self.io, &mut self.progress, queue, frame)?;
             let frame = frame.get_mut(..length).unwrap_or_default();
-            match take(frame) {
-                Taken::Packet(from) => {
+            match check_packet(frame) {
+                ReadOutcome::Packet(from) => {
                     let length = from.len();
                     packet.filled(length);
                     return Ok(());
                 }
-                Taken::Burst(segments) => {
+                ReadOutcome::Burst(segments) => {
                     if let (Some(to), from) = (self.buffer.get_mut(..length), &*frame) {
                         to.copy_from_slice(from);
                     }
                     self.begin(length, segments);
                 }
-                Taken::Nonsense => {
+                ReadOutcome::Nonsense => {
                     packet.filled(0);
                     return Ok(());
                 }
@@ -125,14 +128,14 @@ impl TunnelReader {
         }
     }
 
-    /// Lets senders that became known move to the second queue, and lets former known senders move back to
-    /// the third. The caller calls it at intervals, after it has handled all packets that it has read.
-    pub fn handled(&mut self) {
+    /// Moves new known senders to the second queue, and former ones back to the third. The caller calls it at
+    /// intervals, after it has handled all packets that it has read.
+    pub fn move_senders(&mut self) {
         let Some(control) = &self.io.0.control else { return };
         control.queues.was_read();
         let now = steering::now();
         for (queue, progress) in &mut self.progress {
-            if let Some(before) = progress.look(now, QUEUE, || self.io.is_empty(*queue)) {
+            if let Some(before) = progress.handled_until(now, QUEUE, || self.io.is_empty(*queue)) {
                 control.steering.has_read(*queue, before);
             }
         }
@@ -147,7 +150,7 @@ impl TunnelReader {
 /// Reads the next packet of a queue.
 fn read(
     io: &TunnelIo,
-    progress: &mut [(Queue, Progress); 2],
+    progress: &mut [(Queue, QueueProgress); 2],
     queue: Queue,
     buffer: &mut [u8],
 ) -> io::Result<usize> {
@@ -157,21 +160,21 @@ fn read(
 }
 
 /// Kind of data that a read returned.
-pub(super) enum Taken<'a> {
+pub(super) enum ReadOutcome<'a> {
     Packet(&'a [u8]),
     Burst(Segments),
     Nonsense,
 }
 
 /// Checks a packet with its virtio header, and finishes its checksum.
-pub(super) fn take(frame: &mut [u8]) -> Taken<'_> {
-    let Some((header, packet)) = frame.split_first_chunk_mut() else { return Taken::Nonsense };
-    let Ok(header) = virtio::Header::parse(header) else { return Taken::Nonsense };
+pub(super) fn check_packet(frame: &mut [u8]) -> ReadOutcome<'_> {
+    let Some((header, packet)) = frame.split_first_chunk_mut() else { return ReadOutcome::Nonsense };
+    let Ok(header) = virtio::Header::parse(header) else { return ReadOutcome::Nonsense };
     if header.burst.is_some() {
-        return Segments::new(&header, packet).map_or(Taken::Nonsense, Taken::Burst);
+        return Segments::new(&header, packet).map_or(ReadOutcome::Nonsense, ReadOutcome::Burst);
     }
     match header.unfinished {
-        Some(unfinished) if !unfinished.finish(packet) => Taken::Nonsense,
-        _ => Taken::Packet(packet),
+        Some(unfinished) if !unfinished.finish(packet) => ReadOutcome::Nonsense,
+        _ => ReadOutcome::Packet(packet),
     }
 }

@@ -20,17 +20,17 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
-/// State of cutting a burst. The caller passes the burst itself in each call.
+/// Progress of splitting a burst into packets. The caller passes the burst itself in each call.
 #[derive(Debug)]
 pub(crate) struct Segments {
     transport: Transport,
     unfinished: Unfinished,
     /// Length of all headers in octets.
     headers: usize,
-    /// Payload in octets of each segment; only the last may have less.
+    /// Payload of each segment in octets; only the last may be shorter.
     size: usize,
-    /// Offset of the next segment's payload.
-    at: usize,
+    /// Offset at which the next segment's payload begins.
+    next_payload_offset: usize,
 }
 
 impl Segments {
@@ -59,31 +59,34 @@ impl Segments {
             unfinished,
             headers,
             size: segment.into(),
-            at: headers,
+            next_payload_offset: headers,
         })
     }
 
-    /// Returns whether no segment is left.
+    /// Returns whether all segments have been returned.
     pub(crate) fn is_done(&self, packet: &[u8]) -> bool {
-        self.at >= packet.len()
+        self.next_payload_offset >= packet.len()
     }
 
     /// Writes the next segment into `buffer` and returns its length; `None` after the last one. Truncates a
-    /// segment that does not fit into `buffer`, as a read does.
+    /// segment that is longer than `buffer`, as a read does.
     pub(crate) fn next(&mut self, packet: &[u8], buffer: &mut [u8]) -> Option<usize> {
-        let payload = packet.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let payload = packet.get(self.next_payload_offset..).filter(|rest| !rest.is_empty())?;
         let payload = payload.get(..self.size).unwrap_or(payload);
         let headers = packet.get(..self.headers)?;
         let length = self.headers + payload.len();
         let Some(segment) = buffer.get_mut(..length) else {
-            // Drop this segment, whose headers cannot be written, and go on with the next one.
-            self.at += payload.len();
+            // The headers of this segment cannot be written, so skip it.
+            self.next_payload_offset += payload.len();
             return Some(0);
         };
         let (front, back) = segment.split_at_mut(self.headers);
         front.copy_from_slice(headers);
         back.copy_from_slice(payload);
-        let (first, last) = (self.at == self.headers, self.at + payload.len() == packet.len());
+        let (first, last) = (
+            self.next_payload_offset == self.headers,
+            self.next_payload_offset + payload.len() == packet.len(),
+        );
         put(front, 4, (length - HEADER_LEN) as u16);
         let start = usize::from(self.unfinished.start);
         let transport_length = length - start;
@@ -93,7 +96,7 @@ impl Segments {
                 if let Some(field) = transport.get_mut(4..8)
                     && let Ok(number) = <[u8; 4]>::try_from(&*field)
                 {
-                    let passed = (self.at - self.headers) as u32;
+                    let passed = (self.next_payload_offset - self.headers) as u32;
                     field.copy_from_slice(&u32::from_be_bytes(number).wrapping_add(passed).to_be_bytes());
                 }
                 if let Some(flags) = transport.get_mut(13) {
@@ -102,7 +105,7 @@ impl Segments {
             }
             Transport::Udp => put(transport, 4, transport_length as u16),
         }
-        // The checksum field has the sum of a pseudo-header with the length of the whole burst.
+        // The checksum field has the pseudo-header's sum, computed with the length of the whole burst.
         let offset = usize::from(self.unfinished.offset);
         let sum = match transport.get(offset..offset + 2) {
             Some([high, low]) => u16::from_be_bytes([*high, *low]),
@@ -111,7 +114,7 @@ impl Segments {
         let sum = checksum::add(sum, !((packet.len() - start) as u16));
         put(transport, offset, checksum::add(sum, transport_length as u16));
         self.unfinished.finish(segment);
-        self.at += self.size.min(packet.len() - self.at);
+        self.next_payload_offset += self.size.min(packet.len() - self.next_payload_offset);
         Some(length)
     }
 }

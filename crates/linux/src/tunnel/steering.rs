@@ -16,15 +16,15 @@
 //!
 //! * the program notes when it last put a packet of the source into its queue, and
 //! * carnet tells the program a time: all packets that were put into that queue before it have been read
-//!   ([`Progress`]). If the source's last packet is from before that time, its next messages go into the
+//!   ([`QueueProgress`]). If the source's last packet is from before that time, its next messages go into the
 //!   other queue.
 //!
-//! carnet finds such a time as follows. The reader notes the present time and waits for [`ON_THE_WAY`]. By
-//! then all packets for which the program has selected the queue before the noted time are in the queue.
-//! ([`ON_THE_WAY`] is far longer than a processor without interrupts takes between the program and the
-//! queue.) Then the reader finds the queue empty, or reads as many packets as the queue holds. After it has
-//! handled them, it reports the noted time. The packets of one source reach the program one after the other,
-//! as from any network device.
+//! carnet finds such a time as follows. The reader notes the present time and waits for
+//! [`MAX_QUEUEING_DELAY_NS`]. By then all packets for which the program has selected the queue before the
+//! noted time are in the queue. ([`MAX_QUEUEING_DELAY_NS`] is far longer than a processor without interrupts
+//! takes between the program and the queue.) Then the reader finds the queue empty, or reads as many packets
+//! as the queue holds. After it has handled them, it reports the noted time. The packets of one source reach
+//! the program one after the other, as from any network device.
 //!
 //! A source that sends without a pause stays in its queue. So a flooding source that becomes known stays in
 //! the third queue. A router moves to the second queue with the first message after a pause. The pause is
@@ -42,57 +42,61 @@ use std::sync::Arc;
 
 use carnet_nemo::forwarding::desired::Tunnel;
 
-use crate::bpf_call::{ANY, ARRAY, HASH, Map, NEW, Plain, load_filter};
+use crate::bpf_call::{
+    MAP_TYPE_ARRAY, MAP_TYPE_HASH, Map, PlainMapValue, UPDATE_ANY, UPDATE_NO_EXIST, load_filter,
+};
 use crate::clock;
 
 use super::Queue;
 
 /// Upper limit, in nanoseconds, for the time from the program's selection until the packet is in the queue.
-const ON_THE_WAY: u64 = 250_000_000;
-/// Minimum and maximum number of known senders for which the maps have room.
-const ROOM: (usize, usize) = (1024, 1 << 18);
+const MAX_QUEUEING_DELAY_NS: u64 = 250_000_000;
+/// Smallest and largest number of known senders that the maps can have.
+const KNOWN_SENDERS_RANGE: (usize, usize) = (1024, 1 << 18);
 
-/// Copy of `struct place` in C: queue of a sender, and time of its last packet.
+/// Copy of `struct place` in C: the queue of a sender, and the time of its last packet.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    last: u64,
+struct SenderQueueValue {
+    last_packet: u64,
     queue: u32,
     unused: u32,
 }
 
 // SAFETY: every bit pattern is a valid value, and there is no padding.
-unsafe impl Plain for Place {}
+unsafe impl PlainMapValue for SenderQueueValue {}
 
 /// The loaded BPF program and its maps.
 #[derive(Debug)]
 pub(crate) struct Steering {
     program: OwnedFd,
-    known: Map<[u8; 16], u32>,
-    places: Map<[u8; 16], Place>,
+    sender_map: Map<[u8; 16], u32>,
+    queue_map: Map<[u8; 16], SenderQueueValue>,
     read: Map<u32, u64>,
 }
 
 impl Steering {
-    /// Loads the program, with room for `senders` known senders. Further senders stay unknown: their control
-    /// messages wait in the third queue.
+    /// Loads the program, with maps for `senders` known senders. Control messages of further senders use the
+    /// third queue.
     ///
     /// # Errors
+    ///
     /// Returns why the kernel refuses the program, in one line.
     pub(crate) fn open(senders: usize) -> Result<Steering, String> {
-        let room = senders.clamp(ROOM.0, ROOM.1) as u32;
-        let made = |error: std::io::Error| format!("a map for the program cannot be made: {error}");
-        let known = Map::create(HASH, room).map_err(made)?;
-        let places = Map::create(HASH, room).map_err(made)?;
-        let read = Map::create(ARRAY, Queue::COUNT).map_err(made)?;
+        let room = senders.clamp(KNOWN_SENDERS_RANGE.0, KNOWN_SENDERS_RANGE.1) as u32;
+        let made =
+            |error: std::io::Error| format!("cannot create a BPF map for the steering program: {error}");
+        let known = Map::create(MAP_TYPE_HASH, room).map_err(made)?;
+        let places = Map::create(MAP_TYPE_HASH, room).map_err(made)?;
+        let read = Map::create(MAP_TYPE_ARRAY, Queue::COUNT).map_err(made)?;
         let fds = carnet_bpf::STEERING_MAPS.map(|name| match name {
             "KNOWN" => known.fd(),
             "PLACES" => places.fd(),
             _ => read.fd(),
         });
         let program = load_filter(carnet_bpf::STEERING, &fds, c"Dual MIT/GPL")
-            .map_err(|error| format!("the program cannot be loaded: {error}"))?;
-        Ok(Steering { program, known, places, read })
+            .map_err(|error| format!("cannot load the steering program: {error}"))?;
+        Ok(Steering { program, sender_map: known, queue_map: places, read })
     }
 
     /// Returns the program, to attach it to the device.
@@ -100,10 +104,10 @@ impl Steering {
         &self.program
     }
 
-    /// Tells the program that the station has read and handled all packets that were put into a queue before
-    /// this time.
+    /// Stores in the program's map that the station has handled all packets of a queue that were put into it
+    /// before this time.
     pub(super) fn has_read(&self, queue: Queue, before: u64) {
-        let _ = self.read.put(&(queue as u32), &before, ANY);
+        let _ = self.read.put(&(queue as u32), &before, UPDATE_ANY);
     }
 }
 
@@ -112,80 +116,83 @@ pub(super) fn now() -> u64 {
     clock::monotonic().as_nanos()
 }
 
-/// The known senders, which carnet writes into the program's maps.
+/// The known senders: remote ends of the station's tunnels. carnet writes them into the program's maps.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownSenders {
     steering: Arc<Steering>,
     /// Senders whose tunnels are gone but whose map entry (place) still exists, each with the time of its
     /// removal, the earliest first.
     leaving: VecDeque<(Ipv6Addr, u64)>,
 }
 
-impl Known {
-    pub(super) fn new(steering: Arc<Steering>) -> Known {
-        Known { steering, leaving: VecDeque::new() }
+impl KnownSenders {
+    pub(super) fn new(steering: Arc<Steering>) -> KnownSenders {
+        KnownSenders { steering, leaving: VecDeque::new() }
     }
 
-    /// Adds the sender of a tunnel. `is_new` is false if the tunnel replaces a tunnel with the same ends.
+    /// Adds the remote end of a tunnel. `is_new` is false if the tunnel replaces one with the same ends.
     pub(crate) fn add(&mut self, tunnel: &Tunnel, is_new: bool) {
         let Some(address) = tunnel.remote.ipv6().filter(|_| is_new) else { return };
         self.forget();
-        let (key, Steering { known, places, .. }) = (address.octets(), &*self.steering);
+        let (key, Steering { sender_map: known, queue_map: places, .. }) =
+            (address.octets(), &*self.steering);
         let is_there = |error: &io::Error| error.raw_os_error() == Some(libc::EEXIST);
-        let result = match known.put(&key, &1, NEW) {
+        let result = match known.put(&key, &1, UPDATE_NO_EXIST) {
             Ok(()) => {
                 // The sender's earlier packets are in the third queue. If its place still exists, the place
                 // is right and stays.
-                let place = Place { last: now(), queue: Queue::Strangers as u32, unused: 0 };
+                let place =
+                    SenderQueueValue { last_packet: now(), queue: Queue::Strangers as u32, unused: 0 };
                 places
-                    .put(&key, &place, NEW)
+                    .put(&key, &place, UPDATE_NO_EXIST)
                     .or_else(|error| if is_there(&error) { Ok(()) } else { Err(error) })
             }
             Err(error) if is_there(&error) => {
                 let tunnels = known.get(&key).unwrap_or(0);
-                known.put(&key, &tunnels.saturating_add(1), ANY)
+                known.put(&key, &tunnels.saturating_add(1), UPDATE_ANY)
             }
             Err(error) => Err(error),
         };
         if let Err(error) = result {
-            tracing::debug!("{address} remains a stranger to the tunnel device: {error}");
+            tracing::debug!("cannot add {address} to the known senders of the tunnel device: {error}");
         }
     }
 
     /// Removes the sender of a tunnel.
     pub(crate) fn remove(&mut self, tunnel: &Tunnel) {
         let Some(address) = tunnel.remote.ipv6() else { return };
-        let (key, known) = (address.octets(), &self.steering.known);
+        let (key, known) = (address.octets(), &self.steering.sender_map);
         let result = match known.get(&key) {
             None => Ok(()),
             Some(0 | 1) => {
                 self.leaving.push_back((address, now()));
                 known.remove(&key)
             }
-            Some(tunnels) => known.put(&key, &(tunnels - 1), ANY),
+            Some(tunnels) => known.put(&key, &(tunnels - 1), UPDATE_ANY),
         };
         if let Err(error) = result {
-            tracing::debug!("{address} remains known to the tunnel device: {error}");
+            tracing::debug!("cannot remove {address} from the known senders of the tunnel device: {error}");
         }
         self.forget();
     }
 
     /// Frees places of removed senders, in each call more than can be removed between two calls.
     fn forget(&mut self) {
-        let Steering { known, places, read, .. } = &*self.steering;
+        let Steering { sender_map: known, queue_map: places, read, .. } = &*self.steering;
         let now = now();
         for _ in 0..2 {
-            // After this time no program still runs that has found the sender among the known senders.
-            let Some((address, _)) = self.leaving.pop_front_if(|(_, since)| *since + ON_THE_WAY <= now)
+            // After this time, no program is still running that found the sender among the known ones.
+            let Some((address, _)) =
+                self.leaving.pop_front_if(|(_, since)| *since + MAX_QUEUEING_DELAY_NS <= now)
             else {
                 return;
             };
             let key = address.octets();
-            // The sender may have a tunnel again, or be in the list twice.
+            // The sender may be known again, or be in the list twice.
             let Some(place) = places.get(&key).filter(|_| known.get(&key).is_none()) else { continue };
-            // The place is useless if the program would select the same queue without it.
+            // The entry is of no use if the program would select the same queue without it.
             let is_over = place.queue == Queue::Strangers as u32
-                || read.get(&place.queue).is_some_and(|before| place.last < before);
+                || read.get(&place.queue).is_some_and(|before| place.last_packet < before);
             if is_over {
                 let _ = places.remove(&key);
             } else {
@@ -197,7 +204,7 @@ impl Known {
 
 /// Finds the time before which all packets of a queue have been read.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct QueueProgress {
     /// Time that the reader has noted.
     mark: u64,
     /// Number of packets that were read since all packets from before `mark` were in the queue; `None` while
@@ -205,9 +212,9 @@ pub(super) struct Progress {
     since: Option<u32>,
 }
 
-impl Progress {
-    pub(super) fn new(now: u64) -> Progress {
-        Progress { mark: now, since: None }
+impl QueueProgress {
+    pub(super) fn new(now: u64) -> QueueProgress {
+        QueueProgress { mark: now, since: None }
     }
 
     /// Counts a packet that was read from the queue.
@@ -217,10 +224,15 @@ impl Progress {
         }
     }
 
-    /// Returns a time before which all packets of the queue have been read and handled, if it is later than
-    /// the last result. `holds` is the capacity of the queue. The function calls `is_empty` only when needed.
-    pub(super) fn look(&mut self, now: u64, holds: u32, is_empty: impl FnOnce() -> bool) -> Option<u64> {
-        if now < self.mark.saturating_add(ON_THE_WAY) {
+    /// Returns a time before which all packets of the queue have been handled, if it is later than the last
+    /// result. `holds` is the capacity of the queue. `is_empty` is called only when it matters.
+    pub(super) fn handled_until(
+        &mut self,
+        now: u64,
+        holds: u32,
+        is_empty: impl FnOnce() -> bool,
+    ) -> Option<u64> {
+        if now < self.mark.saturating_add(MAX_QUEUEING_DELAY_NS) {
             return None;
         }
         let count = *self.since.get_or_insert(0);

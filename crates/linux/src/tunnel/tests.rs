@@ -8,8 +8,8 @@ use std::process::Command;
 use carnet_wire::checksum;
 use proptest::prelude::*;
 
-use super::coalescing::{Coalescer, Kinds, Sink};
-use super::reader::{Taken, take};
+use super::coalescing::{BurstKinds, Coalescer, Sink};
+use super::reader::{ReadOutcome, check_packet};
 use super::segmentation::{Segments, put};
 use super::virtio::{Burst, Header, LENGTH, Transport, Unfinished};
 use super::writer::{Device, Output};
@@ -74,7 +74,7 @@ impl Packet {
         packet
     }
 
-    /// Returns the packet with its checksum, as a sender without offloads sends it.
+    /// Returns the packet with its checksum, as a sender without checksum offload sends it.
     fn whole(&self) -> Vec<u8> {
         let mut packet = self.bare();
         let address = |from: usize| <[u8; 16]>::try_from(&packet[from..from + 16]).expect("an address");
@@ -118,7 +118,7 @@ fn cut(header: &Header, packet: &[u8]) -> Vec<Vec<u8>> {
     cut
 }
 
-/// Collects the frames that a coalescer writes, and cuts them into packets again.
+/// Collects the frames that a coalescer writes, and splits them into packets again.
 #[derive(Default)]
 struct Collected {
     frames: usize,
@@ -138,7 +138,7 @@ impl Sink for Collected {
     }
 }
 
-const BOTH: Kinds = Kinds { tcp: true, udp: true };
+const BOTH: BurstKinds = BurstKinds { tcp: true, udp: true };
 
 /// Returns what a coalescer writes for these packets.
 fn coalesce(packets: &[Vec<u8>]) -> Collected {
@@ -306,16 +306,16 @@ fn a_wrong_checksum_is_never_made_right() {
             assert!(out.frames < 4, "{damaged}");
         }
     }
-    // The coalescer does not merge datagrams without a checksum, which some tunnels send (RFC 6935).
+    // The coalescer does not merge UDP datagrams without a checksum, which some tunnels send (RFC 6935).
     let packets = [Packet::udp(vec![7; 64]).bare(), Packet::udp(vec![7; 64]).bare()];
     assert_eq!(coalesce(&packets).frames, 2);
 }
 
 /// A device that refuses bursts with this error.
 #[derive(Debug)]
-struct Stubborn(i32, RefCell<Vec<Vec<u8>>>);
+struct RefusingDevice(i32, RefCell<Vec<Vec<u8>>>);
 
-impl Device for Stubborn {
+impl Device for RefusingDevice {
     fn packet(&self, packet: &[u8]) -> io::Result<usize> {
         self.1.borrow_mut().push(packet.to_vec());
         Ok(packet.len())
@@ -336,14 +336,14 @@ fn a_burst_that_the_kernel_refuses_is_written_packet_by_packet() {
     };
     let packets = [stream(Packet::tcp(0, vec![7; 64])), stream(Packet::udp(vec![7; 64]))].concat();
     let written = |error| {
-        let mut output = Output::new(Stubborn(error, RefCell::default()), BOTH);
+        let mut output = Output::new(RefusingDevice(error, RefCell::default()), BOTH);
         let mut coalescer = Coalescer::new(BOTH);
         packets.iter().for_each(|packet| assert!(coalescer.push(packet, &mut output)));
         coalescer.flush(&mut output);
         output
     };
     let refused = written(libc::EINVAL);
-    assert_eq!((refused.kinds, refused.errors), (Kinds::default(), 0));
+    assert_eq!((refused.kinds, refused.errors), (BurstKinds::default(), 0));
     assert_eq!(refused.device.1.into_inner(), packets);
     // Any other error concerns only these packets, and the writer continues to write bursts.
     let failed = written(libc::ENOBUFS);
@@ -388,8 +388,7 @@ fn headers_that_lead_out_of_the_packet_are_refused() {
     for header in bad {
         assert!(Segments::new(&header, &packet).is_none(), "{header:?}");
     }
-    // The transport header of a datagram has a fixed length, so only the check of `start` finds a wrong
-    // value.
+    // A UDP header has a fixed length, so only the check of `start` finds a wrong value.
     let (datagram, octets) = Packet::udp(vec![0; 3000]).burst(1000);
     let early = Header { unfinished: Some(Unfinished { start: 39, offset: 6 }), ..datagram };
     assert!(Segments::new(&datagram, &octets).is_some() && Segments::new(&early, &octets).is_none());
@@ -415,7 +414,7 @@ fn headers_that_lead_out_of_the_packet_are_refused() {
         [(40, 18, true), (40, 19, false), (60, 0, false), (61, 0, false), (65_535, 65_535, false)]
     {
         lone[..LENGTH].copy_from_slice(&checksum(start, offset).emit());
-        assert_eq!(matches!(take(&mut lone), Taken::Packet(_)), sense, "{start} {offset}");
+        assert_eq!(matches!(check_packet(&mut lone), ReadOutcome::Packet(_)), sense, "{start} {offset}");
     }
 }
 
@@ -521,7 +520,7 @@ proptest! {
         let room = buffer.len() - cut_off;
         let mut count = 0;
         let whole = frame.clone();
-        if let Taken::Burst(mut segments) = take(&mut frame) {
+        if let ReadOutcome::Burst(mut segments) = check_packet(&mut frame) {
             while let Some(length) = segments.next(&whole[LENGTH..], &mut buffer[..room]) {
                 prop_assert!(length <= room);
                 count += 1;

@@ -51,7 +51,7 @@ impl Transport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Burst {
     pub transport: Transport,
-    /// Payload in octets of each segment; only the last may have less.
+    /// Payload of each segment in octets; only the last may be shorter.
     pub segment: u16,
 }
 
@@ -69,7 +69,7 @@ impl Unfinished {
         let (start, offset) = (usize::from(self.start), usize::from(self.offset));
         let Some(covered) = packet.get_mut(start..) else { return false };
         let sum = match checksum::sum(covered) {
-            // RFC 768: a checksum of zero would mean "no checksum", so use 0xffff, the same number in one's
+            // RFC 768: a checksum field of zero means "no checksum". 0xffff is the same number in one's
             // complement.
             0xffff => 0xffff,
             sum => !sum,

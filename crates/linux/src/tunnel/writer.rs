@@ -5,7 +5,7 @@ use std::io;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 
 use super::TunnelIo;
-use super::coalescing::{Coalescer, Kinds, Sink};
+use super::coalescing::{BurstKinds, Coalescer, Sink};
 use super::segmentation::Segments;
 use super::virtio::{self, Header, Transport};
 
@@ -49,7 +49,7 @@ impl Device for TunnelIo {
 pub(super) struct Output<D> {
     pub device: D,
     /// Kinds of bursts that the kernel has not refused so far.
-    pub kinds: Kinds,
+    pub kinds: BurstKinds,
     /// Number of packets that the kernel refused.
     pub errors: u64,
 }
@@ -61,8 +61,8 @@ impl TunnelWriter {
         TunnelWriter { coalescer: Coalescer::new(kinds), output: Output::new(io, kinds) }
     }
 
-    /// Gives one IPv6 packet to the kernel, which routes it, or holds it until [`Self::flush`]. Packets of
-    /// one flow keep their order.
+    /// Writes an IPv6 packet to the kernel, which routes it, at the latest at the next [`Self::flush`].
+    /// Packets of a flow keep their order.
     pub fn write(&mut self, packet: &[u8]) {
         if !self.coalescer.push(packet, &mut self.output) {
             self.output.packet(packet);
@@ -78,7 +78,7 @@ impl TunnelWriter {
         }
     }
 
-    /// Writes all held packets.
+    /// Writes all packets that wait for further packets of their flow.
     pub fn flush(&mut self) {
         self.coalescer.flush(&mut self.output);
         self.coalescer.kinds = self.output.kinds;
@@ -91,7 +91,7 @@ impl TunnelWriter {
 }
 
 impl<D: Device> Output<D> {
-    pub fn new(device: D, kinds: Kinds) -> Self {
+    pub fn new(device: D, kinds: BurstKinds) -> Self {
         Output { device, kinds, errors: 0 }
     }
 
@@ -101,7 +101,7 @@ impl<D: Device> Output<D> {
         }
     }
 
-    /// Writes the packets of a burst that the kernel has refused, one by one.
+    /// Writes the packets of a burst one by one, after the kernel has refused the burst.
     fn one_by_one(&mut self, header: &Header, frame: &[u8]) {
         let packet = frame.get(virtio::LENGTH..).unwrap_or_default();
         let mut buffer = vec![0; packet.len()];
@@ -116,7 +116,7 @@ impl<D: Device> Sink for Output<D> {
     fn frame(&mut self, header: &Header, frame: &[u8]) {
         match (self.device.frame(frame), header.burst) {
             (Ok(_), _) => {}
-            // This kernel refuses bursts of this kind. From now on write their packets one by one, which is
+            // The kernel refuses bursts of this kind, so from now on write their packets one by one. This is
             // only slower.
             (Err(error), Some(burst)) if error.raw_os_error() == Some(libc::EINVAL) => {
                 let (kind, name) = match burst.transport {
@@ -124,7 +124,10 @@ impl<D: Device> Sink for Output<D> {
                     Transport::Udp => (&mut self.kinds.udp, "UDP"),
                 };
                 if std::mem::take(kind) {
-                    tracing::info!("this kernel refuses bursts of {name} ({error}): packets go one by one");
+                    tracing::info!(
+                        "this kernel refuses segmentation offload for {name} ({error}): carnet handles \
+                         these packets one by one"
+                    );
                 }
                 self.one_by_one(header, frame);
             }

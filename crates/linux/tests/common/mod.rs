@@ -19,7 +19,7 @@ use carnet_station::io::Interface;
 use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 
-/// Returns why namespaces are unavailable here; `None` if they are available.
+/// Returns why the test cannot use namespaces; `None` if it can.
 fn obstacle() -> Option<String> {
     if let Err(error) = std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET)).join().unwrap() {
         return Some(format!("cannot make a network namespace: {error}"));
@@ -120,8 +120,8 @@ impl Peer {
         Peer { thread: is_ready.recv().unwrap(), jobs }
     }
 
-    /// Creates a pair of virtual Ethernet interfaces, `here` in this namespace and `there` in the peer's,
-    /// both up. Waits until the kernel no longer drops sent packets.
+    /// Creates a virtual Ethernet pair, `here` in this namespace and `there` in the peer's, both up. Waits
+    /// until packets pass.
     pub fn link(&self, here: &str, there: &str) {
         ip(&format!("link add {here} type veth peer name {there} netns {}", self.thread));
         ip(&format!("link set {here} up"));
@@ -233,7 +233,7 @@ pub fn whole_state() -> String {
     lines.join("\n")
 }
 
-/// Handles events until `done` returns true for the events so far; panics after five seconds.
+/// Handles events until `done` returns true for all events so far. Panics after five seconds.
 pub async fn events_until(
     platform: &mut Platform,
     mut done: impl FnMut(&[PlatformEvent]) -> bool,

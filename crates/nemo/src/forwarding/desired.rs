@@ -17,13 +17,13 @@ use foldhash::{HashMap, HashMapExt};
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
-/// Name of the tunnel device. Every packet of the slow path arrives and leaves through it.
+/// Name of the TUN device. All packets of the slow path enter and leave carnet through it.
 pub const TUNNEL_DEVICE: &str = "carnet0";
 
 /// The kernel's main routing table.
 pub const TABLE_MAIN: u32 = 254;
-/// Table with one default route into [`TUNNEL_DEVICE`]. So carnet receives packets for the local address of a
-/// tunnel before the kernel's own IPv6 input receives them.
+/// Number of a table with one default route into [`TUNNEL_DEVICE`]. Packets for the local address of a tunnel
+/// use it, so that carnet gets them instead of the kernel's own IPv6 input.
 pub const TABLE_CAPTURE: u32 = 13_500;
 /// Table for packets from the mobile network. A route leads these packets into the tunnel; without a tunnel
 /// the packets are unreachable.
@@ -38,13 +38,13 @@ pub const TABLE_NEIGHBOURS: u32 = 13_504;
 /// Table that makes the home agent's address local to this machine. Packets that arrive under IPsec use this
 /// table.
 pub const TABLE_PROTECTED: u32 = 13_506;
-/// Number of the first table with the default route of one uplink. The uplink with index `n` in the config
-/// has the table with this number plus `n`. The default route in it leads to the router that advertised the
-/// care-of address. A second router on the same uplink has a table from [`TABLE_NEXT_HOP`] on.
+/// Number of the table of the first uplink in the config; the uplink with index `n` has this number plus `n`.
+/// Its default route leads to the router that advertised the care-of address. If the uplink has a second
+/// router, that one has a table from [`TABLE_NEXT_HOP`] on.
 pub const TABLE_UPLINK: u32 = 13_510;
 
-/// Number of the first table for further routers of an uplink. An uplink has several routers if its care-of
-/// addresses leave by different routers.
+/// First table number for the further routers of uplinks. An uplink needs several tables if its care-of
+/// addresses have different routers.
 pub const TABLE_NEXT_HOP: u32 = 13_600;
 
 /// Rule priorities, in the order in which the kernel evaluates them. See `docs/kernel-rules.md`.
@@ -52,40 +52,41 @@ pub mod priority {
     /// Packets that arrive on an uplink for a care-of address of a mobile router behind this router. This
     /// rule comes before [`CAPTURE`], because both routers may have the same home agent.
     pub const TO_NESTED: u32 = 99;
-    /// Packets for the local address of a tunnel. The rule takes them before the `local` table delivers them
-    /// to the kernel.
+    /// Packets for the local address of a tunnel, before the rule of the `local` table delivers them to the
+    /// kernel.
     pub const CAPTURE: u32 = 100;
-    /// Messages about direct routes, from any source. This rule needs a priority different from [`CAPTURE`]:
-    /// the kernel refuses a rule without a source if the same rule with a source exists.
+    /// Messages about direct routes, from any source address. The priority must differ from [`CAPTURE`]: the
+    /// kernel refuses a rule without a source if an otherwise equal rule with a source exists.
     pub const CAPTURE_MESSAGES: u32 = 101;
-    /// The `local` table. It has moved down from priority 0 so that [`CAPTURE`] comes first.
+    /// The kernel's rule for the `local` table, which carnet moves here from priority 0, so that [`CAPTURE`]
+    /// precedes it.
     pub const LOCAL: u32 = 110;
     /// Packets that carnet passes to IPsec, and packets that carnet sends for IPsec to protect.
     pub const PROTECTED: u32 = 111;
     /// Packets from a neighbouring vehicle to the mobile network, if the interface to that vehicle is an
     /// uplink as well.
     pub const FROM_NEIGHBOURS: u32 = 112;
-    /// Makes all other packets that arrive on an uplink unreachable. A mobile router does not forward between
-    /// visited networks. A packet that has bypassed the home agent does not reach the mobile network.
+    /// Makes all other packets from an uplink unreachable. A mobile router does not forward between visited
+    /// networks, and packets that bypass the home agent do not reach the mobile network.
     pub const FROM_UPLINK: u32 = 115;
     /// Packets to the mobile network use the main table, never the tunnel.
     pub const TO_MOBILE_NETWORK: u32 = 120;
-    /// Makes packets from a direct route unreachable if the packets are not for the mobile network. A mobile
-    /// router does not forward packets of a second mobile router to a third.
+    /// Makes packets from a direct route unreachable if they are not for the mobile network. A mobile router
+    /// does not forward between two other mobile routers.
     pub const FROM_DIRECT: u32 = 122;
-    /// Makes packets that arrive over GeoNetworking unreachable if the packets are not for the mobile
-    /// network. A vehicle does not forward packets of other vehicles into its uplinks, nor into its tunnel.
+    /// Makes packets from GeoNetworking unreachable if they are not for the mobile network. A vehicle does
+    /// not forward other vehicles' packets to its uplinks or its tunnel.
     pub const FROM_STATIONS: u32 = 125;
-    /// Tunnels of mobile routers behind this router. Packets from a care-of address of such a router use the
-    /// table of the uplink on whose link the address is.
+    /// Packets from the care-of address of a mobile router behind this router use the table of the uplink to
+    /// whose link the address belongs.
     pub const FROM_NESTED: u32 = 128;
     /// Packets from an IPv4 care-of address, sent by a socket that is bound to the uplink, use the main table
     /// without its default routes.
     pub const SPECIFIC_IPV4_ROUTES: u32 = 129;
     /// This machine's own packets from a care-of address use the table of the uplink that has the address.
     pub const FROM_CARE_OF_ADDRESS: u32 = 130;
-    /// Packets from the mobile network look up the table of neighbouring vehicles first. If that table has no
-    /// route, [`FROM_MOBILE_NETWORK`] follows.
+    /// Packets from the mobile network first use the table of neighbouring vehicles. If it has no route for
+    /// them, the rule [`FROM_MOBILE_NETWORK`] decides.
     pub const TO_NEIGHBOURS: u32 = 135;
     /// Packets from the mobile network or the home address use the tunnel's table.
     pub const FROM_MOBILE_NETWORK: u32 = 140;
@@ -101,9 +102,11 @@ pub mod priority {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelEnd {
-    /// Packets *from* [`Tunnel::inner`] enter the tunnel; packets *to* [`Tunnel::inner`] come out of it.
+    /// This end is at the mobile router. Packets *from* [`Tunnel::inner`] enter the tunnel; packets *to*
+    /// [`Tunnel::inner`] come out of it.
     MobileRouter,
-    /// Packets *to* [`Tunnel::inner`] enter the tunnel; packets *from* [`Tunnel::inner`] come out of it.
+    /// This end is at the home agent. Packets *to* [`Tunnel::inner`] enter the tunnel; packets *from*
+    /// [`Tunnel::inner`] come out of it.
     HomeAgent,
     /// Packets *to* [`Tunnel::inner`] enter the tunnel; packets *from* [`Tunnel::inner`] come out of it. This
     /// end is at a mobile router, and [`Tunnel::inner`] are the networks of another mobile router
@@ -129,9 +132,9 @@ pub struct Tunnel {
     pub remote: Endpoint,
     /// Addresses on the mobile side: the home address as a /128, and the mobile network prefixes.
     pub inner: Vec<Ipv6Net>,
-    /// Whether the station sends packets into this tunnel. After a handover the old tunnel has `false`: it
-    /// still accepts packets that were under way. If several tunnels of a home address have `true`, a
-    /// [`Distribution`] divides the packets among them.
+    /// Whether the station sends packets into this tunnel. After a handover the old tunnel has `false`, and
+    /// still accepts packets in transit. If several tunnels of a home address have `true`, a [`Distribution`]
+    /// divides the packets among them.
     pub transmit: bool,
     /// The largest inner packet, in octets, that fits the path without fragmenting the outer packet.
     pub mtu: u32,
@@ -145,11 +148,11 @@ pub struct Distribution {
     pub end: TunnelEnd,
     /// Home address of the tunnels.
     pub home_address: Ipv6Addr,
-    /// Address of the home agent. If a packet is duplicated over a tunnel inside IPv4, it gets an IPv6 header
-    /// between this address and the home address.
+    /// Address of the home agent. A copy of a packet in a tunnel inside IPv4 gets an IPv6 header with this
+    /// address and the home address.
     pub home_agent: Ipv6Addr,
-    /// The first rule that matches a packet and has a working tunnel decides. The last rule matches
-    /// everything.
+    /// Rules in their order: the first rule that matches a packet and has a working tunnel decides. The last
+    /// rule matches all packets.
     pub rules: Vec<DistributionRule>,
 }
 
@@ -175,7 +178,7 @@ pub struct Member {
     pub local: Endpoint,
     /// Remote end of the tunnel.
     pub remote: Endpoint,
-    /// Share of the flows, relative to the other members, for [`FlowAction::Balance`].
+    /// Weight for [`FlowAction::Balance`]: the member's share of the flows relative to the other members.
     pub weight: u16,
 }
 
@@ -201,12 +204,12 @@ pub enum RouteAction {
     },
     /// Answers packets with ICMPv6 Destination Unreachable.
     Unreachable,
-    /// Delivers packets to this machine itself, on [`TUNNEL_DEVICE`].
+    /// Packets are delivered to this machine itself, by [`TUNNEL_DEVICE`].
     Local,
 }
 
-/// A kernel route. Key: table, destination, metric. A home agent has several routes for each binding. Most of
-/// these routes have the same action and share one value of it.
+/// A kernel route. Its key is table, destination and metric. A home agent has several routes for each
+/// binding; most have the same action and share one value of it, to save memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Routing table number.
@@ -301,20 +304,20 @@ pub struct InterfaceAddress {
     pub deprecated: bool,
 }
 
-/// A `net.ipv6.conf` setting that carnet needs. When carnet ends, it restores the former value. `rp_filter`
-/// is a setting of IPv4.
+/// A sysctl below `net.ipv6.conf` that carnet needs; `rp_filter` is below `net.ipv4.conf`. When carnet ends,
+/// it restores the former value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     /// Name of the interface, or `all`.
     pub interface: String,
-    /// Name of the setting below `net.ipv6.conf.<interface>`, such as `forwarding`.
+    /// Name of the sysctl below `net.ipv6.conf.<interface>`, such as `forwarding`.
     pub name: String,
     /// Value of the setting, as text in the kernel's form.
     pub value: String,
 }
 
-/// An entry of the desired state. A home agent has several entries for each binding, so the rare kinds of
-/// entries are boxed.
+/// An entry of the desired state. Rare kinds of entries are boxed to save memory, because a home agent has
+/// several entries for each binding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
@@ -338,8 +341,8 @@ pub enum Entry {
     Ipv4Rule(Box<Ipv4Rule>),
 }
 
-/// Key of an [`Entry`]. The order of keys is the order of installation: settings, addresses, routes, sockets,
-/// tunnels, distributions, and last the rules that lead packets there. The platform removes entries in the
+/// Key of an [`Entry`]. Entries are installed in the order of their keys: settings, addresses, routes,
+/// sockets, tunnels, distributions, and last the rules that lead packets there. They are removed in the
 /// opposite order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key<'a> {
@@ -380,10 +383,9 @@ impl Entry {
     }
 }
 
-/// An entry in a set or map of entries by [`Key`]: it is equal to every entry that has the same key.
+/// An entry that compares by its [`Key`], for sets and maps: two entries with the same key are equal.
 ///
-/// A home agent has several entries for each binding. All sets and maps that contain an entry share it, and
-/// the entry contains its key.
+/// To save memory, all sets and maps share one entry, and the entry contains its key.
 #[derive(Debug, Clone)]
 pub struct Keyed(pub Arc<Entry>);
 
@@ -413,11 +415,12 @@ impl Ord for Keyed {
     }
 }
 
-/// One difference between the previous desired state and the present one.
+/// A change from the previous desired state to the present one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Install this entry. The entry replaces an entry with the same key; at no moment are both absent.
+    /// Install this entry. If an entry with the same key exists, replace it in one step, so that the kernel
+    /// always has one of them.
     Set(Arc<Entry>),
     /// Remove this entry from the kernel.
     Remove(Arc<Entry>),
@@ -441,11 +444,10 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
     }
 
     /// Replaces all entries of `scope` by `entries`. If two of them have the same key, the last one counts.
-    /// Costs O(n log m) in the entries of this scope only.
+    /// Costs O(n log m) in the number of the scope's entries.
     ///
-    /// If two scopes want the same key, the last caller owns the key. When that scope gives the key up, the
-    /// state removes the entry. The protocols choose their scopes so that two scopes never want the same key
-    /// in practice.
+    /// If two scopes have entries with the same key, the last caller owns the key. When it gives the key up,
+    /// the entry is removed. The protocols avoid this: no two scopes have the same key.
     pub fn replace(&mut self, scope: S, entries: impl IntoIterator<Item = Entry>) {
         let mut wanted: Vec<Keyed> = entries.into_iter().map(|entry| Keyed(Arc::new(entry))).collect();
         wanted.reverse();
@@ -534,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_again_changes_nothing() {
+    fn replacing_entries_by_equal_ones_gives_no_change() {
         let mut state = DesiredState::new();
         state.replace(1, [route("2001:db8:a::/64", 1), route("2001:db8:b::/64", 1)]);
         assert_eq!(drain(&mut state).len(), 2);
@@ -543,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn additions_come_before_removals_and_only_the_scope_is_touched() {
+    fn replace_adds_before_it_removes_and_touches_only_its_scope() {
         let mut state = DesiredState::new();
         state.replace(1, [route("2001:db8:a::/64", 1)]);
         state.replace(2, [route("2001:db8:c::/64", 1)]);
@@ -562,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_whose_who_asked_last() {
+    fn last_scope_that_sets_a_key_owns_it() {
         let mut state = DesiredState::new();
         let mut other = route("2001:db8:a::/64", 1);
         if let Entry::Route(route) = &mut other {
@@ -571,7 +573,7 @@ mod tests {
         state.replace(1, [route("2001:db8:a::/64", 1)]);
         state.replace(2, [other.clone()]);
         drain(&mut state);
-        // The previous owner wants the key again, with the same entry as before.
+        // The previous owner of the key sets the same entry again.
         state.replace(1, [route("2001:db8:a::/64", 1)]);
         assert_eq!(drain(&mut state), [Change::Set(route("2001:db8:a::/64", 1).into())]);
         state.replace(2, []);
@@ -581,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_value_is_one_replacement() {
+    fn changed_entry_is_replaced_in_one_change() {
         let mut state = DesiredState::new();
         state.replace(1, [route("2001:db8:a::/64", 1)]);
         drain(&mut state);

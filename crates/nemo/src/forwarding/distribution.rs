@@ -35,15 +35,15 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
 use super::path_mtu::Ends;
 
-/// Internal value of a weight of 1. With it, an integer can express fractions of a weight.
+/// Internal value of the weight 1: integers can then express fractions of a weight.
 const UNIT: f64 = 4096.0;
-/// Largest factor by which a member's share may change before the module takes the new weights.
+/// If the share of a member would change by a larger factor, the module takes the new weights. Smaller
+/// changes leave the flows where they are.
 const TOLERANCE: f64 = 1.25;
-/// Largest number of tunnels that one packet takes at once. RFC 6089 4.2 sets no bound. Without a bound, a
-/// node could register sixteen care-of addresses of a third party, which would receive each packet sixteen
-/// times.
+/// Largest number of tunnels to which one packet is copied. RFC 6089 4.2 has no limit. Without one, a node
+/// could register sixteen care-of addresses of a third party, which would receive each packet sixteen times.
 pub const MAX_COPIES: usize = 4;
-/// Number of fragmented packets for which the module remembers the ports of the first fragment.
+/// Largest number of fragmented packets whose first fragment's ports are stored.
 const FRAGMENTED_MAX: usize = 256;
 const FRAGMENTED_LIFETIME: Duration = Duration::from_secs(10);
 
@@ -54,11 +54,11 @@ const PROTOCOL_UDP_LITE: u8 = 136;
 /// Tunnels that a rule selects for a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
-    /// The packet takes this tunnel.
+    /// The packet goes into this tunnel.
     One(Ends),
-    /// The packet takes each of these tunnels, at most [`MAX_COPIES`].
+    /// A copy of the packet goes into each of these tunnels, at most [`MAX_COPIES`].
     All(Vec<Ends>),
-    /// No tunnel of the rule works, so the packet takes none.
+    /// No tunnel of the rule works.
     None,
 }
 
@@ -70,7 +70,7 @@ type FragmentName = (Ipv6Addr, Ipv6Addr, u32);
 pub struct Distributor {
     end: TunnelEnd,
     rules: Vec<Rule>,
-    /// Secret key of the hash, so that a sender cannot select a tunnel by its addresses and ports.
+    /// Secret key of the flow hash. It prevents a sender from selecting a tunnel by its addresses and ports.
     key: u64,
     fragmented: HashMap<FragmentName, (Time, Flow)>,
     /// Names of the fragmented packets, in the order of arrival.
@@ -112,7 +112,7 @@ impl Distributor {
         let rules = distribution.rules.iter();
         let rules = rules.map(|rule| {
             let old = before.iter().flat_map(|before| &before.rules);
-            // Rules have no name, so a rule continues the previous rule with the same selector.
+            // Rules have no names: a new rule keeps the state of the old rule with the same selector.
             let old = old.clone().find(|old| old.rule.selector == rule.selector);
             Rule { rule: rule.clone(), weights: weights(rule, old) }
         });
@@ -134,12 +134,12 @@ impl Distributor {
         self.rules.iter().any(|rule| rule.rule.action == FlowAction::Duplicate)
     }
 
-    /// Returns the rules. With each rule come the identity and the weight in use (not 0) of each member.
+    /// Returns the rules, each with the number and the present weight (not 0) of its members.
     pub fn rules(&self) -> impl Iterator<Item = (&DistributionRule, &[(u64, u32)])> {
         self.rules.iter().map(|Rule { rule, weights }| (rule, weights.as_slice()))
     }
 
-    /// Chooses the tunnels of `packet`; `exists` says whether a tunnel works.
+    /// Chooses the tunnels for `packet`. `exists` says whether a tunnel works.
     pub fn choose(
         &mut self,
         now: Time,
@@ -179,8 +179,8 @@ impl Distributor {
         Choice::None
     }
 
-    /// Returns a keyed hash of the flow: addresses, protocol and ports. The hash is the same in both
-    /// directions, so both ends choose the same tunnel if they have the same key.
+    /// Returns a keyed hash of the flow: addresses, protocol and ports. Both directions have the same hash,
+    /// so two ends with the same key choose the same tunnel.
     fn conversation(&self, flow: &Flow) -> u64 {
         let ports = flow.ports.map_or(0, |(one, other)| u64::from(one) << 16 | u64::from(other));
         let rest = u64::from(flow.next_header) << 32 | ports;
@@ -238,7 +238,7 @@ impl Distributor {
                 break;
             }
             self.order.pop_front();
-            // A later fragment may have renewed the entry of this name; then the entry stays.
+            // Keep the entry if a later fragment has renewed it.
             if self.fragmented.get(&oldest).is_some_and(|(at, _)| *at == since) {
                 self.fragmented.remove(&oldest);
             }
@@ -265,8 +265,8 @@ fn fragment_of(packet: &[u8]) -> Option<FragmentHeader> {
     None
 }
 
-/// Returns -log2(`hash` / 2^64) as a fixed-point number with 24 fractional bits. If the hash is uniform, the
-/// result is an exponential variate.
+/// Returns -log2(`hash` / 2^64) with 24 fractional bits. For uniform hashes the results are exponentially
+/// distributed.
 fn rarity(hash: u64) -> u64 {
     let hash = hash | 1;
     let zeros = u64::from(hash.leading_zeros());
@@ -291,11 +291,11 @@ fn score(conversation: u64, (member, weight): (u64, u32)) -> u64 {
 /// Returns the weights to use: the previous weights, unless a share changes by more than [`TOLERANCE`].
 fn weights(rule: &DistributionRule, before: Option<&Rule>) -> Vec<(u64, u32)> {
     let in_use = |weight: f64| (weight * UNIT).round().clamp(1.0, f64::from(u32::MAX)) as u32;
-    // A weight of 0 counts as 1: to exclude a tunnel, the operator leaves it out of the rule.
+    // Take a weight of 0 as 1. To exclude a tunnel, the operator removes it from the rule.
     let wanted: Vec<(u64, f64)> =
         rule.members.iter().map(|member| (identity(member), f64::from(member.weight.max(1)))).collect();
     let old = |id: u64| before?.weights.iter().find(|(known, _)| *known == id).map(|(_, weight)| *weight);
-    // Ratio of the old weight to the new weight, for each member that was in the rule before.
+    // For each member that was in the rule before: its old weight divided by its new weight.
     let ratios: Vec<f64> =
         wanted.iter().filter_map(|(id, weight)| old(*id).map(|old| f64::from(old) / UNIT / weight)).collect();
     let (least, most) =

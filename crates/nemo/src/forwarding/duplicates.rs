@@ -26,18 +26,18 @@ const NONE: u16 = 0;
 
 /// Returns the mark of a packet from a keyed hash of its content.
 pub fn mark(hash: u64) -> u16 {
-    // Adds 1, so that no packet has the mark `NONE`; the other marks are almost equally likely.
+    // Add 1, because 0 means `NONE`. The other marks are almost equally likely.
     (hash % u64::from(u16::MAX)) as u16 + 1
 }
 
 /// Result of [`Window::note`] for a numbered packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copy {
-    /// The packet is the first copy with its number.
+    /// This copy is the first one with its number.
     First,
     /// The packet is a further copy.
     Further,
-    /// A number older than the window: the packet may be the first copy or a further one.
+    /// The number is older than the window, so this copy may be the first or a further one.
     Late,
 }
 
@@ -48,7 +48,7 @@ pub struct Window {
     top: u32,
     /// Mark of each received number, at the index of the number modulo [`WINDOW`].
     seen: Box<[u16]>,
-    /// Number of late packets in a row so far.
+    /// Number of consecutive late packets.
     behind: u32,
 }
 
@@ -61,8 +61,8 @@ impl Window {
         window
     }
 
-    /// Records the number and the mark of a packet that arrived. Returns whether the packet is the first
-    /// copy.
+    /// Checks and stores the number and mark of an arrived packet. Says whether it is the first copy of the
+    /// packet.
     pub fn note(&mut self, sequence: u32, mark: u16) -> Copy {
         let ahead = sequence.wrapping_sub(self.top);
         let behind = self.top.wrapping_sub(sequence);
@@ -100,10 +100,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Two tunnels carry the same numbers. Each tunnel loses some packets and delays others by less than
-        /// the window. The receiver accepts each number that arrives exactly once.
+        /// Two tunnels carry copies with the same numbers. Each loses some and delays others by less than the
+        /// window. The receiver accepts each number that arrives exactly once.
         #[test]
-        fn each_packet_passes_once_whatever_is_lost_and_late(
+        fn receiver_accepts_each_number_once_with_loss_and_delay(
             start in any::<u32>(),
             fates in prop::collection::vec(
                 (prop::option::weighted(0.8, 0u32..4000), prop::option::weighted(0.8, 0u32..4000)),
@@ -140,7 +140,7 @@ mod tests {
         /// For any sequence of numbers: the window never calls a number a copy if it has not received this
         /// number.
         #[test]
-        fn a_number_that_never_came_is_no_copy(
+        fn number_that_never_arrived_is_no_duplicate(
             numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u16..4), 1..400),
         ) {
             let mut window = Window::starting_with(0, 1);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_begins_anew_loses_nothing_and_is_followed_soon() {
+    fn receiver_follows_restarted_sender_without_loss() {
         for start in [WINDOW + 7, 1 << 30, 3 << 30] {
             let mut window = Window::starting_with(start, 1);
             let mut late = 0;
@@ -164,7 +164,7 @@ mod tests {
                 match window.note(number, 1) {
                     Copy::First => {}
                     Copy::Late => late += 1,
-                    Copy::Further => panic!("{number} is new"),
+                    Copy::Further => panic!("the number {number} was not received before"),
                 }
             }
             assert!(late <= RESTART, "{late}");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_straggler_does_not_move_the_window() {
+    fn very_late_packet_does_not_move_the_window() {
         let mut window = Window::starting_with(100_000, 1);
         for number in 100_001..100_500 {
             assert_eq!(window.note(number, 1), Copy::First);
@@ -182,9 +182,9 @@ mod tests {
         }
     }
 
-    /// An attacker sends own packets with the next numbers. The receiver still accepts each real packet once.
+    /// An attacker sends packets with the next numbers. The receiver still accepts each genuine packet once.
     #[test]
-    fn numbers_that_somebody_else_has_used_are_no_loss() {
+    fn forged_numbers_cause_no_loss_of_real_packets() {
         let mut window = Window::starting_with(0, 1);
         for number in 1..2000 {
             window.note(number, 7);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn no_packet_has_the_mark_of_none() {
+    fn no_packet_has_the_mark_of_an_empty_place() {
         assert!((0..1000).chain(u64::MAX - 1000..=u64::MAX).all(|hash| mark(hash) != NONE));
     }
 }

@@ -9,9 +9,9 @@ use super::desired::{Entry, Route, RouteAction, TUNNEL_DEVICE};
 
 /// Metric of carnet's own routes: the kernel's default metric for IPv6 routes that a user adds.
 pub(super) const METRIC: u32 = 1024;
-/// Metric of "unreachable" routes: the kernel takes them only if the table has no other route.
+/// Metric of "unreachable" routes, so high that the kernel prefers each other route of the table.
 const METRIC_LAST: u32 = 0x7fff_ffff;
-/// Interface name by which rules select packets of this machine itself.
+/// Interface name in rules for the packets that this machine itself sends.
 pub(super) const LOCAL: &str = "lo";
 
 /// Returns the prefix that contains only this address.

@@ -29,11 +29,11 @@ use super::entries::{LOCAL, METRIC, host, into_tunnel_device, route, unreachable
 use super::path_mtu::Ends;
 use super::ways::ways;
 
-/// Metric of routes to nodes that are registered at another home agent. From this metric a routing daemon
-/// knows that this home agent no longer announces these routes.
+/// Metric of routes to nodes that are registered at another home agent. A routing daemon sees by it that it
+/// must not announce these routes from here.
 const METRIC_RELAYED: u32 = 2048;
-/// Settings that let the kernel take default routes and prefixes from Router Advertisements. The platform
-/// turns them off only if the machine does not need them.
+/// Sysctls by which the kernel takes default routes and prefixes from Router Advertisements. The platform
+/// sets them to 0, but only if the machine does not need them.
 const ADVERTISED: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
 /// Path MTU before the first Packet Too Big arrives: the MTU of Ethernet.
 const PATH_MTU: u32 = 1500;
@@ -43,7 +43,7 @@ fn all_but(prefix: Ipv6Net, addresses: &[Ipv6Addr]) -> Vec<Ipv6Net> {
     if !addresses.iter().any(|address| prefix.contains(address)) {
         return vec![prefix];
     }
-    // A single address has no halves, so the loop adds no part for it.
+    // The prefix of a single address cannot be split further, so the loop adds nothing for it.
     let halves = prefix.subnets(prefix.prefix_len() + 1).into_iter().flatten();
     halves.flat_map(|half| all_but(half, addresses)).collect()
 }
@@ -68,10 +68,9 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     }
     let anycast = agent.anycast_addresses().iter();
     entries.extend(anycast.map(|anycast| route(TABLE_MAIN, host(*anycast), METRIC, into_tunnel_device())));
-    // RFC 4887 5.1: the aggregate prefix is routed to this machine. Without this route, packets to unused
-    // parts of the aggregate would go back by the default route. Other home agents have addresses of the home
-    // prefix, too. If the home link is virtual, these home agents are elsewhere, so the route leaves out
-    // their addresses.
+    // RFC 4887 5.1: the aggregate prefix is routed to this machine, and packets to its unused parts would go
+    // back by the default route. So make the aggregate unreachable, except for the addresses of other home
+    // agents, if the home link is virtual and they are elsewhere.
     let peers: Vec<Ipv6Addr> = config.others.peers.iter().map(|peer| peer.address).collect();
     let virtual_link = config.home_link.is_none().then_some(config.home_prefix);
     for prefix in virtual_link.into_iter().chain(config.home_network) {
@@ -85,10 +84,9 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     entries
 }
 
-/// Returns entries with which the kernel's IPsec handles messages from and to the home agent's address. From
-/// an ESP packet, carnet removes the Home Address option (`station/protection.rs`). Then the kernel delivers
-/// the packet to this machine. Packets that this machine sends pass through carnet, which inserts the routing
-/// header.
+/// Returns the entries by which the kernel's IPsec handles messages from and to the home agent's address. For
+/// a received ESP packet, carnet removes the Home Address option (`station/protection.rs`), then the kernel
+/// delivers it to this machine. Sent packets pass through carnet, which inserts the routing header.
 fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
     let rule = |input: &str, from: Option<Ipv6Net>, to: Option<Ipv6Net>, protocol, table| {
         let (input_interface, protocol) = (Some(input.to_owned()), Some(protocol));
@@ -137,9 +135,9 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
         }))
     };
     let mut entries = Vec::new();
-    // A tunnel of a binding that ended a moment ago still accepts packets. A node that has no other tunnel
-    // has de-registered. New packets for the node take other routes, and packets under way into the tunnel
-    // still reach the node. If no care-of address has passed its test yet, packets keep their former route.
+    // The tunnel of a binding that has just ended still accepts packets. Without another tunnel the node is
+    // de-registered: new packets use other routes, but packets in transit still reach the node. If no care-of
+    // address has passed its test, packets keep their former route.
     let relay = agent.relay(home_address).filter(|_| !bound);
     let former = bindings.former(home_address);
     let serves = living.is_empty() && relay.is_none();
@@ -147,8 +145,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     for (place, path) in former.iter().enumerate() {
         entries.push(tunnel(None, (path.agent, path.care_of_address), Some(place) == last));
     }
-    // For a node that has registered at another home agent, the address of that home agent serves as the
-    // care-of address.
+    // The node has registered at another home agent: use that home agent's address as the care-of address.
     if let Some(relay) = relay {
         let inner: Vec<Ipv6Net> = std::iter::once(host(home_address)).chain(relay.prefixes.clone()).collect();
         let remote = Endpoint::Ipv6(relay.to);
@@ -164,8 +161,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             mtu: PATH_MTU.saturating_sub(remote.overhead()),
         })));
     }
-    // Each binding has one tunnel. If two bindings have the same local and remote end, the preferred binding
-    // counts.
+    // Bindings with the same two tunnel ends share one tunnel; the preferred binding defines it.
     for binding in valid.iter().rev() {
         let ends = binding.ends();
         entries.push(tunnel(binding.bid, ends, ways.transmit.contains(&ends)));
@@ -178,8 +174,8 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     }
     for prefix in node.prefixes.iter() {
         match &config.home_link {
-            // RFC 4887 5.3: if the home address of a node is not of the home link, the home link does not
-            // reach the node.
+            // RFC 4887 5.3: a home address outside the home link's prefixes cannot be reached over the home
+            // link.
             Some(home_link) if !bound && config.home_prefix.contains(&home_address) => entries.push(route(
                 TABLE_MAIN,
                 *prefix,

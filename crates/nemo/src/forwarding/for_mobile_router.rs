@@ -42,9 +42,9 @@ use super::ways::ways;
 /// fragments of either.
 const CAPTURED: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMENT];
 
-/// Returns the settings of the interfaces, in three groups. They come before all other entries, and in this
-/// order. Uplinks must accept Router Advertisements before the router turns forwarding on. Otherwise the
-/// kernel drops the default routers that it knows.
+/// Returns the interface settings in three groups, to be installed in this order and before all other
+/// entries. Uplinks must accept Router Advertisements before forwarding is turned on; otherwise the kernel
+/// drops the default routers that it knows.
 pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Entry>; 3] {
     let setting = |interface: &str, name: &str, value: &str| {
         Entry::Setting(Box::new(Setting {
@@ -69,10 +69,10 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
     ]
 }
 
-/// Returns all other entries, which follow from the router's state and its LAN interfaces. `assigned` are the
-/// LAN interfaces that get the address `PREFIX::1`, each with its prefix. `stations` are the interfaces of
-/// IPv6 over GeoNetworking. `beside` are the routers for other home agents, which this router tries or
-/// leaves. Their tunnels accept packets but send only messages.
+/// Returns all entries but the settings, from the router's state and its LAN interfaces. `assigned` has the
+/// LAN interfaces that get the address `PREFIX::1`, each with its prefix; `stations` the interfaces of IPv6
+/// over GeoNetworking; `beside` the state machines for other home agents, which the router tries or leaves:
+/// their tunnels accept packets but send only messages.
 pub(crate) fn router_entries<'a>(
     router: &MobileRouter,
     beside: impl Iterator<Item = &'a MobileRouter>,
@@ -219,8 +219,9 @@ fn address(interface: &str, address: Ipv6Addr) -> Entry {
     })
 }
 
-/// Returns the input interfaces of the mobile network: its links and this machine. If no link is configured,
-/// the operator routes packets to this machine, so the result contains `None` for any interface.
+/// Returns the input interfaces for packets of the mobile network: its links, and `lo` for this machine.
+/// Without configured links, the operator routes packets to this machine, so the result contains `None` for
+/// any interface.
 pub(super) fn inside(lan: &[String]) -> Vec<Option<&str>> {
     if lan.is_empty() {
         return vec![None];
@@ -241,8 +242,7 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
 
     let interface = |uplink: usize| router.uplinks().get(uplink).map(|u| u.config.interface.clone());
     let mut sockets: BTreeSet<Socket> = BTreeSet::new();
-    // The sockets of a care-of address exist before the address is registered, because the first Binding
-    // Update needs a socket.
+    // A care-of address needs its socket before it is registered, for the first Binding Update.
     for (uplink, known) in router.uplinks().iter().enumerate() {
         let addresses = known.care_of_addresses().into_iter().filter(|_| config.home_agent_ipv4.is_some());
         let ipv4 = addresses.filter_map(|address| match address {
@@ -254,12 +254,12 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
             sockets.extend([udp, address.into()].map(|local| Socket { local, interface: interface(uplink) }));
         }
     }
-    // A lost care-of address keeps its socket until the last packets to it have arrived.
+    // A lost care-of address keeps its socket for packets that are still in transit.
     let others: Vec<Path> = beside.iter().flat_map(|router| router.paths()).collect();
     let inside_ipv4 = paths.iter().chain(&others).filter(|path| path.local.ipv6().is_none());
     sockets.extend(inside_ipv4.map(|path| Socket { local: path.local, interface: interface(path.uplink) }));
 
-    // Tunnels of other home agents come last, because they only receive packets.
+    // Put the tunnels of other home agents last, because they only receive.
     let tunnels = paths.iter().chain(&others).map(|path| {
         let mtu = router.uplinks().get(path.uplink).map_or(1280, |u| u.mtu());
         Entry::Tunnel(Arc::new(Tunnel {

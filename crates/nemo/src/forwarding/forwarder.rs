@@ -59,14 +59,14 @@ mod table;
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel decrements it when it forwards
 /// the packet from the tunnel device.
 const TUNNEL_HOP_LIMIT: u8 = 64 + 1;
-/// Largest burst of ICMPv6 errors about packets that this station has not sent: 64 at once, then one for each
-/// [`FORGERY_INTERVAL`]. Above this rate the forwarder assumes that an attacker guesses, and ignores Packet
-/// Too Big for one interval. Probing finds the path MTU without these messages.
+/// Largest burst of ICMPv6 errors about packets that this station has not sent; the next constant is the
+/// interval for each further one. Above this rate, an attacker is probably guessing, so the forwarder ignores
+/// Packet Too Big for one interval. Probing finds the path MTU without these messages.
 const FORGERIES: u32 = 64;
 const FORGERY_INTERVAL: Duration = Duration::from_secs(10);
-/// Number of bindings that get a window for numbers (32 kB each) without further condition. Above this
-/// number, only home addresses with a duplicate rule get a window. Otherwise one node could fill the memory,
-/// because it can send numbers in the name of many home addresses.
+/// Number of bindings that may have a window for numbered packets (32 kB each) on request. Beyond it, only
+/// home addresses with a duplicate rule get one. Otherwise a node that sends numbered packets from many home
+/// addresses could fill the memory.
 const WINDOWS: usize = 1024;
 
 /// Largest burst of additional copies of the packets of one home address at one end. After the burst, one
@@ -77,7 +77,7 @@ const COPY_INTERVAL: Duration = Duration::from_micros(100);
 /// State of a home address whose packets are duplicated.
 #[derive(Debug)]
 struct Copies {
-    /// Number that the next duplicated packet gets.
+    /// Number for the next packet that is duplicated.
     sequence: u32,
     limit: RateLimiter,
 }
@@ -110,8 +110,8 @@ pub enum Verdict {
         /// Whether routers may fragment the outer packet.
         may_fragment: bool,
     },
-    /// The forwarder has taken the packet, and the buffer is empty. The station's `poll_output` returns the
-    /// packets that the taken packet caused.
+    /// The forwarder has consumed the packet, and the buffer is empty. `poll_output` of the station returns
+    /// the packets that result from it.
     Consumed,
     /// The forwarder has dropped the packet, and counted the drop by this reason.
     Dropped(&'static str),
@@ -128,16 +128,16 @@ impl From<TunnelDrop> for Verdict {
 pub enum ErrorOutcome {
     /// The error has no relation to a tunnel.
     Foreign,
-    /// The error is about a tunnel, and the forwarder has handled it; the caller has nothing to do.
+    /// The error concerns a tunnel, and the forwarder has handled it. The caller need not do anything.
     Handled,
     /// The error is a Packet Too Big, provably about one of our packets: the path carries inner packets of
     /// this number of octets.
     PathMtu(Ends, u32),
-    /// The error is provably about one of our packets: this direct route is broken. The forwarder sends no
-    /// error to the inner source, because the next packet takes the tunnel to the home agent.
+    /// The error quotes a packet that this station has provably sent: the direct route is broken. The inner
+    /// source gets no error, because the next packet takes the tunnel to the home agent.
     Broken(Ends),
-    /// The error is provably about one of our packets, and the home agent at the other end of the tunnel sent
-    /// it. The home agent refuses these packets.
+    /// The error quotes a packet that this station has provably sent, and comes from the home agent at the
+    /// other end of the tunnel. So the home agent refuses such packets.
     Refused(Ends),
 }
 
@@ -146,17 +146,17 @@ pub enum ErrorOutcome {
 pub struct ForwarderCounters {
     /// Inner packets that went into a tunnel.
     pub encapsulated: u64,
-    /// Inner packets that came out of a tunnel.
+    /// Number of inner packets that the forwarder has taken out of tunnels.
     pub decapsulated: u64,
     /// Inner packets that another home agent has relayed.
     pub relayed: u64,
     /// Additional copies of duplicated packets that were sent.
     pub duplicated: u64,
-    /// Packets that matched a duplicate rule but took only one tunnel. Such a packet is a tunnel packet
-    /// itself, or the home address has reached its limit of copies.
+    /// Number of packets that matched a duplicate rule but were sent once. They are tunnel packets
+    /// themselves, or the home address has reached its limit of copies.
     pub not_duplicated: u64,
-    /// Numbered packets that are older than the window. The forwarder cannot tell whether such a packet is
-    /// the first copy.
+    /// Number of numbered packets that are older than the window, so that the forwarder cannot tell whether
+    /// they are first copies.
     pub late: u64,
     /// Packets dropped, by reason.
     pub dropped: BTreeMap<TunnelDrop, u64>,
@@ -199,13 +199,14 @@ pub struct Forwarder {
     held_back: PrefixTable<Ipv6Addr>,
     /// Prefixes in `held_back`, by home address.
     untested: BTreeMap<Ipv6Addr, Vec<Ipv6Net>>,
-    /// Key that makes outer flow labels unguessable, so that a quoted label proves that the packet was ours.
+    /// Secret key of the outer flow labels. A label cannot be guessed, so an ICMPv6 error that quotes the
+    /// right one quotes a packet of this station.
     secret: u64,
     rng: Rng,
-    /// Identification for the next outer packet that the forwarder fragments.
+    /// Fragment identification of the next outer packet that the forwarder fragments.
     identification: u32,
-    /// Identification for the next fragmented inner packet whose source is this station. These packets have
-    /// their own sequence, because hosts see it and must not learn the outer identifications.
+    /// Fragment identification of the next inner packet of this station itself. Hosts see these numbers and
+    /// must not learn the outer ones, so they have a sequence of their own.
     inner_identification: u32,
     too_big: RateLimiter,
     errors: RateLimiter,
@@ -219,7 +220,7 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Creates a forwarder without tunnels. It draws two random numbers from `rng`.
+    /// Creates a forwarder without tunnels. Takes two random numbers from `rng`.
     pub fn new(rng: &mut Rng) -> Self {
         let secret = rng.u64();
         let identifications = rng.u64();
@@ -238,8 +239,8 @@ impl Forwarder {
             // RFC 7739: identifications begin at a random number.
             identification: (identifications >> 32) as u32,
             inner_identification: identifications as u32,
-            // Path MTU discovery of a whole fleet needs a higher rate than the errors that unauthenticated
-            // sources may cause.
+            // Path MTU discovery of a whole fleet needs more errors per second than unauthenticated sources
+            // may cause.
             too_big: RateLimiter::new(200, Duration::from_millis(1)),
             forgeries: RateLimiter::new(FORGERIES, FORGERY_INTERVAL),
             doubtful_until: Time::ZERO,
@@ -255,13 +256,14 @@ impl Forwarder {
         &self.counters
     }
 
-    /// Returns the key of the outer flow labels' hash. A fast path computes the same labels, so that the
-    /// forwarder accepts an ICMPv6 error about a packet of the fast path.
+    /// Returns the secret key of the outer flow labels. A fast path computes the same labels, so that the
+    /// forwarder accepts errors about the fast path's packets.
     pub fn flow_label_key(&self) -> u64 {
         self.secret
     }
 
-    /// Returns the next packet that the last handled packet caused: an error message, a fragment, or a copy.
+    /// Returns the next packet that resulted from the last handled one: an error message, a fragment or a
+    /// copy.
     pub fn poll_output(&mut self) -> Option<Caused> {
         self.outputs.pop_front()
     }
@@ -272,15 +274,15 @@ impl Forwarder {
         self.served.insert(prefix, speaker);
     }
 
-    /// Removes all mobile networks that [`Self::serve`] has added.
+    /// Removes all mobile networks added by [`Self::serve`].
     pub fn serve_nobody(&mut self) {
         self.served = PrefixTable::new();
         self.held_back = PrefixTable::new();
         self.untested.clear();
     }
 
-    /// Makes the forwarder drop packets to these prefixes without an error if no tunnel takes them. The home
-    /// agent calls this function while it tests a care-of address. The prefixes replace those of an earlier
+    /// Makes the forwarder drop packets to these prefixes without an ICMPv6 error while no tunnel exists for
+    /// them. The home agent uses this while it tests a care-of address. Replaces the prefixes of an earlier
     /// call for this home address.
     pub fn hold_back(&mut self, home_address: Ipv6Addr, prefixes: impl IntoIterator<Item = Ipv6Net>) {
         for prefix in self.untested.remove(&home_address).into_iter().flatten() {
@@ -326,8 +328,7 @@ impl Forwarder {
         !self.used.is_empty()
     }
 
-    /// Returns the tunnel that takes packets for `destination` at the home agent's end, and the MTU of the
-    /// tunnel.
+    /// Returns the tunnel for packets to `destination`, at a home agent's end, and the tunnel's MTU.
     pub fn tunnel_towards(&self, destination: Ipv6Addr) -> Option<(Ends, usize)> {
         let ends = self.towards.lookup(destination)?.sender().ends;
         self.paths.get(&ends).map(|path| (ends, path.mtu))
@@ -401,7 +402,7 @@ impl Forwarder {
             path.traffic.sent(length);
             mss::clamp(buffer.as_mut_slice(), mtu);
             self.counters.encapsulated += 1;
-            // RFC 4213 3.2.2: an inner packet of at most 1280 octets may exceed the MTU, so routers may then
+            // RFC 4213 3.2.2: an inner packet of up to 1280 octets may exceed the MTU. Routers may then
             // fragment the outer packet.
             return Verdict::Encapsulate { local: ends.0, remote: ends.1, may_fragment: length > mtu };
         };
@@ -446,11 +447,10 @@ impl Forwarder {
         })
     }
 
-    /// Returns whether a packet may go into `tunnels` tunnels at once. A node chooses by its registrations
-    /// where its copies go, and any host that sends to a mobile network causes copies. Without this check, a
-    /// copy that is copied again would multiply at each level. So the forwarder does not duplicate packets of
-    /// a tunnel that ends here, nor packets that already have a number. The function also limits the rate of
-    /// copies.
+    /// Returns whether a packet may be copied into `tunnels` tunnels. A node chooses by its registrations
+    /// where copies go, and every sender to its mobile network causes them. If copies were copied again, they
+    /// would multiply at each level. So packets of a tunnel that ends here, and numbered packets, are not
+    /// copied. The rate of copies is limited as well.
     fn may_duplicate(
         &mut self,
         now: Time,
@@ -476,7 +476,7 @@ impl Forwarder {
         header: &Header,
         buffer: &mut PacketBuffer,
     ) -> Verdict {
-        // The number takes room in each copy. The MTU is the smallest remaining room of all tunnels.
+        // Each copy contains the number. Its size must fit the smallest MTU of all tunnels.
         let room = |ends: &Ends| self.paths.get(ends).map(|path| path.mtu.saturating_sub(extra(*ends)));
         let Some(mtu) = all.iter().filter_map(room).min() else { return self.drop(TunnelDrop::NoTunnel) };
         if all.iter().any(|ends| is_loop(*ends, header)) || is_too_deep(buffer.as_slice()) {
@@ -501,7 +501,7 @@ impl Forwarder {
         Verdict::Consumed
     }
 
-    /// Sends one copy of a numbered packet. Inside IPv4 the copy gets a further IPv6 header with the
+    /// Sends one copy of a numbered packet into a tunnel. Inside IPv4 the copy gets an IPv6 header with the
     /// addresses `between`.
     fn send_numbered(
         &mut self,
@@ -569,8 +569,8 @@ impl Forwarder {
         }
     }
 
-    /// Sends, through a tunnel, an inner packet whose source is this station. If the packet exceeds `mtu`, it
-    /// is sent in inner fragments, because the source of a packet may fragment it.
+    /// Sends through a tunnel an inner packet of this station itself. If the packet exceeds `mtu`, fragments
+    /// it, which only the source of a packet may do.
     pub fn send_in_fragments(&mut self, ends: Ends, mtu: usize, inner: &[u8]) {
         self.inner_identification = self.inner_identification.wrapping_add(1);
         for piece in fragment(inner, mtu, self.inner_identification) {
@@ -578,13 +578,13 @@ impl Forwarder {
         }
     }
 
-    /// Decapsulates the packet in `buffer`, which came out of the tunnel between `ends`. The inner packet
-    /// begins at `offset`. `traffic_class` is that of the outer header, `sequence` is the packet's number.
+    /// Takes the inner packet, at `offset`, out of the packet in `buffer` that arrived between `ends`.
+    /// `traffic_class` is that of the outer header, `sequence` the packet's number.
     ///
     /// # Errors
+    ///
     /// Returns the reason of the drop, such as [`TunnelDrop::OuterSource`]; the caller counts it. If the
-    /// inner header was readable, the reason comes with that header, so that the caller can answer the
-    /// sender.
+    /// inner header is readable, the error contains it, so that the caller can answer the sender.
     pub fn decapsulate(
         &mut self,
         ends: Ends,
@@ -635,7 +635,7 @@ impl Forwarder {
             match self.arrived((end, home_address), sequence, packet) {
                 Arrival::First => {}
                 Arrival::Further => {
-                    // The tunnel has carried this copy, so its counters include it.
+                    // Count the copy for the tunnel that carried it.
                     if let Some(path) = self.paths.get_mut(&ends) {
                         path.traffic.received(length);
                     }
@@ -673,7 +673,7 @@ impl Forwarder {
         Verdict::from(reason)
     }
 
-    /// Sends an ICMPv6 error about `invoking`, if RFC 4443 allows such an error and the rate limit is not
+    /// Sends an ICMPv6 error about the packet `invoking`, unless RFC 4443 forbids it or the rate limit is
     /// reached.
     pub fn error(&mut self, now: Time, source: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) {
         let Ok(header) = Header::parse(invoking) else { return };
@@ -720,16 +720,16 @@ fn strip(buffer: &mut PacketBuffer, offset: usize, length: usize, inner: &Header
     }
 }
 
-/// Returns whether encapsulation would loop (RFC 2473 4.1). A fragment of our own outer packet does not show
-/// its nesting depth, and each round would fragment it again. Two bindings with care-of addresses in each
-/// other's network must not multiply packets.
+/// Returns whether encapsulation would be a loop (RFC 2473 4.1). A fragment of an own outer packet does not
+/// show how deep it is nested, and would be fragmented again in each round. Two bindings whose care-of
+/// addresses are in each other's network must not multiply packets.
 fn is_loop(ends: Ends, header: &Header) -> bool {
     let own_fragment = ends.0 == header.source && header.next_header == protocol::FRAGMENT;
     own_fragment || (ends.0 == header.source && ends.1 == header.destination)
 }
 
-/// Returns whether a packet has a number and is thus one of several copies, of any tunnel. A fragment only
-/// shows that a Destination Options header follows.
+/// Returns whether a packet has a number, so that it is one of several copies, of any tunnel. A fragment
+/// shows only that a Destination Options header follows.
 fn is_numbered(header: &Header, packet: &[u8]) -> bool {
     match header.next_header {
         protocol::DESTINATION_OPTIONS => {

@@ -17,15 +17,15 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 
 /// Largest number of incomplete packets of tunnel ends; a new packet replaces the oldest one.
 const MAX_PENDING: usize = 64;
-/// Largest number of incomplete packets of unauthenticated sources, whose Binding Updates may come in
+/// Largest number of incomplete packets from unauthenticated sources: a first Binding Update may come in
 /// fragments.
 const MAX_PENDING_STRANGERS: usize = 16;
 /// Largest reassembled packet in octets: a jumbo frame and the outer header, with room to spare.
 const MAX_REASSEMBLED: usize = 10_240;
 /// Largest number of fragments of a packet.
 const MAX_FRAGMENTS: usize = 64;
-/// RFC 8200 4.5 says 60 s. A shorter time is enough, because the reassembler's memory is bounded and the ends
-/// of a tunnel are close to each other.
+/// RFC 8200 4.5 says 60 s. A shorter time is enough, because tunnel ends are close to each other; the memory
+/// is bounded.
 const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ struct Pending {
     started: Time,
     header: Header,
     next_header: u8,
-    /// Length of the whole packet; `None` until the last fragment has arrived.
+    /// Length of the packet in octets; `None` until its last fragment has arrived.
     total: Option<usize>,
     pieces: BTreeMap<usize, Vec<u8>>,
     octets: usize,
@@ -42,8 +42,8 @@ struct Pending {
 /// Key of a packet in fragments: source, destination and identification (RFC 8200 4.5).
 type Key = (Ipv6Addr, Ipv6Addr, u32);
 
-/// Incomplete packets of one kind of source, the oldest first. A flood of first fragments creates an entry
-/// for each fragment, so only the search for a key visits all entries.
+/// Incomplete packets of one kind of source, the oldest first. A search visits all of them, but their number
+/// is small.
 #[derive(Debug, Default)]
 struct Group(VecDeque<(Key, Pending)>);
 
@@ -54,8 +54,8 @@ impl Group {
         }
     }
 
-    /// Returns the index of the packet with this key. A new packet replaces the oldest one if there are
-    /// `limit` packets.
+    /// Returns the index of the packet with this key. If there are `limit` packets, a new one replaces the
+    /// oldest.
     fn place_of(&mut self, key: Key, limit: usize, new: impl FnOnce() -> Pending) -> usize {
         if let Some(at) = self.0.iter().position(|(other, _)| *other == key) {
             return at;
@@ -76,11 +76,12 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
-    /// Takes a fragment. Returns the whole packet without fragment header once all its fragments are there.
-    /// `stranger` is true if the fragment's source is not a tunnel end.
+    /// Handles a fragment. Returns the packet without fragment header when its last missing fragment arrives.
+    /// `stranger` says that the source is not a tunnel end.
     ///
     /// # Errors
-    /// Returns the reason if the fragment breaks a rule or exceeds a bound.
+    ///
+    /// Returns the reason if the fragment breaks a rule or exceeds a limit.
     pub fn handle(
         &mut self,
         now: Time,
@@ -127,7 +128,7 @@ impl Reassembler {
 }
 
 impl Pending {
-    /// Takes a fragment, and returns whether all fragments of its packet are there.
+    /// Stores a fragment, and returns whether its packet is complete.
     fn take(
         &mut self,
         header: &Header,
@@ -161,7 +162,7 @@ impl Pending {
     }
 }
 
-/// Joins the fragments of a packet to the whole packet.
+/// Returns the packet, joined from its fragments.
 fn whole<'a>(
     header: &Header,
     next_header: u8,
@@ -238,7 +239,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_cut_is_put_together_in_any_order(
+        fn fragments_in_any_order_are_reassembled(
             length in 1241usize..9000,
             order in any::<u64>(),
         ) {
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn overlaps_void_the_packet_and_memory_is_bounded() {
+    fn overlapping_fragments_discard_packet_and_memory_is_bounded() {
         let mut reassembler = Reassembler::default();
         let pieces = fragment(&packet(3000), 1280, 1);
         assert_eq!(feed(&mut reassembler, Time::ZERO, &pieces[0]), Ok(None));

@@ -8,19 +8,19 @@ use ipnet::Ipv6Net;
 pub struct LanSettings {
     /// Name of the interface.
     pub interface: String,
-    /// Prefixes of the interface, out of those of the mobile network. If empty, the interface shares the
-    /// prefixes that no other interface has.
+    /// Mobile network prefixes that this interface has. If empty, the interface shares the prefixes that no
+    /// other interface names.
     pub prefixes: Vec<Ipv6Net>,
-    /// Whether the router advertises the prefixes there, and adds `PREFIX::1`.
+    /// Whether the router advertises the prefixes on this interface, and assigns `PREFIX::1` to it.
     pub advertise: bool,
-    /// The MTU that hosts are told; `None`: one that fits into the tunnel.
+    /// MTU in the advertisements to hosts; `None` advertises an MTU that fits into the tunnel.
     pub mtu: Option<u32>,
     /// Values for hosts, beside addresses and routes.
     pub hosts: HostConfiguration,
 }
 
 impl From<&str> for LanSettings {
-    /// An interface of which the config says no more than its name.
+    /// Returns the settings of an interface for which the config gives only its name.
     fn from(interface: &str) -> LanSettings {
         LanSettings {
             interface: interface.to_owned(),
@@ -32,12 +32,11 @@ impl From<&str> for LanSettings {
     }
 }
 
-/// Chooses the link prefixes of each LAN interface from the mobile network prefixes. A link prefix is the
-/// first /64 of one, or the prefix itself if it is longer.
+/// Chooses the link prefixes of each LAN interface. A link prefix is the first /64 of a mobile network
+/// prefix, or the prefix itself if it is longer.
 ///
-/// An interface has the prefixes that its settings name. The other interfaces share the mobile network
-/// prefixes without such a part. The first prefix goes to the first interface and so on; the last interface
-/// gets the rest.
+/// An interface has the prefixes that its settings name. The other interfaces share the remaining prefixes:
+/// the first gets the first one and so on, and the last one gets the rest.
 pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
     let named: Vec<(&LanSettings, &Ipv6Net)> =
         lan.iter().flat_map(|lan| lan.prefixes.iter().map(move |prefix| (lan, prefix))).collect();

@@ -23,11 +23,11 @@ const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
 const OPTION_MSS: u8 = 2;
 
-/// Lowers the MSS option in the SYN of an IPv6 packet so that segments fit into `mtu` octets. Returns whether
-/// the option was larger.
+/// Lowers the MSS option in the SYN of an IPv6 packet, so that segments fit into `mtu` octets. Returns
+/// whether it had to.
 #[inline]
 pub fn clamp(packet: &mut [u8], mtu: usize) -> bool {
-    // Fast check: most packets are not TCP, and the function returns here.
+    // Most packets are not TCP, so this check returns early.
     let at = match packet.get(6) {
         Some(&protocol::TCP) => HEADER_LEN,
         Some(
@@ -105,8 +105,8 @@ mod tests {
 
     const FLAGS_SYN_ACK: u8 = 0x12;
 
-    /// Returns an IPv6 packet with a TCP segment and its checksum behind `extensions`. These are the Next
-    /// Header of the first extension header, and the octets of all extension headers.
+    /// Returns an IPv6 packet with a TCP segment and its checksum. `extensions` are the extension headers in
+    /// front: the Next Header of the first one, and their octets.
     fn packet(flags: u8, options: &[u8], data: &[u8], extensions: Option<(u8, &[u8])>) -> Vec<u8> {
         let (source, destination) =
             ("2001:db8:a::5".parse().expect("address"), "2001:db8:c::1".parse().expect("address"));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_is_lowered_wherever_the_option_stands_and_nothing_is_raised() {
+    fn mss_option_is_lowered_at_any_position_and_never_raised() {
         for nops in 0..4 {
             for flags in [SYN, FLAGS_SYN_ACK] {
                 let options = [&[1; 4][..nops], &[2, 4, 0x05, 0xa0, 1, 3, 3, 7, 4, 2][..]].concat();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_syn_or_has_no_option_stays_as_it_is() {
+    fn packet_without_syn_or_mss_option_stays_unchanged() {
         let mss = [2, 4, 0x05, 0xa0];
         for (flags, options) in [(0x10, &mss[..]), (SYN, &[]), (SYN, &[1, 1, 1, 0, 2, 4, 5, 0xa0])] {
             let before = packet(flags, options, b"", None);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_extension_headers_and_in_first_fragments_only() {
+    fn mss_is_lowered_behind_extension_headers_and_in_first_fragments() {
         let mss = [2, 4, 0x05, 0xa0];
         let options = [protocol::TCP, 0, 1, 4, 0, 0, 0, 0];
         for kind in [protocol::HOP_BY_HOP, protocol::DESTINATION_OPTIONS] {
@@ -193,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_right_checksum_stays_right_and_a_wrong_one_wrong(
+        fn lowering_mss_keeps_checksum_valid_or_invalid(
             value in any::<u16>(),
             mtu in 1240_usize..9000,
             nops in 0_usize..4,
@@ -216,7 +216,7 @@ mod tests {
         }
 
         #[test]
-        fn no_octets_make_it_panic(
+        fn random_octets_do_not_panic_mss_clamping(
             octets in proptest::collection::vec(any::<u8>(), 0..200), mtu in any::<usize>(),
         ) {
             let mut packet = octets.clone();
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Overwrites fields of these octets so that the octets are a SYN, if there are enough of them.
+    /// Makes these octets look like a SYN by overwriting some fields, if there are enough octets.
     fn packet_of(mut octets: Vec<u8>) -> Vec<u8> {
         for (at, value) in [(0, 0x60), (6, protocol::TCP), (53, SYN)] {
             if let Some(octet) = octets.get_mut(at) {

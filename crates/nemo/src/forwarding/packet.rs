@@ -31,17 +31,17 @@ impl PacketBuffer {
         &mut self.octets[HEADROOM..]
     }
 
-    /// Empties the buffer and returns the space for a packet with `front` octets before it. A device puts a
-    /// header of this length before each packet. These octets do not become part of the packet. `front` is
-    /// less than an outer header.
+    /// Empties the buffer and returns its memory for a packet, beginning `front` octets earlier. A device
+    /// writes a header of this length in front of the packet. The header does not become part of the packet.
+    /// `front` is less than the length of an outer header.
     pub fn space_with(&mut self, front: usize) -> &mut [u8] {
         self.start = HEADROOM;
         self.end = HEADROOM;
         self.octets.get_mut(HEADROOM.saturating_sub(front)..).unwrap_or_default()
     }
 
-    /// Returns the packet with `front` directly before it; `front` does not become part of the packet.
-    /// Returns `None` if the room before the packet is too small.
+    /// Returns the packet with `front` written directly before it. `front` does not become part of the
+    /// packet. Returns `None` if the buffer has too little memory before the packet.
     pub fn behind(&mut self, front: &[u8]) -> Option<&[u8]> {
         let start = self.start.checked_sub(front.len())?;
         self.octets.get_mut(start..self.start)?.copy_from_slice(front);
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_come_and_go_in_place() {
+    fn headers_are_added_and_removed_in_place() {
         let mut buffer = PacketBuffer::new();
         buffer.copy_from(b"inner");
         assert!(buffer.prepend(b"outer "));

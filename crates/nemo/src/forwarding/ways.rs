@@ -51,8 +51,8 @@ pub(crate) fn ways(
         match rule.action {
             FlowAction::Failover => first,
             FlowAction::Balance => first && rule.members.len() == 1,
-            // A copy has a number even with only one tunnel, because another copy may be under way in an
-            // earlier tunnel.
+            // A packet of a `duplicate` rule has a number even if only one tunnel is left, because copies may
+            // still be in transit in others.
             FlowAction::Duplicate => false,
         }
     };
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_name_the_living_and_end_with_all() {
+    fn rules_name_working_tunnels_and_end_with_catch_all() {
         let flows = [
             flow(FlowAction::Balance, &[(2, 20), (9, 1), (1, 50)]),
             flow(FlowAction::Duplicate, &[(9, 1)]),

@@ -74,9 +74,9 @@ fn is_near(now: Time, station: [u8; 6], stations: &dyn Stations) -> bool {
 pub(crate) struct Access {
     pub(crate) interface: String,
     routers: Vec<AccessRouter>,
-    /// Interface as the kernel reports it, with the kernel's list of routers.
+    /// Interface as reported by the kernel, with all its routers.
     known: Option<Interface>,
-    /// Routers that the module last passed to the mobile router, the one in use first.
+    /// Routers that this module last passed to the mobile router; the first one is in use.
     told: Vec<Ipv6Addr>,
     due: Option<Time>,
     solicitations: RateLimiter,
@@ -98,8 +98,8 @@ impl Access {
         self.due
     }
 
-    /// Returns a Router Solicitation to a roadside unit that came into range. `own` and `link_local` are this
-    /// station's addresses.
+    /// Returns a Router Solicitation to a roadside unit that has become a neighbour. `own` and `link_local`
+    /// are the addresses of this station.
     pub(super) fn solicitation(&mut self, now: Time, own: [u8; 6], link_local: Ipv6Addr) -> Option<Vec<u8>> {
         self.solicitations.allow(now).then(|| {
             let message = nd::RouterSolicitation { source_link_address: Some(own) }.emit();
@@ -129,7 +129,7 @@ impl Access {
             prefixes: prefixes.take(PREFIXES).map(|prefix| prefix.trunc()).collect(),
             expires: now + Duration::from_secs(advertisement.router_lifetime.into()),
         };
-        // A known router keeps its place in the order of arrival.
+        // A router that is already in the list keeps its place.
         match self.routers.iter_mut().find(|known| known.link_local == link_local) {
             // RFC 4861 6.3.4: a value that an advertisement omits stays.
             Some(known) if router.prefixes.is_empty() => {
@@ -159,8 +159,8 @@ impl Access {
         }
     }
 
-    /// Returns the interface for the mobile router, with only the routers in range. `others` says whether the
-    /// vehicle has another working uplink.
+    /// Returns the interface for the mobile router, without the routers that are out of range. `others` says
+    /// whether another uplink works.
     pub(super) fn handle_interface(
         &mut self,
         now: Time,
@@ -183,7 +183,8 @@ impl Access {
         self.told.clear();
     }
 
-    /// Returns the interface for the mobile router if the routers in range have changed since the last call.
+    /// Returns the interface for the mobile router if the list of routers in range has changed since the last
+    /// call.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -217,8 +218,7 @@ impl Access {
             })
             .collect();
         present.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap_or(std::cmp::Ordering::Equal));
-        // The other routers are sorted, because their order has no meaning. A new order alone must not look
-        // like a change.
+        // Sort the other routers, because a mere change of their order is no change.
         let mut routers: Vec<Ipv6Addr> = present.into_iter().map(|(_, _, router)| router).collect();
         if let Some((_, others)) = routers.split_first_mut() {
             others.sort();

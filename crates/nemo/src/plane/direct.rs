@@ -76,7 +76,7 @@ impl Nemo {
             uplinks.any(|uplink| uplink.care_of_addresses().contains(&address.into()))
         };
         let mut addresses: Vec<Ipv6Addr> = Vec::new();
-        // The address of the preferred path comes first; paths that only receive are included.
+        // Put the address of the preferred path first. Paths that only receive count, too.
         for address in paths.iter().filter_map(|path| path.local.ipv6()).filter(|it| is_attached(*it)) {
             if !addresses.contains(&address) {
                 addresses.push(address);
@@ -105,7 +105,7 @@ impl Nemo {
                 Wish::Event(event) => self.outputs.push_back(Output::Event(event)),
             }
         }
-        // The rules must exist before the first direct route appears.
+        // The rules must be installed before the first direct route.
         if is_changed || self.desired.is_empty(&Scope::Direct) {
             self.forward_direct(now);
         }
@@ -121,7 +121,7 @@ impl Nemo {
         }
     }
 
-    /// Returns whether a packet from the tunnel device came through a direct tunnel.
+    /// Returns whether a packet from the TUN device came through a direct route's tunnel.
     pub(super) fn is_direct_tunnel(&self, header: &Header) -> bool {
         let ends = (header.destination.into(), header.source.into());
         header.next_header != protocol::MOBILITY && self.forwarder.end_of(ends) == Some(TunnelEnd::Direct)
@@ -155,10 +155,10 @@ impl Nemo {
         }
     }
 
-    /// Handles an inner packet out of the tunnel to the home agent if the packet is a test of a direct route.
-    /// Returns whether the packet was such a test.
+    /// Handles a packet from the tunnel to the home agent if it is a test of a direct route. Returns whether
+    /// it was one.
     pub(super) fn is_direct_test(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
-        // Fast check: most packets are no Mobility Header message, and the function returns here.
+        // Most packets are no Mobility Header messages, so this check returns early.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
         }
@@ -167,7 +167,7 @@ impl Nemo {
             return false;
         }
         let Some((header, Some(message))) = parse(inner) else { return false };
-        // `Direct` counts the message; hosts on board do not need it.
+        // Ignore the result: the direct routes count the message, and hosts on board do not need it.
         let _counted = direct.handle_inner(now, header.source, header.destination, &message);
         true
     }

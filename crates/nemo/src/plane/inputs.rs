@@ -213,7 +213,7 @@ impl Nemo {
         }
         if let Some(router) = &mut self.router {
             results.push(router.machine.handle_link_message(now, wall, message));
-            // `Nesting` counts the messages that it rejects, so the result has no further use.
+            // Ignore the result: `Nesting` counts the messages that it rejects.
             let _counted = router.nesting.handle_link_message(now, message, &router.machine);
             results.push(router.agents.handle_link_message(now, wall, &router.machine, message));
             for advertiser in &mut router.advertisers {

@@ -22,10 +22,10 @@ pub(super) struct LanMtu {
 }
 
 impl LanMtu {
-    /// Takes the MTU of the path (`None`: no path) and returns the MTU to advertise.
+    /// Handles the MTU of the path in use (`None` if there is no path), and returns the MTU to advertise.
     pub(super) fn update(&mut self, now: Time, path: Option<u32>) -> Option<u32> {
         let Some(path) = path.map(|mtu| mtu.max(MIN_MTU as u32)) else {
-            // Without a path the MTU cannot rise, so no deadline is needed.
+            // Without a path the advertised MTU cannot rise, so no timer is needed.
             self.more = None;
             return self.told;
         };
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_falls_at_once_and_rises_late() {
+    fn advertised_mtu_falls_at_once_and_rises_after_delay() {
         let mut lan = LanMtu::default();
         let at = Time::from_secs;
         assert_eq!(lan.update(at(0), None), None);
@@ -79,7 +79,7 @@ mod tests {
 
     /// A deadline that has passed must not stay: it would wake the station endlessly.
     #[test]
-    fn without_a_path_it_waits_for_nothing() {
+    fn advertised_mtu_without_path_has_no_timer() {
         let mut lan = LanMtu::default();
         let at = Time::from_secs;
         lan.update(at(0), Some(1360));

@@ -52,8 +52,7 @@ pub enum GeonetOrder {
 }
 
 impl Nemo {
-    /// Returns the neighbouring mobile networks and the routes to them; `None` if the config has no such
-    /// routes.
+    /// Returns the neighbouring mobile networks with their routes; `None` if the config does not use them.
     pub fn neighbours(&self) -> Option<&Mnpp> {
         self.neighbours.as_ref().map(|neighbours| &neighbours.machine)
     }
@@ -215,7 +214,7 @@ impl Nemo {
         true
     }
 
-    /// Notes that a fast path has sent packets to these stations, so that their routes count as used.
+    /// Notes that the fast path has sent packets to these stations, so that the routes over them stay in use.
     pub fn handle_stations_used(&mut self, now: Time, stations: &[[u8; 6]]) {
         if let Some(neighbours) = &mut self.neighbours {
             stations.iter().for_each(|station| neighbours.machine.handle_use(now, *station));
@@ -236,10 +235,10 @@ impl Nemo {
         machine.is_some_and(|machine| destination_of(packet).is_some_and(|to| machine.diverts(station, to)))
     }
 
-    /// Answers an inner packet out of the mobile router's tunnel if the packet is a neighbour's test of a
-    /// prefix. Returns whether the packet was such a test.
+    /// Answers a packet from the mobile router's tunnel if it is a neighbour's test of a prefix. Returns
+    /// whether it was one.
     pub(super) fn is_prefix_test(&mut self, now: Time, in_range: InRange<'_>, inner: &[u8]) -> bool {
-        // Fast check: most packets are no Mobility Header message, and the function returns here.
+        // Most packets are no Mobility Header messages, so this check returns early.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
         }
@@ -262,7 +261,7 @@ fn hear(
     let Ok((header, message)) = Header::parse_packet(packet) else { return };
     if header.next_header == protocol::MOBILITY {
         if let (Some(machine), Some((header, test))) = (machine, prefix_test(packet)) {
-            // `Mnpp` counts the message, so the result has no further use.
+            // Ignore the result: `Mnpp` counts the messages that it rejects.
             let _counted = machine.handle_straight(now, station, header.source, &test, stations);
         }
     } else if let Ok(advertisement) = RouterAdvertisement::parse(message) {

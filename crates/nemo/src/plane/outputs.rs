@@ -69,8 +69,8 @@ impl Nemo {
         if let Some(router) = &mut self.router {
             let ends = TunnelEnd::MobileRouter;
             let in_use = self.forwarder.tunnels().filter(|(tunnel, _)| tunnel.end == ends && tunnel.transmit);
-            // The MTU over GeoNetworking counts from the start, so that hosts need not learn a smaller MTU
-            // when a neighbour appears.
+            // Count the MTU of GeoNetworking from the start: otherwise hosts would have to learn a smaller
+            // MTU when a neighbour appears.
             let straight = self.neighbours.as_ref().and(geonet_mtu);
             let in_use = in_use.map(|(tunnel, _)| tunnel.mtu).min();
             router.inform_advertisers(now, in_use, straight);
@@ -109,8 +109,8 @@ impl Nemo {
         if let Some(router) = &mut self.router {
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));
             router.agents.review(now, wall, &mut router.machine);
-            // The outputs of the routers for other home agents come last, because they depend on the outputs
-            // of the router in use.
+            // Handle the outputs of the state machines for other home agents last, because they depend on the
+            // one in use.
             let home_agent = router.machine.config().home_agent;
             self.path_mtus.set_home_agent(TunnelEnd::MobileRouter, home_agent);
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));

@@ -103,7 +103,7 @@ impl Nemo {
         to_agent || to_router || straight()
     }
 
-    /// Handles a packet for this station itself; `outer` is its outer header in IPv4 or UDP.
+    /// Handles a packet to this station itself. `outer` is its outer header in IPv4 or UDP.
     fn deliver(
         &mut self,
         at: Arrival<'_>,
@@ -113,7 +113,7 @@ impl Nemo {
         may_reassemble: bool,
     ) -> Verdict {
         let Arrival { now, wall, in_range } = at;
-        // The ends of a tunnel in IPv6 are the addresses of the packet itself.
+        // For a tunnel in IPv6, the addresses of the packet are the tunnel ends.
         let tunnel = outer.unwrap_or(Outer {
             ends: (header.destination.into(), header.source.into()),
             traffic_class: header.traffic_class,
@@ -201,9 +201,8 @@ impl Nemo {
                     if ends.1.ipv6().is_none() {
                         machine.handle_unbound(now, ends.0, ends.1, inner.source);
                     } else if machine.misses_binding(ends.1, inner.source).is_some() {
-                        // RFC 6275 10.4.5 demands that the home agent drops the packet; its clause 9.3.3
-                        // demands a Binding Error only for a Home Address option. So the answer is that of a
-                        // machine without such a tunnel (RFC 4443 3.1).
+                        // RFC 6275 10.4.5: drop the packet. 9.3.3 demands a Binding Error only for a Home
+                        // Address option. So answer like a machine without such a tunnel (RFC 4443 3.1).
                         let no_tunnel = ErrorMessage::DestinationUnreachable { code: 4 };
                         let address = machine.config().address;
                         self.forwarder.error(now, address, no_tunnel, buffer.as_slice());
@@ -214,9 +213,9 @@ impl Nemo {
         }
     }
 
-    /// Answers the home agent's test of a care-of address through the tunnel of the test. Larger Echo
-    /// Requests go to the kernel. If the test went to the kernel as well, a firewall on board could stop all
-    /// packets to the mobile network.
+    /// Answers the home agent's test of a care-of address, through the tunnel of the test. If the kernel
+    /// answered it, a firewall on board could stop all packets to the mobile network. Larger Echo Requests go
+    /// to the kernel.
     fn answers_care_of_test(&mut self, ends: Ends, inner: &[u8]) -> bool {
         if inner.len() != CARE_OF_TEST_LEN || inner.get(6) != Some(&protocol::ICMPV6) {
             return false;
@@ -248,7 +247,7 @@ impl Nemo {
         self.counted(result)
     }
 
-    /// Returns the verdict on a Mobility Header message, and counts the reason if the station drops it.
+    /// Returns the verdict on a Mobility Header message. If the station drops the message, counts the reason.
     pub(super) fn counted(&mut self, result: Result<(), MobilityDrop>) -> Verdict {
         match result {
             Ok(()) => Verdict::Consumed,
@@ -259,8 +258,8 @@ impl Nemo {
         }
     }
 
-    /// Handles a packet to the home agents' anycast address (RFC 6275 10.5). The station accepts only a
-    /// discovery request there.
+    /// Handles a packet to the home agents' anycast address (RFC 6275 10.5): only discovery requests are
+    /// accepted.
     fn discovery(&mut self, now: Time, header: &Header, extensions: &Extensions, packet: &[u8]) -> Verdict {
         let message = packet.get(extensions.offset..).unwrap_or_default();
         let Some(agent) = &mut self.agent else { return self.forwarder.drop(TunnelDrop::UpperLayer) };
@@ -294,8 +293,8 @@ impl Nemo {
         bound.then_some(verdict)
     }
 
-    /// Returns the tunnel through which a packet for this station came, if the data path knows it. A data
-    /// path that decapsulates by itself does not report the tunnel.
+    /// Returns the tunnel from which a packet to this station came. `None` if the data path has decapsulated
+    /// it and does not say.
     fn came_through(&self, header: &Header) -> Option<Ends> {
         let is_router = |router: &&super::Router| router.machine.config().home_address == header.destination;
         match self.router.as_ref().filter(is_router) {
@@ -337,8 +336,8 @@ impl Nemo {
         self.is_probe_answer(now, ends, &[&seen.emit(), message].concat())
     }
 
-    /// Handles a packet of another protocol to the home agent's address or, if it comes from the home agent,
-    /// to the home address.
+    /// Handles a packet of another protocol: to the home agent's address, or from the home agent to the home
+    /// address.
     fn upper_layer(
         &mut self,
         now: Time,
@@ -365,7 +364,7 @@ impl Nemo {
             return Verdict::Consumed;
         }
         if self.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination) {
-            // The kernel has that address, so it receives the packet.
+            // The kernel has this address, so it gets the packet.
             return Verdict::Forward;
         }
         if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
@@ -380,7 +379,7 @@ impl Nemo {
                 buffer.copy_from(&reply);
                 return Verdict::Forward;
             }
-            // RFC 6275 9.3.1: the packet has a Home Address option, but no binding matches it.
+            // RFC 6275 9.3.1: the packet has a Home Address option without a matching binding.
             agent.machine.handle_unbound(now, header.destination.into(), header.source.into(), home_address);
             return self.forwarder.drop(TunnelDrop::UpperLayer);
         }

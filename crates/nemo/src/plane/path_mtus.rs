@@ -125,7 +125,7 @@ impl Nemo {
     /// Returns whether an inner packet out of the tunnel between `ends` answers a probe of the tunnel's MTU.
     /// The same answer may complete the test of a care-of address.
     pub(super) fn is_probe_answer(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
-        // Fast check: most packets are neither ICMPv6 nor a fragment, and the function returns here.
+        // Most packets are neither ICMPv6 nor fragments, so this check returns early.
         if !matches!(inner.get(6), Some(&(protocol::ICMPV6 | protocol::FRAGMENT))) {
             return false;
         }
@@ -142,10 +142,10 @@ impl Nemo {
             || self.path_mtus.handle_inner(now, ends, inner)
     }
 
-    /// Handles an Echo Reply to a care-of address. A home agent may treat the mobile router as a node with a
-    /// binding. The home agent then answers path MTU probes with a type 2 routing header (RFC 6275 9.3.2),
-    /// not through the tunnel. RFC 8899 only requires that an answer identifies the probe that has arrived;
-    /// the probe's token also identifies the path.
+    /// Handles an Echo Reply to a care-of address. A home agent may answer path MTU probes like a
+    /// correspondent node with a binding. The answer then has a type 2 routing header (RFC 6275 9.3.2) and
+    /// comes outside the tunnel. RFC 8899 requires only that the answer identifies the probe; its token also
+    /// identifies the path.
     pub(super) fn handle_echo_reply(&mut self, now: Time, reply: &LinkMessage) {
         let LinkMessage { source, destination, message, .. } = reply;
         if icmpv6::verify(*source, *destination, message).is_ok() {
@@ -159,8 +159,8 @@ impl Nemo {
         let _counted = self.forwarder.drop(TunnelDrop::UpperLayer);
     }
 
-    /// Sends an answer of the home agent in fragments if the tunnel is too narrow for it. Returns `false` if
-    /// the answer fits: the caller then sends it as usual.
+    /// Sends an answer of the home agent in fragments if it exceeds the MTU of its tunnel. Returns `false`
+    /// otherwise; the caller then sends it as usual.
     pub(super) fn answer_in_fragments(&mut self, reply: &[u8]) -> bool {
         let Ok(header) = Header::parse(reply) else { return false };
         let Some((ends, mtu)) = self.forwarder.tunnel_towards(header.destination) else { return false };

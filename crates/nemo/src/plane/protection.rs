@@ -37,8 +37,8 @@ use crate::forwarding::forwarder::Verdict;
 use crate::forwarding::packet::PacketBuffer;
 use crate::output::Output;
 
-/// Largest number of messages in the kernel at the same time. With more, the station loses the oldest, and
-/// their senders repeat them.
+/// Largest number of messages that are in the kernel for IPsec at a time. Beyond it the station forgets the
+/// oldest, whose sender repeats it.
 const ON_THE_WAY: usize = 1024;
 /// Least interval between warnings about a missing security association.
 const TOLD: Duration = Duration::from_secs(60);
@@ -57,8 +57,8 @@ impl Protection {
         Protection { care_of_addresses: vec![None; ON_THE_WAY], last: 0, told: RateLimiter::new(1, TOLD) }
     }
 
-    /// Remembers a care-of address and returns the flow label for it. The label is never 0, because the
-    /// kernel would replace 0.
+    /// Stores a care-of address and returns the flow label that stands for it. The label is never 0, because
+    /// the kernel would replace 0.
     fn remember(&mut self, care_of_address: Ipv6Addr) -> u32 {
         self.last = if self.last >= 0x000f_ffff { 1 } else { self.last + 1 };
         let place = self.last as usize % ON_THE_WAY;
@@ -111,7 +111,7 @@ impl Nemo {
         self.router.as_ref().is_some_and(|router| router.machine.config().home_address == address)
     }
 
-    /// Returns the output for a packet: if the packet needs protection, it goes through the kernel's IPsec.
+    /// Returns the output that sends a packet: through the kernel's IPsec if the packet needs protection.
     pub(super) fn under_ipsec(&mut self, packet: Vec<u8>) -> Output {
         if self.protection.is_none() {
             return Output::Packet(packet);
@@ -205,7 +205,7 @@ impl Nemo {
         let plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
         let Some(protection) = &mut self.protection else { return Verdict::Consumed };
         if plain && protection.recall(header.flow_label).is_some() {
-            // The kernel has already refused this packet, so it came back.
+            // The kernel has refused to protect this packet, which has come back.
             return self.forwarder.drop(TunnelDrop::UpperLayer);
         }
         let away = if to_router { header.destination } else { header.source };
@@ -231,8 +231,8 @@ impl Nemo {
         let _ = self.protection.as_mut().and_then(|protection| protection.recall(header.flow_label));
         if self.protection.as_mut().is_some_and(|protection| protection.told.allow(now)) {
             let message = format!(
-                "a message from {} to {} is not sent: there is no IPsec policy for it; is strongSwan \
-                 running?",
+                "the station cannot send a message from {} to {}: the kernel has no IPsec policy for it; \
+                 is strongSwan running?",
                 header.source, header.destination
             );
             self.outputs.push_back(Output::Event(Event::Warning { message }));

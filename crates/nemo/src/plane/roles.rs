@@ -55,8 +55,8 @@ impl Nemo {
                 withdrawals.extend(std::iter::from_fn(|| advertiser.poll_output()));
             }
         }
-        // The mobile router gets all interfaces before the station computes entries, so that it removes no
-        // entry in between.
+        // Pass all interfaces to the mobile router before computing its entries, so that no entry is removed
+        // in between.
         let mut wanted = self.take_mobility_outputs(now, wall);
         for (_, interface) in self.interfaces.clone() {
             self.tell_interface(now, wall, &interface, in_range);
@@ -106,8 +106,8 @@ impl Nemo {
             }
             let is_known = new.is_some_and(|new| new.node(home_address).is_some());
             let reason = match is_known {
-                true => "the config does not permit it any more",
-                false => "its node is not in the config any more",
+                true => "the new config does not permit this binding",
+                false => "the new config does not have its node",
             };
             Some(Event::BindingRemoved { home_address, bid, reason: reason.into() })
         });
@@ -137,8 +137,8 @@ impl Nemo {
             for prefix in config.prefixes.iter().copied().chain([home_address]) {
                 self.forwarder.serve(prefix, config.home_address);
             }
-            // These settings come before the home agent turns forwarding on, because the kernel needs this
-            // order.
+            // Put these settings before those by which the home agent turns forwarding on, because the kernel
+            // needs this order.
             for (order, entries) in setting_entries(&router.machine, &router.lan).into_iter().enumerate() {
                 self.desired.replace(Scope::Settings(order), entries);
             }
@@ -159,8 +159,8 @@ impl Nemo {
                     self.forwarder.serve(prefix, address);
                 }
             }
-            // Without stored state, the home agent has lost its bindings. The date serves as the counter of
-            // such starts: the station need not store it, because it only increases.
+            // Without stored state, the home agent has lost its bindings. Use the date as the restart
+            // counter: it increases without being stored.
             let restart_counter = persistent.restart_counter.unwrap_or_else(|| seconds(wall));
             agent.machine.set_restart_counter(restart_counter);
             agent.machine.restore(now, wall, persistent.home_agent);
@@ -185,10 +185,10 @@ impl Agent {
     /// Creates the home agent. `tokens` is the source of the tokens with which the home agent tests care-of
     /// addresses.
     fn new(config: HomeAgentConfig, rng: &mut Rng, tokens: Rng) -> Agent {
-        // The secret comes from a copy of the generator, so that older recordings replay with the same random
-        // numbers.
+        // Take the secret from a copy of the generator: the further random numbers stay the same, so that
+        // older recordings can be replayed.
         let secret = !rng.clone().u64();
-        // A home agent without other home agents shows no random numbers to other nodes, so it needs no
+        // A home agent that knows no other home agents sends no random numbers to other nodes, so it needs no
         // secret.
         if config.others == OtherAgents::default() {
             let machine = HomeAgent::new(config).with_secret(secret).with_tokens(tokens);
@@ -210,8 +210,7 @@ impl Agent {
         self.machine.config().nodes.iter()
     }
 
-    /// Tells the advertiser what to advertise. A home agent that its nodes are leaving no longer offers
-    /// itself.
+    /// Updates what the advertiser announces. During a drain the home agent no longer announces itself.
     pub(crate) fn inform_advertiser(&mut self, now: Time) {
         if let Some(advertiser) = &mut self.advertiser {
             let serves = self.machine.drain().is_none();
@@ -238,7 +237,7 @@ impl Router {
         StoredSequence { home_agent, ..self.machine.stored() }
     }
 
-    /// Returns the interfaces that get the address `PREFIX::1`, each with its prefix.
+    /// Returns the interfaces that shall have the address `PREFIX::1`, each with the prefix.
     pub(super) fn lan_addresses(&self) -> Vec<(String, ipnet::Ipv6Net)> {
         let mut addresses = lan_prefixes(&self.machine.config().prefixes, &self.lan_settings);
         addresses.retain(|(interface, _)| self.advertises(interface));
@@ -297,14 +296,14 @@ impl Router {
             advertisers,
             assigned: Vec::new(),
             lan_mtu: LanMtu::default(),
-            // The seed comes from a copy of the generator, so that older recordings replay with the same
-            // random numbers.
+            // Take the seed from a copy of the generator: the further random numbers stay the same, so that
+            // older recordings can be replayed.
             nesting: Nesting::new(nesting, Rng::new(!rng.clone().u64())),
         }
     }
 
-    /// Tells the advertisers the MTU, and whether the prefixes are valid. The MTU is the smallest MTU of the
-    /// paths in use. If no path is in use, the MTU fits every uplink.
+    /// Passes to the advertisers the MTU and whether the prefixes are valid. The MTU is the smallest of the
+    /// paths in use; without such a path it fits every uplink.
     pub(crate) fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>, straight: Option<u32>) {
         let uplinks = self.machine.uplinks().iter();
         let attached = uplinks.filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }));

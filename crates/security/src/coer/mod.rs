@@ -27,11 +27,11 @@ pub enum Error {
     Truncated {
         /// The type in which the octets end.
         what: &'static str,
-        /// Offset of the value.
+        /// Offset at which the value begins.
         at: usize,
         /// Number of octets that the value needs.
         expected: usize,
-        /// Number of octets left.
+        /// Number of octets that are left in the input.
         found: usize,
     },
     /// A number, a count, a length or an index outside the range of the type or the profile.
@@ -39,7 +39,7 @@ pub enum Error {
     OutOfRange {
         /// Name of the type.
         what: &'static str,
-        /// Offset of the value.
+        /// Offset at which the value begins.
         at: usize,
         /// Least accepted value.
         least: u64,
@@ -53,7 +53,7 @@ pub enum Error {
     NotCanonical {
         /// Name of the type.
         what: &'static str,
-        /// Offset of the value.
+        /// Offset at which the value begins.
         at: usize,
     },
     /// A value that IEEE 1609.2 defines but the profile of TS 103 097 does not permit.
@@ -61,17 +61,17 @@ pub enum Error {
     Profile {
         /// Name of the type.
         what: &'static str,
-        /// Offset of the value.
+        /// Offset at which the value begins.
         at: usize,
         /// The value that the profile expects.
         expected: &'static str,
     },
-    /// Octets behind the value.
+    /// Octets follow after the end of the value.
     #[error("expected the end at octet {at}, found {found} more octets")]
     Trailing {
-        /// Offset of the end of the value.
+        /// Offset at which the value ends.
         at: usize,
-        /// Number of octets behind the value.
+        /// Number of octets that follow the value.
         found: usize,
     },
 }

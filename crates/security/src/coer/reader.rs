@@ -43,9 +43,10 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Reads the next `N` octets, OCTET STRING (SIZE (N)).
+    /// Reads the next `N` octets: OCTET STRING (SIZE (N)).
     ///
     /// # Errors
+    ///
     /// [`Error::Truncated`] if the octets end early.
     pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Error> {
         let mut octets = [0; N];
@@ -96,8 +97,9 @@ impl<'a> Reader<'a> {
     /// Reads a length determinant (X.696 8.6).
     ///
     /// # Errors
-    /// [`Error::Truncated`] if the octets end early; [`Error::NotCanonical`] for a length that could be
-    /// shorter; [`Error::OutOfRange`] for a length beyond that of a frame.
+    ///
+    /// [`Error::Truncated`] if the octets end early; [`Error::NotCanonical`] if a shorter encoding of the
+    /// length exists; [`Error::OutOfRange`] for a length that no frame can have.
     pub fn length(&mut self, what: &'static str) -> Result<usize, Error> {
         let at = self.at;
         let first = self.u8(what)?;
@@ -193,10 +195,11 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
-    /// Reads the preamble of a SEQUENCE with `width` bits (X.696 16.2), at most eight. The first bit is the
-    /// highest; the bits behind the last must be zero.
+    /// Reads the preamble of a SEQUENCE: `width` bits, at most eight (X.696 16.2). The first bit is the
+    /// highest; unused bits must be zero.
     ///
     /// # Errors
+    ///
     /// [`Error::Truncated`] or [`Error::NotCanonical`].
     pub fn preamble(&mut self, width: u32, what: &'static str) -> Result<u8, Error> {
         let at = self.at;
@@ -224,19 +227,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the extension additions of a SEQUENCE (X.696 16.4). Calls `addition` with the number and the
-    /// octets of each present addition; `addition` ignores unknown numbers.
+    /// octets of each present addition; `addition` ignores numbers that it does not know.
     ///
     /// # Errors
-    /// The errors of octet strings and of `addition`, and [`Error::NotCanonical`] for a bitmap without a set
-    /// bit.
+    ///
+    /// The errors of octet strings and of `addition`, and [`Error::NotCanonical`] if the bitmap announces no
+    /// addition.
     pub fn additions(
         &mut self,
         what: &'static str,
         mut addition: impl FnMut(usize, Reader<'a>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let at = self.at;
-        // The first octet gives the number of unused bits in the last octet. The limit of 32 additions is
-        // above that of any known type.
+        // The bitmap's first octet is the number of unused bits in the last octet. Accept at most 32
+        // additions; no known type has more.
         let bitmap = self.octets(2, 5, what)?;
         let Some((&unused, bits)) = bitmap.split_first() else {
             return Err(Error::NotCanonical { what, at });

@@ -13,7 +13,7 @@ impl Writer {
         Writer { octets }
     }
 
-    /// Returns the number of octets so far.
+    /// Returns the number of octets written so far.
     pub const fn len(&self) -> usize {
         self.octets.len()
     }
@@ -23,7 +23,7 @@ impl Writer {
         self.octets.is_empty()
     }
 
-    /// Returns the octets so far.
+    /// Returns the octets written so far.
     pub fn as_slice(&self) -> &[u8] {
         &self.octets
     }

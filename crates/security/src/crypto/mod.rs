@@ -28,10 +28,10 @@ use crate::keys::{HashAlgorithm, PublicKey, Signature};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SigningError {
     /// The module that holds the key does not answer, or refuses.
-    #[error("the key cannot be used now")]
+    #[error("the signing key is not available now")]
     Unavailable,
-    /// The key signed with a curve other than that of its certificate.
-    #[error("the key is not of the curve of its certificate")]
+    /// The key uses another curve than its certificate says.
+    #[error("the signing key and its certificate have different curves")]
     WrongCurve,
 }
 
@@ -46,10 +46,11 @@ pub trait SigningKey: Debug + Send {
     /// Returns the public key of the pair.
     fn public_key(&self) -> PublicKey;
 
-    /// Signs the hash of `input`; the key's curve determines the hash algorithm.
+    /// Computes the signature over the hash of `input`; the curve of the key determines the hash algorithm.
     ///
     /// # Errors
-    /// The reason for which there is no signature.
+    ///
+    /// The reason why the key could not sign.
     fn sign(&self, input: &[u8]) -> Result<Signature, SigningError>;
 }
 
@@ -70,8 +71,8 @@ pub fn name_of(backend: &dyn Backend, certificate: &Certificate) -> HashedId8 {
     HashedId8::of_hash(&backend.hash(certificate.hash_algorithm(), certificate.octets()))
 }
 
-/// Returns the input of the signature's hash (5.3.1.2.2): the hash of the data and that of the signer's
-/// certificate. The octets of the certificate are empty for a signer without one.
+/// Returns the octets whose hash is signed (5.3.1.2.2): the hash of the data, then the hash of the signer's
+/// certificate. `certificate` is empty for a self-signed message.
 pub fn signature_input(
     backend: &dyn Backend,
     hash: HashAlgorithm,

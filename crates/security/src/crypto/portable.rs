@@ -19,7 +19,7 @@ use crate::keys::{Curve, HashAlgorithm, PublicKey, Signature};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Portable;
 
-/// The portable back end with the 256-bit curves of tickets only, for small programs. It rejects signatures
+/// Portable back end for small programs, with only the 256-bit curves that tickets use. It rejects signatures
 /// on other curves (`bad_key`).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Portable256;

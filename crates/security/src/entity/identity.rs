@@ -14,8 +14,8 @@ use crate::ids::HashedId8;
 use crate::pseudonym::Identity;
 use crate::time::ValidityPeriod;
 
-/// Time before the end of a ticket at which the next one replaces it.
-const MARGIN: Duration = Duration::from_secs(2);
+/// Time before the end of a ticket's validity at which the station changes to the next ticket.
+const TICKET_CHANGE_MARGIN: Duration = Duration::from_secs(2);
 
 impl Security {
     /// Returns the identity at the start, from a random valid ticket. `None` without pseudonyms or without a
@@ -30,7 +30,7 @@ impl Security {
     /// Returns the new identity of the station if a change is due: the station has gone far enough for long
     /// enough, or its ticket expires. The caller calls this after each position, between two messages.
     pub fn poll_identity(&mut self, now: Now) -> Option<Identity> {
-        self.revive_tickets(now);
+        self.restore_valid_tickets(now);
         let place = self.place();
         let pseudonym = self.pseudonym.as_mut()?;
         if let Some(place) = place {
@@ -52,7 +52,7 @@ impl Security {
         Some(Identity::of_ticket(next))
     }
 
-    /// Prevents or permits changes: see [`crate::pseudonym::Pseudonym::lock`].
+    /// Locks or unlocks the pseudonym: see [`crate::pseudonym::Pseudonym::lock`].
     pub fn lock_pseudonym(&mut self, now: Time, locked: bool) {
         if let Some(pseudonym) = &mut self.pseudonym {
             pseudonym.lock(now, locked);
@@ -61,28 +61,29 @@ impl Security {
 
     /// Returns whether this is a ticket of the station that does not sign now. A message with its signature
     /// is an own message from before a change of pseudonym.
-    pub(super) fn is_former(&self, name: HashedId8) -> bool {
+    pub(super) fn is_own_former_ticket(&self, name: HashedId8) -> bool {
         self.pseudonym.is_some() && self.current_ticket() != Some(name) && self.is_own_ticket(name)
     }
 
     fn current_holds(&self, now: Now) -> bool {
         let current = self.current_ticket();
-        self.tickets_that(|validity| is_good(validity, now)).any(|name| Some(name) == current)
+        self.tickets_whose_validity(|validity| is_good(validity, now)).any(|name| Some(name) == current)
     }
 
     /// Returns a random valid ticket other than `but`; prefers tickets that stay valid for a while.
     fn another_ticket(&mut self, now: Now, but: Option<HashedId8>) -> Option<HashedId8> {
         let other = |name: &HashedId8| Some(*name) != but;
-        let mut choice: Vec<_> = self.tickets_that(|validity| is_good(validity, now)).filter(other).collect();
+        let mut choice: Vec<_> =
+            self.tickets_whose_validity(|validity| is_good(validity, now)).filter(other).collect();
         // Use a ticket that ends soon only if the station could not sign otherwise.
         if choice.is_empty() && !self.own_tickets(now).iter().any(|name| Some(*name) == but) {
             choice = self.own_tickets(now);
         }
-        self.draw(&choice)
+        self.choose_random(&choice)
     }
 }
 
 /// Returns whether the ticket is valid now and for a while.
 fn is_good(validity: &ValidityPeriod, now: Now) -> bool {
-    validity.contains(now.date) && validity.contains(now.date.saturating_add(MARGIN))
+    validity.contains(now.date) && validity.contains(now.date.saturating_add(TICKET_CHANGE_MARGIN))
 }

@@ -32,7 +32,7 @@ mod identity;
 mod receive;
 mod send;
 
-pub use receive::{Handled, Verified, unwrapped};
+pub use receive::{Handled, Verified, without_envelope};
 pub use send::Ticket;
 
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ use carnet_geonet::geodesy::Position;
 
 use crate::SecurityDrop;
 use crate::certificate::Certificate;
-use crate::clock::OwnClock;
+use crate::clock::ClockCheck;
 use crate::config::Config;
 use crate::crypto::Backend;
 use crate::envelopes::Envelopes;
@@ -50,7 +50,7 @@ use crate::ids::HashedId8;
 use crate::pseudonym::Pseudonym;
 use crate::queue::Queue;
 use crate::region::Countries;
-use crate::replay::Seen;
+use crate::replay::ReplayDetector;
 use crate::store::CertificateStore;
 use crate::time::Time64;
 
@@ -122,26 +122,26 @@ impl Counters {
     }
 }
 
-/// The security entity. See the module documentation for how to drive it.
+/// Security entity of a station. The module documentation says which functions the caller must call.
 #[derive(Debug)]
 pub struct Security {
     config: Config,
     backend: Box<dyn Backend>,
     countries: Box<dyn CountriesDebug>,
     store: CertificateStore,
-    own: send::Own,
+    own_identity: send::OwnIdentity,
     /// State of the changes of pseudonym; `None` without pseudonyms.
     pseudonym: Option<Pseudonym>,
     position: Option<(Position, u16)>,
-    queue: Queue<receive::Pending>,
+    queue: Queue<receive::UnverifiedMessage>,
     /// Messages that wait for the certificate of a signer or an issuer.
-    parked: VecDeque<receive::Parked>,
-    single_hop_seen: Seen,
-    seen: Seen,
+    parked: VecDeque<receive::MessageWithoutCertificate>,
+    single_hop_seen: ReplayDetector,
+    replay_detector: ReplayDetector,
     envelopes: Envelopes,
     verifications: RateLimiter,
     counters: Counters,
-    clock: OwnClock,
+    clock: ClockCheck,
 }
 
 /// [`Countries`] with a debug form.
@@ -161,18 +161,18 @@ impl Security {
         let pseudonym = config.pseudonyms.clone().map(|strategy| Pseudonym::new(strategy, rng.fork()));
         Security {
             pseudonym,
-            store: CertificateStore::new(config.most_authorities, config.most_tickets.max(1)),
-            own: send::Own::new(rng),
+            store: CertificateStore::new(config.max_authorities, config.max_tickets.max(1)),
+            own_identity: send::OwnIdentity::new(rng),
             position: None,
-            queue: Queue::new(config.most_queued.max(1)),
+            queue: Queue::new(config.max_queued.max(1)),
             parked: VecDeque::new(),
-            single_hop_seen: Seen::new(config.most_seen.max(1)),
-            seen: Seen::new(config.most_seen.max(1)),
-            envelopes: Envelopes::new(config.most_envelope_octets),
+            single_hop_seen: ReplayDetector::new(config.max_replay_entries.max(1)),
+            replay_detector: ReplayDetector::new(config.max_replay_entries.max(1)),
+            envelopes: Envelopes::new(config.max_envelope_octets),
             // The burst is a tenth of a second's verifications.
             verifications: RateLimiter::new((rate / 10).max(2), interval),
             counters: Counters::default(),
-            clock: OwnClock::default(),
+            clock: ClockCheck::default(),
             config,
             backend,
             countries,
@@ -187,11 +187,12 @@ impl Security {
         self.store.add_root(self.backend.as_ref(), certificate)
     }
 
-    /// Adds a trusted authority below a root. If the authority is not valid now, the function checks it at
-    /// the nearest date of its validity, because the clock may be wrong now. The entity accepts messages
-    /// below the authority only while it is valid: verification checks the date again.
+    /// Adds the certificate of an authority below a trusted root. If it is not valid now, the function checks
+    /// it for the nearest date of its validity, because the station's clock may be wrong. Verification of
+    /// messages checks the validity again with the date of that time.
     ///
     /// # Errors
+    ///
     /// The errors of [`CertificateStore::add_authority`].
     pub fn add_authority(&mut self, now: Now, certificate: Certificate) -> Result<HashedId8, SecurityDrop> {
         let date = certificate.content().validity.nearest(now.date);
@@ -203,8 +204,8 @@ impl Security {
         self.store.remove(name)
     }
 
-    /// Revokes a certificate and those that it issued. The entity does not accept them again from any
-    /// station.
+    /// Revokes a certificate and all certificates that its holder issued. The entity does not learn them
+    /// again from received messages.
     pub fn revoke(&mut self, name: HashedId8) {
         self.store.revoke(name);
     }
@@ -216,7 +217,7 @@ impl Security {
 
     /// Handles a new MID of the station's GN address.
     pub fn handle_address(&mut self, mid: [u8; 6]) {
-        self.own.mid = mid;
+        self.own_identity.mid = mid;
     }
 
     /// Returns the cryptographic back end.
@@ -242,7 +243,7 @@ impl Security {
     /// Milliseconds that the own clock is ahead of the clocks of all signed neighbours (negative: behind).
     /// `None` if any neighbour's message is in time, or no message arrives.
     pub fn clock_ahead(&self, now: Time) -> Option<i64> {
-        self.clock.ahead(now)
+        self.clock.milliseconds_ahead(now)
     }
 
     /// Returns the number of messages that wait for verification, and for certificates.
@@ -254,7 +255,7 @@ impl Security {
     /// before.
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
         let next = (!self.queue.is_empty()).then(|| self.verifications.ready_at(now));
-        let parked = self.parked.front().map(|parked| parked.until);
+        let parked = self.parked.front().map(|parked| parked.deadline);
         [next, parked].into_iter().flatten().min()
     }
 

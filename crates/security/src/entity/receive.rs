@@ -9,11 +9,11 @@ use carnet_wire::geonet::{BasicHeader, BasicNextHeader};
 use super::{Now, Security};
 use crate::SecurityDrop;
 use crate::certificate::{Certificate, Issuer, Role};
-use crate::claims::Claims;
+use crate::claims::SspBits;
 use crate::config::Policy;
 use crate::crypto::name_of;
 use crate::ids::HashedId8;
-use crate::inspection::{Inspected, facilities_message, inspect, is_single_hop, rank};
+use crate::inspection::{CheckedMessage, facilities_message, inspect, is_single_hop, rank};
 use crate::message::{Envelope, Payload, Signer};
 use crate::permissions::Psid;
 use crate::queue::Sender;
@@ -55,7 +55,7 @@ pub enum Handled {
 
 /// A message before verification.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct UnverifiedMessage {
     source: MacAddress,
     destination: MacAddress,
     octets: Vec<u8>,
@@ -65,12 +65,12 @@ pub(crate) struct Pending {
 
 /// A message that waits for a certificate.
 #[derive(Debug)]
-pub(crate) struct Parked {
-    pub until: Time,
+pub(crate) struct MessageWithoutCertificate {
+    pub deadline: Time,
     /// Name of the missing certificate, of a signer or of an issuer.
-    lacks: HashedId8,
+    missing_certificate: HashedId8,
     reason: SecurityDrop,
-    pending: Pending,
+    pending: UnverifiedMessage,
 }
 
 fn fingerprint(hash: &[u8]) -> Fingerprint {
@@ -78,26 +78,26 @@ fn fingerprint(hash: &[u8]) -> Fingerprint {
 }
 
 /// Result of verification other than acceptance.
-enum Verdict {
+enum VerificationOutcome {
     Drop(SecurityDrop),
     Lacks(HashedId8, SecurityDrop),
 }
 
-impl From<SecurityDrop> for Verdict {
-    fn from(reason: SecurityDrop) -> Verdict {
-        Verdict::Drop(reason)
+impl From<SecurityDrop> for VerificationOutcome {
+    fn from(reason: SecurityDrop) -> VerificationOutcome {
+        VerificationOutcome::Drop(reason)
     }
 }
 
 /// Returns a packet without its envelope, without verification; for packets that the own link returns.
-pub fn unwrapped(packet: &[u8]) -> Option<Vec<u8>> {
+pub fn without_envelope(packet: &[u8]) -> Option<Vec<u8>> {
     let basic = BasicHeader::parse(packet).ok()?;
     if basic.next_header != BasicNextHeader::Secured {
         return None;
     }
     let Ok(Envelope::Signed(message)) = Envelope::parse(packet.get(BasicHeader::LEN..)?) else { return None };
     let Payload::Data(inside) = message.payload else { return None };
-    Some(bare(basic, inside))
+    Some(rebuild_unsigned_packet(basic, inside))
 }
 
 impl Security {
@@ -119,7 +119,7 @@ impl Security {
             return Ok(Handled::Plain);
         }
         self.counters.received += 1;
-        self.take_in(now, frame).map_err(|reason| {
+        self.queue_for_verification(now, frame).map_err(|reason| {
             self.note_time(now, frame.packet, reason);
             self.drop_message(reason)
         })
@@ -128,18 +128,25 @@ impl Security {
     /// Notes a message out of time, because its cause may be a wrong own clock.
     fn note_time(&mut self, now: Now, packet: &[u8], reason: SecurityDrop) {
         let out_of_time = matches!(reason, SecurityDrop::TooOld | SecurityDrop::FromTheFuture);
-        if !out_of_time || !self.clock.listens(now.time) {
+        if !out_of_time || !self.clock.should_evaluate(now.time) {
             return;
         }
         let envelope = Envelope::parse(packet.get(BasicHeader::LEN..).unwrap_or_default());
         let Ok(Envelope::Signed(message)) = envelope else { return };
         if let Some(made) = message.header.generation_time {
             let milliseconds = |time: Time64| i64::try_from(time.0 / 1000).unwrap_or(i64::MAX);
-            self.clock.note(now.time, milliseconds(now.date).saturating_sub(milliseconds(made)));
+            self.clock.note_message_out_of_time(
+                now.time,
+                milliseconds(now.date).saturating_sub(milliseconds(made)),
+            );
         }
     }
 
-    fn take_in(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop> {
+    fn queue_for_verification(
+        &mut self,
+        now: Now,
+        frame: ReceivedFrame<'_>,
+    ) -> Result<Handled, SecurityDrop> {
         let place = self.place();
         let inspected = inspect(&self.config, frame.packet, now.date, place)?;
         let message = &inspected.message;
@@ -149,7 +156,7 @@ impl Security {
             Signer::Certificate(certificate) => Some(name_of(self.backend.as_ref(), certificate)),
             Signer::Itself => None,
         };
-        if signer.is_some_and(|name| self.is_former(name)) {
+        if signer.is_some_and(|name| self.is_own_former_ticket(name)) {
             return Err(SecurityDrop::FormerPseudonym);
         }
         let known_signer = signer.filter(|name| self.store.knows_ticket(*name));
@@ -162,10 +169,10 @@ impl Security {
         let rank = rank(&inspected.packet, place);
         let stranger = Sender::Stranger(frame.source);
         let sender = known_signer.map_or(stranger, |name| self.store.sender(name, frame.source));
-        let pending = Pending {
+        let pending = UnverifiedMessage {
             source: frame.source,
             destination: frame.destination,
-            octets: frame.packet.get(..inspected.length).unwrap_or(frame.packet).to_vec(),
+            octets: frame.packet.get(..inspected.frame_length).unwrap_or(frame.packet).to_vec(),
             hash,
         };
         if self.queue.push(now.time, sender, rank, pending).is_some() {
@@ -175,28 +182,28 @@ impl Security {
     }
 
     /// Returns whether a multi-hop packet was accepted before: the router handles copies.
-    fn was_seen(&self, now: Time, inspected: &Inspected<'_>, hash: &[u8]) -> Result<bool, SecurityDrop> {
+    fn was_seen(&self, now: Time, inspected: &CheckedMessage<'_>, hash: &[u8]) -> Result<bool, SecurityDrop> {
         let single = is_single_hop(&inspected.packet);
-        let seen = if single { &self.single_hop_seen } else { &self.seen };
-        match seen.believed_at(&fingerprint(hash)) {
+        let seen = if single { &self.single_hop_seen } else { &self.replay_detector };
+        match seen.accepted_at(&fingerprint(hash)) {
             // A single-hop packet is never repeated, because the source signs each one anew. So a copy is a
             // replay.
             Some(_) if single => Err(SecurityDrop::Replayed),
-            Some(at) if now.saturating_since(at) > self.config.copies_for => Err(SecurityDrop::Replayed),
+            Some(at) if now.saturating_since(at) > self.config.max_copy_delay => Err(SecurityDrop::Replayed),
             Some(_) => Ok(true),
-            None if seen.may_be_forgotten(inspected.made) => Err(SecurityDrop::Replayed),
+            None if seen.is_older_than_memory(inspected.generation_time) => Err(SecurityDrop::Replayed),
             None => Ok(false),
         }
     }
 
-    /// Returns the next accepted packet. `None` if no message waits, or the limit of verifications is reached
-    /// for now.
+    /// Verifies waiting messages and returns the next accepted packet. Returns `None` if no message waits, or
+    /// the limit of verifications per second is reached.
     pub fn poll_verified(&mut self, now: Now) -> Option<Verified> {
-        self.expire_parked(now.time);
+        self.expire_messages_without_certificate(now.time);
         self.envelopes.expire(now.time);
         while !self.queue.is_empty() && self.verifications.has_token(now.time) {
             let waiting = self.queue.pop()?;
-            if now.time.saturating_since(waiting.since) > self.config.queued_for {
+            if now.time.saturating_since(waiting.enqueued_at) > self.config.max_wait_for_verification {
                 self.drop_message(SecurityDrop::QueuedTooLong);
                 continue;
             }
@@ -204,19 +211,21 @@ impl Security {
             match self.verify(now, &pending) {
                 Ok(verified) => {
                     self.counters.verified += 1;
-                    self.clock.is_right();
+                    self.clock.note_verified_message();
                     return Some(verified);
                 }
-                Err(Verdict::Drop(reason)) => {
+                Err(VerificationOutcome::Drop(reason)) => {
                     self.drop_message(reason);
                 }
-                Err(Verdict::Lacks(lacks, reason)) => self.park(now, lacks, reason, pending),
+                Err(VerificationOutcome::Lacks(lacks, reason)) => {
+                    self.wait_for_certificate(now, lacks, reason, pending)
+                }
             }
         }
         None
     }
 
-    fn verify(&mut self, now: Now, pending: &Pending) -> Result<Verified, Verdict> {
+    fn verify(&mut self, now: Now, pending: &UnverifiedMessage) -> Result<Verified, VerificationOutcome> {
         let place = self.place();
         let inspected = inspect(&self.config, &pending.octets, now.date, place)?;
         let message = &inspected.message;
@@ -224,7 +233,9 @@ impl Security {
         let copy = self.was_seen(now.time, &inspected, &pending.hash)?;
         let name = match &message.signer {
             Signer::Digest(name) if self.store.knows_ticket(*name) => *name,
-            Signer::Digest(name) => return Err(Verdict::Lacks(*name, SecurityDrop::UnknownSigner)),
+            Signer::Digest(name) => {
+                return Err(VerificationOutcome::Lacks(*name, SecurityDrop::UnknownSigner));
+            }
             Signer::Certificate(certificate) => self.signer(now, certificate)?,
             Signer::Itself => return Err(SecurityDrop::SelfSigned.into()),
         };
@@ -236,18 +247,19 @@ impl Security {
         self.verifications.allow(now.time);
         self.counters.verifications += 1;
         let ticket = self.store.ticket(name).ok_or(SecurityDrop::UnknownSigner)?;
-        if !ticket.signed(&pending.hash, &message.signature) {
+        if !ticket.has_signed(&pending.hash, &message.signature) {
             return Err(SecurityDrop::BadSignature.into());
         }
         if is_single_hop(&inspected.packet) {
-            self.store.came_from(name, pending.source);
+            self.store.holder_address(name, pending.source);
         }
         self.accept(now, &inspected, pending);
         Ok(open(&inspected, pending.source, pending.destination, name))
     }
 
-    /// Returns the name of the ticket in the message; verifies the ticket if it is unknown.
-    fn signer(&mut self, now: Now, certificate: &Certificate) -> Result<HashedId8, Verdict> {
+    /// Returns the name of the ticket that a message carries. Verifies the ticket first if the station does
+    /// not know it.
+    fn signer(&mut self, now: Now, certificate: &Certificate) -> Result<HashedId8, VerificationOutcome> {
         let name = name_of(self.backend.as_ref(), certificate);
         if self.store.knows_ticket(name) {
             return Ok(name);
@@ -261,13 +273,16 @@ impl Security {
         match self.store.verify(backend, certificate.clone(), now.date, countries) {
             Ok(ticket) => {
                 self.store.add_ticket(ticket);
-                // The other station is new, so it also lacks this station's certificate (TS 103 097 7.1.1).
-                self.own.introduce();
+                // The ticket is new, so its station is new here and may lack this station's certificate (TS
+                // 103 097 7.1.1).
+                self.own_identity.include_certificate();
                 self.release(now, name);
                 Ok(name)
             }
             Err(SecurityDrop::UnknownIssuer) => match certificate.issuer() {
-                Issuer::Digest(_, issuer) => Err(Verdict::Lacks(issuer, SecurityDrop::UnknownIssuer)),
+                Issuer::Digest(_, issuer) => {
+                    Err(VerificationOutcome::Lacks(issuer, SecurityDrop::UnknownIssuer))
+                }
                 Issuer::Itself(_) => Err(SecurityDrop::UnknownIssuer.into()),
             },
             Err(reason) => Err(reason.into()),
@@ -275,7 +290,12 @@ impl Security {
     }
 
     /// Checks the ticket's validity, region and permissions.
-    fn check(&mut self, now: Now, inspected: &Inspected<'_>, name: HashedId8) -> Result<(), SecurityDrop> {
+    fn check(
+        &mut self,
+        now: Now,
+        inspected: &CheckedMessage<'_>,
+        name: HashedId8,
+    ) -> Result<(), SecurityDrop> {
         let psid = inspected.message.header.psid;
         let countries = self.countries.as_ref();
         let ticket = self.store.ticket(name).ok_or(SecurityDrop::UnknownSigner)?;
@@ -285,25 +305,30 @@ impl Security {
         }
         ticket.check_date(now.date)?;
         // IEEE 1609.2 5.2.3.2.2: the generation time lies in the validity of the ticket.
-        ticket.check_date(inspected.made)?;
+        ticket.check_date(inspected.generation_time)?;
         let permissions = content.application(psid).ok_or(SecurityDrop::NoPermission)?;
-        if !ticket.holds_at(inspected.place, countries) {
+        if !ticket.is_valid_at(inspected.generation_position, countries) {
             return Err(SecurityDrop::OutsideRegion);
         }
         let claims =
-            Claims::of(psid, facilities_message(inspected.packet.payload)).ok_or(SecurityDrop::BadPacket)?;
+            SspBits::of(psid, facilities_message(inspected.packet.payload)).ok_or(SecurityDrop::BadPacket)?;
         if claims.are_covered_by(permissions) { Ok(()) } else { Err(SecurityDrop::NoServicePermission) }
     }
 
-    /// Handles the other content of a message with a valid signature.
-    fn accept(&mut self, now: Now, inspected: &Inspected<'_>, pending: &Pending) {
+    /// Uses the further content of a message whose signature is valid, such as requests for certificates.
+    fn accept(&mut self, now: Now, inspected: &CheckedMessage<'_>, pending: &UnverifiedMessage) {
         let single = is_single_hop(&inspected.packet);
         let (seen, age) = if single {
             (&mut self.single_hop_seen, self.config.single_hop_age)
         } else {
-            (&mut self.seen, self.config.age)
+            (&mut self.replay_detector, self.config.age)
         };
-        seen.insert(now.time, fingerprint(&pending.hash), inspected.made, now.date.saturating_sub(age));
+        seen.insert(
+            now.time,
+            fingerprint(&pending.hash),
+            inspected.generation_time,
+            now.date.saturating_sub(age),
+        );
         let source = inspected.packet.extended.source().address.mid();
         if let Some(sequence) = inspected.packet.extended.sequence() {
             // Keep the envelope for twice the packet's lifetime: the router may send a buffered packet at the
@@ -314,7 +339,7 @@ impl Security {
         }
         let header = &inspected.message.header;
         for wanted in header.inline_requests.iter() {
-            self.own.asked_for(wanted, &self.store);
+            self.own_identity.note_certificate_request(wanted, &self.store);
         }
         if let Some(certificate) = &header.requested_certificate {
             self.learn(now, certificate);
@@ -324,7 +349,7 @@ impl Security {
     /// Stores the certificate of an authority that another station sent on request.
     fn learn(&mut self, now: Now, certificate: &Certificate) {
         let name = name_of(self.backend.as_ref(), certificate);
-        self.own.was_sent(name);
+        self.own_identity.note_certificate_sent_by_other(name);
         if certificate.role() != Role::Authority || self.store.issuer(name).is_some() {
             return;
         }
@@ -339,33 +364,42 @@ impl Security {
         }
     }
 
-    fn park(&mut self, now: Now, lacks: HashedId8, reason: SecurityDrop, pending: Pending) {
-        self.own.want(lacks.short());
+    fn wait_for_certificate(
+        &mut self,
+        now: Now,
+        lacks: HashedId8,
+        reason: SecurityDrop,
+        pending: UnverifiedMessage,
+    ) {
+        self.own_identity.request_certificate(lacks.last_three_octets());
         if reason == SecurityDrop::UnknownSigner {
-            self.own.introduce();
+            self.own_identity.include_certificate();
         }
-        if self.parked.len() >= self.config.most_parked {
+        if self.parked.len() >= self.config.max_waiting_for_certificate {
             // If a source uses a quarter of the room, its own messages make room, because any station can
             // claim that it lacks a certificate.
-            let his = |parked: &Parked| parked.pending.source == pending.source;
+            let his = |parked: &MessageWithoutCertificate| parked.pending.source == pending.source;
             let crowd = self.parked.iter().filter(|parked| his(parked)).count();
-            let own =
-                self.parked.iter().position(his).filter(|_| crowd >= self.config.most_parked.div_ceil(4));
+            let own = self
+                .parked
+                .iter()
+                .position(his)
+                .filter(|_| crowd >= self.config.max_waiting_for_certificate.div_ceil(4));
             self.parked.remove(own.unwrap_or_default());
             self.drop_message(SecurityDrop::WaitingOverflow);
         }
-        if self.config.most_parked > 0 {
-            self.parked.push_back(Parked {
-                until: now.time + self.config.parked_for,
-                lacks,
+        if self.config.max_waiting_for_certificate > 0 {
+            self.parked.push_back(MessageWithoutCertificate {
+                deadline: now.time + self.config.max_wait_for_certificate,
+                missing_certificate: lacks,
                 reason,
                 pending,
             });
         }
     }
 
-    fn expire_parked(&mut self, now: Time) {
-        while self.parked.front().is_some_and(|parked| parked.until <= now) {
+    fn expire_messages_without_certificate(&mut self, now: Time) {
+        while self.parked.front().is_some_and(|parked| parked.deadline <= now) {
             if let Some(parked) = self.parked.pop_front() {
                 self.drop_message(parked.reason);
             }
@@ -374,18 +408,19 @@ impl Security {
 
     /// Continues with the messages that waited for a certificate.
     fn release(&mut self, now: Now, name: HashedId8) {
-        self.own.found(name.short());
+        self.own_identity.end_certificate_request(name.last_three_octets());
         let place = self.place();
-        let (go_on, stay): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut self.parked).into_iter().partition(|parked| parked.lacks == name);
+        let (go_on, stay): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.parked)
+            .into_iter()
+            .partition(|parked| parked.missing_certificate == name);
         self.parked = stay;
         for parked in go_on {
             let rank = inspect(&self.config, &parked.pending.octets, now.date, place)
                 .map(|inspected| rank(&inspected.packet, place));
             let given_up = match rank {
                 Ok(rank) => {
-                    // If the message lacked an issuer, its signer counts as unknown.
-                    let sender = self.store.sender(parked.lacks, parked.pending.source);
+                    // If the issuer of the message's certificate was missing, treat the signer as unknown.
+                    let sender = self.store.sender(parked.missing_certificate, parked.pending.source);
                     let given_up = self.queue.push(now.time, sender, rank, parked.pending);
                     given_up.map(|_| SecurityDrop::QueueOverflow)
                 }
@@ -400,17 +435,17 @@ impl Security {
 
 /// Returns the packet without its envelope.
 fn open(
-    inspected: &Inspected<'_>,
+    inspected: &CheckedMessage<'_>,
     source: MacAddress,
     destination: MacAddress,
     signer: HashedId8,
 ) -> Verified {
-    let packet = bare(inspected.packet.basic, inspected.inside);
+    let packet = rebuild_unsigned_packet(inspected.packet.basic, inspected.plain_packet);
     Verified { source, destination, packet, psid: inspected.message.header.psid, signer }
 }
 
 /// Returns an unsigned packet: the content of the envelope behind its Basic Header.
-fn bare(basic: BasicHeader, inside: &[u8]) -> Vec<u8> {
+fn rebuild_unsigned_packet(basic: BasicHeader, inside: &[u8]) -> Vec<u8> {
     let basic = BasicHeader { next_header: BasicNextHeader::Common, ..basic };
     let mut packet = Vec::with_capacity(BasicHeader::LEN + inside.len());
     packet.extend_from_slice(&basic.to_octets());

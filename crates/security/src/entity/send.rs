@@ -17,14 +17,14 @@ use carnet_wire::geonet::{BasicHeader, BasicNextHeader, CommonNextHeader, Packet
 use super::{Now, Security};
 use crate::SecurityDrop;
 use crate::certificate::Certificate;
-use crate::claims::Claims;
+use crate::claims::SspBits;
 use crate::config::Policy;
 use crate::crypto::{SigningKey, signature_input};
 use crate::ids::{HashedId3, HashedId8};
 use crate::inspection::{application_of, application_of_payload, facilities_message};
-use crate::message::{HeaderInfo, MOST_REQUESTS, Signer, ThreeDLocation, seal, to_be_signed};
+use crate::message::{HeaderInfo, MAX_REQUESTED_CERTIFICATES, Signer, ThreeDLocation, seal, to_be_signed};
 use crate::permissions::Psid;
-use crate::store::{CertificateStore, Trusted};
+use crate::store::{CertificateStore, TrustedCertificate};
 use crate::time::{Time64, ValidityPeriod};
 
 /// Interval at which CAMs carry the certificate (TS 103 097 7.1.1).
@@ -41,7 +41,7 @@ pub struct Ticket {
 
 #[derive(Debug)]
 struct OwnTicket {
-    trusted: Trusted,
+    trusted: TrustedCertificate,
     key: Box<dyn SigningKey>,
 }
 
@@ -57,83 +57,84 @@ impl OwnTicket {
 
 /// State of the station's own identity.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct OwnIdentity {
     pub mid: [u8; 6],
     tickets: Vec<OwnTicket>,
-    /// Tickets that had expired by the clock when they were added; the clock may have been ahead. The entity
-    /// verifies them when the clock goes back into their validity.
+    /// Own tickets whose validity had ended when they were added. The station's clock may have been ahead, so
+    /// the entity adds them once the clock is within their validity.
     expired: Vec<Ticket>,
     /// Latest end of the expired tickets' validity.
     expired_until: Time64,
     current: usize,
-    /// Time of the last CAM with the certificate.
-    told: Option<Time>,
+    /// Time of the last CAM that carried the certificate.
+    certificate_last_sent: Option<Time>,
     /// Whether the next CAM carries the certificate.
-    tell: bool,
-    wanted: BTreeSet<HashedId3>,
+    certificate_due: bool,
+    certificates_to_request: BTreeSet<HashedId3>,
     /// Certificate of an authority that another station has requested.
-    asked: Option<HashedId8>,
+    requested_authority: Option<HashedId8>,
     rng: Rng,
 }
 
-impl Own {
-    pub const fn new(rng: Rng) -> Own {
-        Own {
+impl OwnIdentity {
+    pub const fn new(rng: Rng) -> OwnIdentity {
+        OwnIdentity {
             mid: [0; 6],
             tickets: Vec::new(),
             expired: Vec::new(),
             expired_until: Time64(0),
             current: 0,
-            told: None,
-            tell: false,
-            wanted: BTreeSet::new(),
-            asked: None,
+            certificate_last_sent: None,
+            certificate_due: false,
+            certificates_to_request: BTreeSet::new(),
+            requested_authority: None,
             rng,
         }
     }
 
     /// Makes the next CAM carry the certificate, because a new station may not know it.
-    pub const fn introduce(&mut self) {
-        self.tell = true;
+    pub const fn include_certificate(&mut self) {
+        self.certificate_due = true;
     }
 
     /// Notes a request of another station for a certificate.
-    pub fn asked_for(&mut self, wanted: HashedId3, store: &CertificateStore) {
+    pub fn note_certificate_request(&mut self, wanted: HashedId3, store: &CertificateStore) {
         let current = self.tickets.get(self.current);
-        if current.is_some_and(|own| own.name().short() == wanted) {
-            self.tell = true;
+        if current.is_some_and(|own| own.name().last_three_octets() == wanted) {
+            self.certificate_due = true;
         } else if let Some(authority) = store.authority_by_short_name(wanted) {
-            self.asked = Some(authority.name());
+            self.requested_authority = Some(authority.name());
         }
     }
 
-    /// Handles a certificate that another station has sent, so that this station omits it.
-    pub fn was_sent(&mut self, name: HashedId8) {
-        if self.asked == Some(name) {
-            self.asked = None;
+    /// Handles a requested certificate that another station has sent: this station need not send it any more.
+    pub fn note_certificate_sent_by_other(&mut self, name: HashedId8) {
+        if self.requested_authority == Some(name) {
+            self.requested_authority = None;
         }
     }
 
-    /// Requests a certificate in the next CAM.
-    pub fn want(&mut self, name: HashedId3) {
-        if self.wanted.len() < MOST_REQUESTS {
-            self.wanted.insert(name);
+    /// Makes the next CAM request this certificate from other stations.
+    pub fn request_certificate(&mut self, name: HashedId3) {
+        if self.certificates_to_request.len() < MAX_REQUESTED_CERTIFICATES {
+            self.certificates_to_request.insert(name);
         }
     }
 
     /// Ends the request for a certificate that has arrived.
-    pub fn found(&mut self, name: HashedId3) {
-        self.wanted.remove(&name);
+    pub fn end_certificate_request(&mut self, name: HashedId3) {
+        self.certificates_to_request.remove(&name);
     }
 }
 
 impl Security {
-    /// Adds a ticket and its key. An expired ticket waits: the clock may be ahead, and the entity adds the
-    /// ticket when the clock goes back into its validity.
+    /// Adds an own ticket and its key. A ticket whose validity has ended is kept, and becomes usable if the
+    /// clock turns out to be ahead and is set back.
     ///
     /// # Errors
+    ///
     /// [`SecurityDrop::BadKey`] if the key does not match the certificate,
-    /// [`SecurityDrop::CertificateExpired`] if the certificate has expired. The other errors are those of
+    /// [`SecurityDrop::CertificateExpired`] if the validity has ended. The other errors are those for
     /// received tickets, because other stations would reject this ticket.
     pub fn add_own_ticket(&mut self, now: Now, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
         if ticket.key.public_key() != ticket.certificate.content().verification_key {
@@ -141,8 +142,8 @@ impl Security {
         }
         let end = ticket.certificate.content().validity.end();
         if end <= now.date {
-            self.own.expired_until = self.own.expired_until.max(end);
-            self.own.expired.push(ticket);
+            self.own_identity.expired_until = self.own_identity.expired_until.max(end);
+            self.own_identity.expired.push(ticket);
             return Err(SecurityDrop::CertificateExpired);
         }
         self.verify_own_ticket(now, ticket)
@@ -150,29 +151,29 @@ impl Security {
 
     fn verify_own_ticket(&mut self, now: Now, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
         let (backend, countries) = (self.backend.as_ref(), self.countries.as_ref());
-        // Authorities issue pseudonyms for weeks in advance, so check the ticket at the beginning of its
+        // Authorities issue pseudonyms weeks in advance, so check the ticket for the beginning of its
         // validity.
         let date = ticket.certificate.content().validity.nearest(now.date);
         let trusted = self.store.verify(backend, ticket.certificate, date, countries)?;
         let name = trusted.name();
-        self.own.tickets.push(OwnTicket { trusted, key: ticket.key });
+        self.own_identity.tickets.push(OwnTicket { trusted, key: ticket.key });
         Ok(name)
     }
 
     /// Adds the expired tickets that are valid by the present date.
-    pub(super) fn revive_tickets(&mut self, now: Now) {
-        if now.date >= self.own.expired_until {
+    pub(super) fn restore_valid_tickets(&mut self, now: Now) {
+        if now.date >= self.own_identity.expired_until {
             return;
         }
-        let all = std::mem::take(&mut self.own.expired);
+        let all = std::mem::take(&mut self.own_identity.expired);
         let is_over = |ticket: &Ticket| ticket.certificate.content().validity.end() <= now.date;
         let (over, revived): (Vec<_>, Vec<_>) = all.into_iter().partition(is_over);
         let ends = over.iter().map(|ticket| ticket.certificate.content().validity.end());
-        self.own.expired_until = ends.max().unwrap_or(Time64(0));
-        self.own.expired = over;
+        self.own_identity.expired_until = ends.max().unwrap_or(Time64(0));
+        self.own_identity.expired = over;
         for ticket in revived {
-            // A ticket that other stations would reject does not sign. It was not checked when it was added,
-            // because it was not valid then.
+            // A ticket that other stations would reject must not sign. It could not be checked when it was
+            // added, because its validity had ended by the clock.
             let _ = self.verify_own_ticket(now, ticket);
         }
     }
@@ -180,16 +181,16 @@ impl Security {
     /// Returns the names of the valid own tickets.
     pub fn own_tickets(&self, now: Now) -> Vec<HashedId8> {
         let holds = |own: &&OwnTicket| own.validity().contains(now.date);
-        self.own.tickets.iter().filter(holds).map(|own| own.name()).collect()
+        self.own_identity.tickets.iter().filter(holds).map(|own| own.name()).collect()
     }
 
-    /// Returns the validity of each own ticket, first that of the ticket that signs on this date, with its
-    /// name. The names of the other tickets stay secret until they sign, because together they would link the
-    /// pseudonyms of the station.
+    /// Returns the validity of each own ticket. The first is the ticket that signs on this date, with its
+    /// name. The other tickets stay without names: an observer who knew several names could link the
+    /// station's pseudonyms.
     pub fn own_validities(&self, now: Now) -> (Option<HashedId8>, Vec<ValidityPeriod>) {
-        let tickets = &self.own.tickets;
+        let tickets = &self.own_identity.tickets;
         let holds = |own: &&OwnTicket| own.validity().contains(now.date);
-        let current = tickets.get(self.own.current).filter(holds);
+        let current = tickets.get(self.own_identity.current).filter(holds);
         let signs = current.or_else(|| tickets.iter().find(holds)).map(OwnTicket::name);
         let (first, others): (Vec<_>, Vec<_>) = tickets.iter().partition(|own| Some(own.name()) == signs);
         (signs, first.into_iter().chain(others).map(|own| *own.validity()).collect())
@@ -197,47 +198,54 @@ impl Security {
 
     /// Returns the name of the ticket that signs.
     pub fn current_ticket(&self) -> Option<HashedId8> {
-        self.own.tickets.get(self.own.current).map(|own| own.name())
+        self.own_identity.tickets.get(self.own_identity.current).map(|own| own.name())
     }
 
-    /// Makes another ticket the current one; returns false if the station has no such ticket. The caller
-    /// gives the router and the facilities another address, so that nothing links the two tickets.
+    /// Makes another own ticket the current one. Returns false if the station has no ticket of this name. The
+    /// caller also changes the addresses of router and facilities, because otherwise they would link both
+    /// tickets.
     pub fn use_ticket(&mut self, name: HashedId8) -> bool {
-        let found = self.own.tickets.iter().position(|own| own.name() == name);
+        let found = self.own_identity.tickets.iter().position(|own| own.name() == name);
         if let Some(found) = found {
-            self.own.current = found;
-            // No station knows this ticket yet, and requests for the old ticket are obsolete.
-            (self.own.told, self.own.tell, self.own.asked) = (None, false, None);
+            self.own_identity.current = found;
+            // Other stations do not know the new ticket yet, and requests for the old ticket no longer
+            // matter.
+            (
+                self.own_identity.certificate_last_sent,
+                self.own_identity.certificate_due,
+                self.own_identity.requested_authority,
+            ) = (None, false, None);
         }
         found.is_some()
     }
 
     /// Returns the names of the own tickets for whose validity `is` returns true.
-    pub(super) fn tickets_that<'a>(
+    pub(super) fn tickets_whose_validity<'a>(
         &'a self,
         is: impl Fn(&ValidityPeriod) -> bool + 'a,
     ) -> impl Iterator<Item = HashedId8> + 'a {
-        self.own.tickets.iter().filter(move |own| is(own.validity())).map(OwnTicket::name)
+        self.own_identity.tickets.iter().filter(move |own| is(own.validity())).map(OwnTicket::name)
     }
 
     pub(super) fn is_own_ticket(&self, name: HashedId8) -> bool {
-        self.own.tickets.iter().any(|own| own.name() == name)
+        self.own_identity.tickets.iter().any(|own| own.name() == name)
     }
 
     /// Returns a random element; `None` for an empty list.
-    pub(super) fn draw(&mut self, choice: &[HashedId8]) -> Option<HashedId8> {
-        let number = if choice.is_empty() { 0 } else { self.own.rng.below(choice.len() as u64) as usize };
+    pub(super) fn choose_random(&mut self, choice: &[HashedId8]) -> Option<HashedId8> {
+        let number =
+            if choice.is_empty() { 0 } else { self.own_identity.rng.below(choice.len() as u64) as usize };
         choice.get(number).copied()
     }
 
-    /// Signs with another ticket if the current one is not valid; false if no ticket is valid.
-    pub fn keep_signing(&mut self, now: Now) -> bool {
-        self.revive_tickets(now);
+    /// Changes to a valid ticket if the current one is not valid. Returns false if no own ticket is valid.
+    pub fn replace_invalid_ticket(&mut self, now: Now) -> bool {
+        self.restore_valid_tickets(now);
         let holds = |own: &OwnTicket| own.validity().contains(now.date);
-        if self.own.tickets.get(self.own.current).is_some_and(holds) {
+        if self.own_identity.tickets.get(self.own_identity.current).is_some_and(holds) {
             return true;
         }
-        let next = self.own.tickets.iter().find(|own| holds(own)).map(OwnTicket::name);
+        let next = self.own_identity.tickets.iter().find(|own| holds(own)).map(OwnTicket::name);
         next.is_some_and(|name| self.use_ticket(name))
     }
 
@@ -246,26 +254,33 @@ impl Security {
     pub fn overhead(&self) -> usize {
         /// All parts but certificate and signature: versions, tags, lengths, generationTime and
         /// generationLocation.
-        const REST: usize = 40;
+        const ENVELOPE_OVERHEAD_OCTETS: usize = 40;
         let with = |certificate: &Certificate| {
-            REST + certificate.octets().len() + 2 * certificate.content().verification_key.curve().octets()
+            ENVELOPE_OVERHEAD_OCTETS
+                + certificate.octets().len()
+                + 2 * certificate.content().verification_key.curve().octets()
         };
-        let taken = self.own.tickets.iter().map(|own| own.trusted.certificate());
-        taken.chain(self.own.expired.iter().map(|it| &it.certificate)).map(with).max().unwrap_or_default()
+        let taken = self.own_identity.tickets.iter().map(|own| own.trusted.certificate());
+        taken
+            .chain(self.own_identity.expired.iter().map(|it| &it.certificate))
+            .map(with)
+            .max()
+            .unwrap_or_default()
     }
 
     /// Drops expired tickets, with their keys.
     pub fn forget_old_tickets(&mut self, now: Now) {
         let current = self.current_ticket();
-        self.own.tickets.retain(|own| own.validity().end() > now.date);
-        self.own.current =
-            self.own.tickets.iter().position(|own| Some(own.name()) == current).unwrap_or_default();
+        self.own_identity.tickets.retain(|own| own.validity().end() > now.date);
+        self.own_identity.current =
+            self.own_identity.tickets.iter().position(|own| Some(own.name()) == current).unwrap_or_default();
     }
 
-    /// Returns a packet of the router in the form for the link.
+    /// Returns a packet of the router as it goes on the air, signed if the policy says so.
     ///
     /// # Errors
-    /// The reason for which the packet cannot leave; the function has counted it.
+    ///
+    /// The reason why the packet cannot be sent; the function has counted the drop.
     pub fn secure(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
         if self.config.policy == Policy::Off {
             return Ok(frame.to_vec());
@@ -276,10 +291,10 @@ impl Security {
     fn wrap(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
         let packet = Packet::parse(frame).map_err(|_| SecurityDrop::BadPacket)?;
         let source = packet.extended.source().address.mid();
-        let envelope = if source == self.own.mid {
-            self.revive_tickets(now);
+        let envelope = if source == self.own_identity.mid {
+            self.restore_valid_tickets(now);
             // Without tickets the station cannot sign, and the policy accepts unsigned packets.
-            if self.own.tickets.is_empty() && self.config.policy == Policy::AcceptUnsigned {
+            if self.own_identity.tickets.is_empty() && self.config.policy == Policy::AcceptUnsigned {
                 return Ok(frame.to_vec());
             }
             self.check_own(now, packet.common.next_header, packet.payload).map_err(
@@ -308,12 +323,13 @@ impl Security {
         Ok(secured)
     }
 
-    /// Checks whether the current ticket allows this payload, which includes the BTP header.
+    /// Checks whether the current ticket permits to send this payload (with its BTP header).
     ///
     /// # Errors
-    /// [`SecurityDrop::NoGenerationLocation`] before the first position, [`SecurityDrop::NoTicket`] if no
-    /// ticket is valid here and now. [`SecurityDrop::NoPermission`] if the ticket lacks the application,
-    /// [`SecurityDrop::NoServicePermission`] if its SSP do not cover the content of the message. The function
+    ///
+    /// [`SecurityDrop::NoGenerationLocation`] before the first position. [`SecurityDrop::NoTicket`] if no
+    /// ticket is valid here and now. [`SecurityDrop::NoPermission`] if the ticket lacks the application.
+    /// [`SecurityDrop::NoServicePermission`] if the ticket's SSP do not permit the content. The function
     /// counts no drop.
     pub fn check_own(
         &mut self,
@@ -321,64 +337,73 @@ impl Security {
         next_header: CommonNextHeader,
         payload: &[u8],
     ) -> Result<(), SecurityDrop> {
-        let unsigned = self.own.tickets.is_empty() && self.config.policy == Policy::AcceptUnsigned;
+        let unsigned = self.own_identity.tickets.is_empty() && self.config.policy == Policy::AcceptUnsigned;
         if unsigned || self.config.policy == Policy::Off {
             return Ok(());
         }
-        self.revive_tickets(now);
+        self.restore_valid_tickets(now);
         if self.pseudonym.is_none() {
-            self.keep_signing(now);
+            self.replace_invalid_ticket(now);
         }
         let psid = application_of_payload(next_header, payload);
         let (own, _) = self.own_signer(now)?;
         let permissions =
             own.trusted.certificate().content().application(psid).ok_or(SecurityDrop::NoPermission)?;
-        // If the octets are not a message of the application, they need no SSP.
-        match Claims::of(psid, facilities_message(payload)) {
+        // If the payload is not a facilities message of this application, it needs no SSP.
+        match SspBits::of(psid, facilities_message(payload)) {
             Some(claims) if !claims.are_covered_by(permissions) => Err(SecurityDrop::NoServicePermission),
             _ => Ok(()),
         }
     }
 
-    /// Returns the ticket that signs here and now, with the position and elevation.
+    /// Returns the own ticket that is valid here and now, with the station's position and elevation.
     fn own_signer(&self, now: Now) -> Result<(&OwnTicket, (Position, u16)), SecurityDrop> {
         let position = self.position.ok_or(SecurityDrop::NoGenerationLocation)?;
         let holds = |own: &&OwnTicket| {
             own.trusted.check_date(now.date).is_ok()
-                && own.trusted.holds_at(position.0, self.countries.as_ref())
+                && own.trusted.is_valid_at(position.0, self.countries.as_ref())
         };
-        let own = self.own.tickets.get(self.own.current).filter(holds).ok_or(SecurityDrop::NoTicket)?;
+        let own = self
+            .own_identity
+            .tickets
+            .get(self.own_identity.current)
+            .filter(holds)
+            .ok_or(SecurityDrop::NoTicket)?;
         Ok((own, position))
     }
 
-    /// Returns an envelope around a payload of this station, signed by the current ticket.
+    /// Signs a payload of this station with the current ticket, and returns the envelope.
     ///
     /// # Errors
+    ///
     /// [`SecurityDrop::NoTicket`] if the current ticket may not sign the payload here and now,
     /// [`SecurityDrop::NoGenerationLocation`] before the first position, [`SecurityDrop::SigningFailed`] if
-    /// the key did not sign.
+    /// the key could not sign.
     pub fn sign(&mut self, now: Now, psid: Psid, payload: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
-        // Do not call `own_signer`, which borrows the whole entity.
+        // Read the position directly: `own_signer` would borrow the whole entity.
         let (place, elevation) = self.position.ok_or(SecurityDrop::NoGenerationLocation)?;
-        let own = self.own.tickets.get(self.own.current).ok_or(SecurityDrop::NoTicket)?;
+        let own = self.own_identity.tickets.get(self.own_identity.current).ok_or(SecurityDrop::NoTicket)?;
         let certificate = own.trusted.certificate();
         let holds = own.trusted.check_date(now.date).is_ok()
             && certificate.content().application(psid).is_some()
-            && own.trusted.holds_at(place, self.countries.as_ref());
+            && own.trusted.is_valid_at(place, self.countries.as_ref());
         if !holds {
             return Err(SecurityDrop::NoTicket);
         }
         let cam = psid == Psid::CAM;
-        let due = self.own.told.is_none_or(|told| now.time.saturating_since(told) >= CERTIFICATE_INTERVAL);
-        let with_certificate = !cam || self.own.tell || due;
+        let due = self
+            .own_identity
+            .certificate_last_sent
+            .is_none_or(|told| now.time.saturating_since(told) >= CERTIFICATE_INTERVAL);
+        let with_certificate = !cam || self.own_identity.certificate_due || due;
         let mut header = HeaderInfo::new(psid);
         header.generation_time = Some(now.date);
         let mut requests: Vec<HashedId3> = Vec::new();
         if cam {
-            requests.extend(std::mem::take(&mut self.own.wanted));
+            requests.extend(std::mem::take(&mut self.own_identity.certificates_to_request));
             self.counters.requests += requests.len() as u64;
             // 7.1.1: omit the requested certificate if the CAM carries the own one, which needs the room.
-            if !with_certificate && let Some(asked) = self.own.asked.take() {
+            if !with_certificate && let Some(asked) = self.own_identity.requested_authority.take() {
                 header.requested_certificate =
                     self.store.issuer(asked).map(|authority| authority.certificate().clone());
             }
@@ -399,8 +424,8 @@ impl Security {
             self.counters.with_certificate += 1;
         }
         if cam && with_certificate {
-            self.own.told = Some(now.time);
-            self.own.tell = false;
+            self.own_identity.certificate_last_sent = Some(now.time);
+            self.own_identity.certificate_due = false;
         }
         Ok(seal(&data, &signer, &signature))
     }

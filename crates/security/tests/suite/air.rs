@@ -26,7 +26,7 @@ const WITH_CERTIFICATE: &str = "
     1a26948d64356102d1d199fb58fa7faa70a949f66f1284b5d383cf62a27c3a894573576f5e4aef506ce60df1fe6870050d17
     a0128082df5700e7bf196e1d1dcc9cf7fe5541d453986d9582493cad522655dfcc897c23d28e9e933c769df3f7181b027a0f
     803cfbc237433f8d5b7e837d9e9d38d062e6";
-/// A CAM of the same roadside unit with the digest.
+/// Recorded CAM of the same roadside unit, signed with the digest of its certificate.
 const WITH_DIGEST: &str = "
     12000501038100400380542050028000300100140006427e754523303ebed01ff3496805fa9949800c02200000000007d100
     0002027e754523bed0005ab3064d0e288d6926ae6ae000342d9248220fa00098bfe9ea6f33ff01fffa002833004001240002
@@ -86,7 +86,7 @@ fn a_cam_of_a_roadside_unit_verifies() {
     assert_eq!(message.header.psid, Psid::CAM);
 }
 
-/// The digest in the second CAM is the name of the certificate in the first one.
+/// The digest in the second CAM is the name of the certificate that the first CAM carries.
 #[test]
 fn the_digest_names_the_certificate_and_verifies() {
     let (with_certificate, with_digest) = (hex(WITH_CERTIFICATE), hex(WITH_DIGEST));
@@ -96,7 +96,7 @@ fn the_digest_names_the_certificate_and_verifies() {
     assert_eq!(digest, HashedId8([0xe7, 0x3f, 0x07, 0x42, 0x7e, 0x75, 0x45, 0x23]));
     assert_eq!(name_of(&Portable, certificate), digest);
     assert!(is_by(&second, certificate));
-    // The signature of one message does not verify the other.
+    // The signature of the first message does not verify the second message.
     let wrong = SignedMessage { signature: first.signature, ..second };
     assert!(!is_by(&wrong, certificate));
 }
@@ -114,20 +114,21 @@ fn a_denm_on_a_brainpool_curve_verifies() {
 
 /// The checks without cryptography accept each frame at its own time.
 #[test]
-fn they_pass_inspection_when_they_were_made() {
+fn recorded_messages_pass_inspection_at_their_time() {
     for (frame, psid) in [(WITH_CERTIFICATE, Psid::CAM), (WITH_DIGEST, Psid::CAM), (BRAINPOOL, Psid::DENM)] {
         let frame = hex(frame);
         let made = signed(&frame).header.generation_time.unwrap();
         let inspected = inspect(&Config::default(), &frame, made, None).unwrap();
-        assert_eq!((inspected.message.header.psid, inspected.made), (psid, made));
+        assert_eq!((inspected.message.header.psid, inspected.generation_time), (psid, made));
         let later = Time64(made.0 + 700_000_000);
         assert_eq!(inspect(&Config::default(), &frame, later, None).unwrap_err(), SecurityDrop::TooOld);
     }
 }
 
-/// The parser reads vanetza's default envelope to the end, and the inspection rejects it with its own reason.
+/// The parser accepts the default envelope of vanetza; the inspection then rejects it with a reason of its
+/// own.
 #[test]
-fn vanetza_signs_with_nobody() {
+fn unsigned_envelope_of_vanetza_is_rejected() {
     let frame = hex(VANETZA);
     let message = signed(&frame);
     assert_eq!((message.header.psid, &message.signer), (Psid::CAM, &Signer::Itself));

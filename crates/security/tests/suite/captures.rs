@@ -91,7 +91,7 @@ fn accept_unsigned() -> Config {
 }
 
 #[test]
-fn plain_packets_are_believed_where_unsigned_ones_are_and_only_there() {
+fn unsigned_packets_are_accepted_only_by_policy_that_permits_them() {
     let frames = frames(PLAIN);
     let pki = Pki::new(Curve::NistP256);
     let (mut believing, mut strict) = (pki.receiver(accept_unsigned()), pki.receiver(strict()));
@@ -102,14 +102,14 @@ fn plain_packets_are_believed_where_unsigned_ones_are_and_only_there() {
         assert!(matches!(judge(&mut believing, captured), Ok(Handled::Plain)));
         assert_eq!(judge(&mut strict, captured).unwrap_err(), SecurityDrop::Unsecured);
     }
-    // Tshark counts the same numbers of packets by port.
+    // tshark counts the same number of packets for each BTP port.
     assert_eq!(count(&ports), (72, 18));
     assert_eq!((believing.counters().plain, believing.counters().drops().count()), (90, 0));
     assert_eq!(strict.counters().drops().collect::<Vec<_>>(), [("unsecured", 90)]);
 }
 
 #[test]
-fn what_nobody_signed_is_read_and_believed_nowhere() {
+fn self_signed_messages_are_parsed_and_rejected() {
     let frames = frames(SIGNED_BY_NOBODY);
     let pki = Pki::new(Curve::NistP256);
     let mut ports = Vec::new();

@@ -20,7 +20,7 @@ fn years(count: i32) -> Now {
     Now { date, ..today }
 }
 
-/// Returns a station that got root and authority at that date.
+/// Returns a station that got the certificates of root and authority at this date.
 fn receiver(pki: &Pki, now: Now) -> Security {
     let mut security = Security::new(strict(), Box::new(Portable), Box::new(COUNTRY), Rng::new(7));
     let credentials = Credentials {
@@ -28,7 +28,7 @@ fn receiver(pki: &Pki, now: Now) -> Security {
         authorities: vec![pki.authority.clone()],
         ..Credentials::default()
     };
-    assert_eq!(credentials.furnish(&mut security, &Portable, now), []);
+    assert_eq!(credentials.add_credentials(&mut security, &Portable, now), []);
     security.handle_position(HOME, 4096);
     security
 }
@@ -38,7 +38,7 @@ fn is_believed(security: &mut Security, now: Now, frame: &[u8]) -> bool {
 }
 
 #[test]
-fn authority_given_while_the_clock_was_wrong_is_believed_when_it_is_right() {
+fn authority_added_with_wrong_clock_is_accepted_after_correction() {
     for given in [-10, 0, 10] {
         let mut pki = Pki::new(Curve::NistP256);
         let mut car = pki.car();
@@ -51,7 +51,7 @@ fn authority_given_while_the_clock_was_wrong_is_believed_when_it_is_right() {
 }
 
 #[test]
-fn ticket_given_while_the_clock_was_ahead_signs_when_it_is_right() {
+fn ticket_added_with_clock_ahead_signs_after_correction() {
     let mut pki = Pki::new(Curve::NistP256);
     // The usual helper also sets the station's address.
     let mut car = pki.car();
@@ -63,7 +63,7 @@ fn ticket_given_while_the_clock_was_ahead_signs_when_it_is_right() {
     car.security = late;
     let plain = car.plain_beacon(years(10));
     assert_eq!(car.security.secure(years(10), &plain), Err(SecurityDrop::NoTicket));
-    assert!(!car.security.keep_signing(years(5)));
+    assert!(!car.security.replace_invalid_ticket(years(5)));
     let plain = car.plain_beacon(at(0));
     let signed = car.security.secure(at(0), &plain).expect("it holds now");
     assert_ne!(signed, plain);
@@ -75,7 +75,7 @@ fn ticket_given_while_the_clock_was_ahead_signs_when_it_is_right() {
 }
 
 #[test]
-fn ticket_that_nobody_would_believe_signs_nothing_when_the_clock_is_right() {
+fn invalid_ticket_does_not_sign_after_clock_correction() {
     let (mut pki, mut others) = (
         Pki::new(Curve::NistP256),
         Pki::with_authority(Curve::NistP256, |mut content| {
@@ -86,6 +86,6 @@ fn ticket_that_nobody_would_believe_signs_nothing_when_the_clock_is_right() {
     let _ = pki.ticket();
     let mut late = receiver(&pki, years(10));
     assert_eq!(late.add_own_ticket(years(10), others.ticket()), Err(SecurityDrop::CertificateExpired));
-    assert!(!late.keep_signing(at(0)));
+    assert!(!late.replace_invalid_ticket(at(0)));
     assert_eq!(late.own_tickets(at(0)), []);
 }

@@ -212,7 +212,10 @@ proptest! {
     /// A certificate has one encoding: writing a parsed certificate gives the same octets, except for the
     /// sign of r.
     #[test]
-    fn one_encoding(certificate in certificate(), bit in any::<prop::sample::Index>()) {
+    fn each_value_has_exactly_one_encoding(
+        certificate in certificate(),
+        bit in any::<prop::sample::Index>(),
+    ) {
         let mut octets = certificate.octets().to_vec();
         let bit = bit.index(octets.len() * 8);
         octets[bit / 8] ^= 0x80 >> (bit % 8);
@@ -243,7 +246,7 @@ proptest! {
 }
 
 #[test]
-fn lengths_are_as_short_as_can_be() {
+fn longer_than_necessary_length_is_rejected() {
     for (octets, expected) in [
         (vec![0x05], Ok(5)),
         (vec![0x81, 0x80], Ok(128)),
@@ -257,9 +260,9 @@ fn lengths_are_as_short_as_can_be() {
     }
 }
 
-/// The parser does not allocate for a list that is only announced.
+/// The parser allocates memory only for list elements that arrive, not for announced ones.
 #[test]
-fn an_announced_list_takes_no_room() {
+fn parser_allocates_only_elements_that_arrive() {
     let octets = [[2, 0xff, 0xff].as_slice(), &[0; 10]].concat();
     let result = Reader::new(&octets).list(0, 65_535, "list", |reader| reader.u64("element"));
     assert!(matches!(result, Err(Error::Truncated { .. })));

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use crate::support::*;
 
-/// Returns the link's frame around a packet, from this address.
+/// Returns a received frame that carries this packet and comes from this link-layer address.
 fn from(source: MacAddress, packet: &[u8]) -> ReceivedFrame<'_> {
     ReceivedFrame { source, ..frame(packet) }
 }
@@ -40,7 +40,7 @@ fn sender(class: usize, number: u8) -> Sender {
 }
 
 #[test]
-fn what_warns_goes_first_and_what_is_least_goes() {
+fn queue_verifies_warnings_first_and_drops_least_important() {
     let mut queue = Queue::new(4);
     let mut now = Time::ZERO;
     let mut push = |queue: &mut Queue<_>, sender, rank, what| {
@@ -64,7 +64,7 @@ fn what_warns_goes_first_and_what_is_least_goes() {
 }
 
 #[test]
-fn who_has_no_room_loses_itself() {
+fn full_queue_drops_message_of_sender_with_most_messages() {
     let mut queue = Queue::new(1);
     assert_eq!(queue.push(Time::ZERO, neighbour(1), Rank::SingleHop, 1), None);
     assert_eq!(queue.push(Time::ZERO, sender(2, 1), Rank::AreaHere, 2), Some(2));
@@ -74,14 +74,14 @@ fn who_has_no_room_loses_itself() {
     assert!(none.pop().is_none());
 }
 
-/// Neighbours have half of the verifications, known names from other addresses a quarter, and strangers a
-/// quarter. A class that is alone has all.
+/// Neighbours get half of the verifications, known tickets from other addresses a quarter, and unknown
+/// tickets a quarter. A class without competition gets all of them.
 #[test]
-fn classes_have_their_shares() {
+fn sender_classes_get_their_shares_of_verifications() {
     let mut queue = Queue::new(64);
     let mut served = [0; 3];
     for _ in 0..400 {
-        // Strangers send as much as they can, with the highest rank.
+        // Senders with unknown tickets send as much as they can, with the highest rank.
         for number in 0..200 {
             queue.push(Time::ZERO, sender(2, number), Rank::AreaHere, 2);
         }
@@ -125,7 +125,7 @@ proptest! {
                     continue;
                 };
                 let (turn, rank, at) = popped.message;
-                prop_assert_eq!(popped.since, Time::from_millis(at as u64));
+                prop_assert_eq!(popped.enqueued_at, Time::from_millis(at as u64));
                 let his = waiting.get_mut(&turn).unwrap();
                 prop_assert_eq!(his.iter().min(), Some(&(rank, at)));
                 his.retain(|(_, other)| *other != at);
@@ -156,10 +156,11 @@ proptest! {
         }
     }
 
-    /// Senders that always have a message waiting are served equally often, except for the head start of
-    /// their ranks. A new sender waits for one message of each other sender, and for their head start.
+    /// Senders that always have a waiting message are verified equally often, except for the advantage that
+    /// the rank of their messages gives. A new sender waits for one message of each other sender, and for the
+    /// advantage of their ranks.
     #[test]
-    fn turns_are_fair(
+    fn senders_of_a_class_are_verified_equally_often(
         class in 0_usize..3,
         ranks in proptest::collection::vec(0_usize..4, 2..9),
         rounds in 1_usize..300,
@@ -181,7 +182,8 @@ proptest! {
             refill(&mut queue, who);
         }
         for (one, other) in (0..ranks.len()).flat_map(|one| (0..ranks.len()).map(move |other| (one, other))) {
-            let ahead = RANKS[ranks[one]].head_start().saturating_sub(RANKS[ranks[other]].head_start());
+            let [of_one, of_other] = [one, other].map(|who| RANKS[ranks[who]].max_messages_preceded());
+            let ahead = of_one.saturating_sub(of_other);
             prop_assert!(served[one] <= served[other] + ahead + 1, "{:?} {:?}", served, ranks);
         }
         let new = ranks.len();
@@ -193,7 +195,8 @@ proptest! {
                 break;
             }
             before[who] += 1;
-            let ahead = RANKS[ranks[who]].head_start().saturating_sub(RANKS[rank].head_start());
+            let [of_who, of_new] = [ranks[who], rank].map(|rank| RANKS[rank].max_messages_preceded());
+            let ahead = of_who.saturating_sub(of_new);
             prop_assert!(before[who] <= ahead + 1, "{:?}", before);
             refill(&mut queue, who);
         }
@@ -233,8 +236,9 @@ enum Flood {
     All,
 }
 
-/// Eight neighbours send ten CAMs a second, which takes 80 of the 200 verifications of a second. A flooding
-/// sender sends this number of messages in each millisecond. All CAMs of the neighbours are verified in time.
+/// Eight neighbours send ten CAMs a second each, which takes 80 of 200 verifications a second. A flooding
+/// sender sends this number of messages in each millisecond. The station verifies all CAMs of the neighbours
+/// in time.
 fn neighbours_are_heard(flood: Flood, each_millisecond: u64) {
     const NEIGHBOURS: usize = 8;
     /// Time within which a CAM must be verified, milliseconds.
@@ -243,8 +247,8 @@ fn neighbours_are_heard(flood: Flood, each_millisecond: u64) {
     let mut receiver = pki.receiver(Config { verifications_per_second: 200, ..strict() });
     let mut cars: Vec<_> = (0..NEIGHBOURS).map(|_| pki.car()).collect();
     let mut rng = Rng::new(11);
-    // Each neighbour is known by the certificate in its first CAM. The flooding sender mutates copies of
-    // these CAMs.
+    // The station knows each neighbour by the certificate in its first CAM. The flooding sender sends mutated
+    // copies of these CAMs.
     let mut templates = Vec::new();
     for car in &mut cars {
         let octets = car.cam(at(0));
@@ -290,7 +294,7 @@ fn neighbours_are_heard(flood: Flood, each_millisecond: u64) {
         for (number, car) in cars.iter_mut().enumerate() {
             if millisecond % 100 == 12 * number as u64 {
                 let octets = car.cam(now);
-                sent.insert(carnet_security::unwrapped(&octets).unwrap(), (number, millisecond));
+                sent.insert(carnet_security::without_envelope(&octets).unwrap(), (number, millisecond));
                 let _ = receiver.handle_frame(now, from(car.mid, &octets));
             }
         }
@@ -306,25 +310,25 @@ fn neighbours_are_heard(flood: Flood, each_millisecond: u64) {
     let counters = receiver.counters();
     assert!(counters.dropped(SecurityDrop::QueueOverflow) > 800 * each_millisecond);
     assert!(counters.verifications < 200 * 15 / 10 + 50, "{}", counters.verifications);
-    // Only the neighbour whose name and address the forger uses loses messages.
+    // If the flood uses the ticket and the address of a neighbour, only this neighbour loses messages.
     let first = usize::from(matches!(flood, Flood::Neighbour | Flood::All));
     assert!(believed[first..].iter().all(|believed| *believed >= 13), "{believed:?}");
     assert!(latest <= SOON, "{latest} ms");
 }
 
 #[test]
-fn neighbours_are_heard_beside_forged_names() {
+fn neighbours_are_verified_in_time_beside_forged_names() {
     neighbours_are_heard(Flood::Names, 5);
     neighbours_are_heard(Flood::NamesFromOne, 5);
 }
 
 #[test]
-fn neighbours_are_heard_beside_forged_warnings() {
+fn neighbours_are_verified_in_time_beside_forged_warnings() {
     neighbours_are_heard(Flood::Warnings, 5);
 }
 
 #[test]
-fn who_takes_a_neighbours_name_and_address_takes_only_his_turn() {
+fn forger_with_name_and_address_of_neighbour_affects_only_this_neighbour() {
     neighbours_are_heard(Flood::Neighbour, 5);
     neighbours_are_heard(Flood::All, 5);
 }
@@ -334,9 +338,9 @@ fn station_under_100_000_forged_messages_a_second_verifies_its_neighbours_in_tim
     neighbours_are_heard(Flood::All, 100);
 }
 
-/// The station verifies a stranger's messages beside other strangers that flood.
+/// While some unknown senders flood, the station still verifies the messages of another unknown sender.
 #[test]
-fn a_stranger_is_heard_beside_a_loud_one() {
+fn unknown_sender_is_verified_beside_flooding_unknown_sender() {
     let mut pki = Pki::new(Curve::NistP256);
     let mut receiver = pki.receiver(Config { verifications_per_second: 200, ..strict() });
     let (mut loud, mut new) = (pki.car(), pki.car());
@@ -372,11 +376,12 @@ fn a_stranger_is_heard_beside_a_loud_one() {
 
 /// A source that invents names of certificates loses only its own waiting messages.
 #[test]
-fn what_waits_for_a_certificate_is_not_pushed_out_by_inventions() {
+fn forged_messages_do_not_replace_messages_that_wait_for_certificate() {
     let mut pki = Pki::new(Curve::NistP256);
     let mut receiver = pki.receiver(strict());
     let mut new = pki.car();
-    // The receiver misses the first CAM, which has the certificate; the second CAM waits for the certificate.
+    // The receiver misses the first CAM, which carries the certificate, so the second CAM waits for the
+    // certificate.
     new.cam(at(0));
     let octets = new.cam(at(100));
     let template = octets.clone();
@@ -394,7 +399,7 @@ fn what_waits_for_a_certificate_is_not_pushed_out_by_inventions() {
         let _ = receiver.handle_frame(now, from([2, 0, 0, 0, 0, 0x66], &octets));
         assert!(receiver.poll_verified(now).is_none());
     }
-    assert_eq!(receiver.waiting(), (0, receiver.config().most_parked));
+    assert_eq!(receiver.waiting(), (0, receiver.config().max_waiting_for_certificate));
     assert!(receiver.counters().dropped(SecurityDrop::WaitingOverflow) > 400);
     // The certificate arrives: the station verifies the waiting messages.
     new.security.use_ticket(new.security.current_ticket().unwrap());

@@ -8,8 +8,8 @@ use crate::support::{Pki, at};
 
 #[test]
 fn it_verifies_what_carnet_signs_on_every_curve() {
-    // On brainpoolP384r1 the crate uses SHA-256 for the two hashes. A signature over 384 bits has SHA-384
-    // (IEEE 1609.2 5.3.1.2.2), as the crate uses on NIST P-384.
+    // On brainpoolP384r1 the crate hashes with SHA-256, although IEEE 1609.2 5.3.1.2.2 requires SHA-384 for
+    // 384-bit signatures. On NIST P-384 the crate uses SHA-384.
     for curve in [Curve::NistP256, Curve::BrainpoolP256r1, Curve::NistP384] {
         let mut pki = Pki::new(curve);
         let mut car = pki.car();

@@ -23,16 +23,19 @@ proptest! {
         let Ieee1609Dot2Content::SignedData(signed) = &theirs.content else { panic!("not signed") };
         match (&signed.tbs_data.header_info.requested_certificate, &parts.header.requested_certificate) {
             (None, None) => prop_assert_eq!(rasn::coer::encode(&theirs).unwrap(), octets),
-            // rasn 0.30 has a fault: it writes an addition that itself has additions in front of the message.
+            // rasn 0.30 has a bug: it writes an addition that has additions itself in front of the message.
             (Some(theirs), Some(ours)) => prop_assert_eq!(rasn::coer::encode(theirs).unwrap(), ours.octets()),
             other => panic!("{other:?}"),
         }
     }
 
-    /// carnet's codec rejects all input that the general codec rejects. It also rejects input that the
-    /// general codec would encode differently, because such input is not canonical.
+    /// carnet's decoder rejects everything that rasn's decoder rejects. It also rejects encodings that rasn
+    /// would write differently, because they are not canonical.
     #[test]
-    fn no_more_is_read(certificate in certificate(), bit in any::<prop::sample::Index>()) {
+    fn decoder_rejects_all_input_that_rasn_rejects(
+        certificate in certificate(),
+        bit in any::<prop::sample::Index>(),
+    ) {
         let mut octets = certificate.octets().to_vec();
         let bit = bit.index(octets.len() * 8);
         octets[bit / 8] ^= 0x80 >> (bit % 8);
@@ -46,7 +49,7 @@ proptest! {
 }
 
 #[test]
-fn frames_of_others() {
+fn station_ignores_unicast_frames_of_other_stations() {
     for frame in frames() {
         let octets = &frame[4..];
         let Envelope::Signed(ours) = Envelope::parse(octets).unwrap() else { panic!("not signed") };

@@ -6,7 +6,7 @@ use carnet_security::ids::HashedId8;
 use carnet_security::permissions::*;
 use carnet_security::pseudonym::{Identity, Pseudonym, Strategy};
 use carnet_security::region::{GeographicRegion, crosses_itself};
-use carnet_security::replay::Seen;
+use carnet_security::replay::ReplayDetector;
 use carnet_security::time::Time64;
 use carnet_wire::geonet::StationType;
 
@@ -14,8 +14,8 @@ use crate::support::{COUNTRY, HOME, place};
 
 /// For any number of messages, the store accepts each message as new at most once.
 #[test]
-fn nothing_that_was_seen_is_new() {
-    let mut seen = Seen::new(10);
+fn replay_detector_reports_no_seen_message_as_new() {
+    let mut seen = ReplayDetector::new(10);
     let message = |number: u64| {
         let mut fingerprint = [0; 16];
         fingerprint[..8].copy_from_slice(&number.to_be_bytes());
@@ -23,31 +23,29 @@ fn nothing_that_was_seen_is_new() {
     };
     let made = |number: u64| Time64(1_000_000 + 1_000 * number);
     for number in 0..1_000 {
-        assert!(seen.believed_at(&message(number)).is_none() && !seen.may_be_forgotten(made(number)));
+        assert!(seen.accepted_at(&message(number)).is_none() && !seen.is_older_than_memory(made(number)));
         seen.insert(Time::ZERO, message(number), made(number), Time64(0));
         for earlier in 0..=number {
             assert!(
-                seen.believed_at(&message(earlier)).is_some() || seen.may_be_forgotten(made(earlier)),
+                seen.accepted_at(&message(earlier)).is_some() || seen.is_older_than_memory(made(earlier)),
                 "{earlier}"
             );
         }
     }
-    // The store drops a message that is too old to be accepted, and does not count other messages as seen.
-    // After the clock was set back, the old message does not count as new.
-    let mut seen = Seen::new(10);
+    // The store removes a message that is too old to be accepted, and does not report other messages as
+    // replays. If the clock is then set back, the store does not report the removed message as new.
+    let mut seen = ReplayDetector::new(10);
     for number in 0..1_000_u64 {
         let oldest = number.saturating_sub(5);
         seen.insert(Time::ZERO, message(number), made(number), made(oldest));
-        assert!(!seen.may_be_forgotten(made(oldest)));
-        assert!(
-            (0..number).all(|earlier| seen.believed_at(&message(earlier)).is_some()
-                || seen.may_be_forgotten(made(earlier)))
-        );
+        assert!(!seen.is_older_than_memory(made(oldest)));
+        assert!((0..number).all(|earlier| seen.accepted_at(&message(earlier)).is_some()
+            || seen.is_older_than_memory(made(earlier))));
     }
 }
 
 #[test]
-fn a_pseudonym_changes_after_a_way_and_a_time() {
+fn pseudonym_changes_after_distance_and_time() {
     let strategy = Strategy::default();
     let mut changes = Vec::new();
     for seed in 0..20 {
@@ -75,7 +73,7 @@ fn a_pseudonym_changes_after_a_way_and_a_time() {
 }
 
 #[test]
-fn an_event_holds_a_change_back_for_a_while() {
+fn own_event_delays_pseudonym_change() {
     let mut pseudonym = Pseudonym::new(Strategy::default(), Rng::new(1));
     pseudonym.handle_position(Time::ZERO, HOME);
     pseudonym.handle_position(Time::from_secs(60), place(2_000.0, 0.0));
@@ -98,7 +96,7 @@ fn names_of_a_ticket() {
 }
 
 #[test]
-fn where_regions_end() {
+fn region_contains_exactly_the_positions_inside_its_border() {
     let circle = GeographicRegion::Circular { center: HOME, radius: 1_000 };
     let square = GeographicRegion::Rectangular(vec![(place(-1_000.0, 1_000.0), place(1_000.0, -1_000.0))]);
     // The polygon is a crescent: its middle is outside.
@@ -129,7 +127,7 @@ fn where_regions_end() {
     assert!(!square.is_within(&circle, &COUNTRY));
     let GeographicRegion::Polygonal(corners) = &crescent else { return };
     assert!(!crosses_itself(corners));
-    // The test also holds in the south and in the west.
+    // The conversion of regions also works for southern latitudes and western longitudes.
     let far = Position::new(-338_000_000, -1_512_000_000);
     let region = GeographicRegion::Circular { center: far, radius: 100 };
     assert!(region.contains(Position::new(far.latitude + 5_000, far.longitude), &COUNTRY));
@@ -137,7 +135,7 @@ fn where_regions_end() {
 }
 
 #[test]
-fn what_an_authority_may_give_away() {
+fn authority_may_issue_only_its_own_permissions() {
     let bitmap = |octets: &[u8]| Some(Ssp::Bitmap(octets.to_vec()));
     let range =
         |value: &[u8], mask: &[u8]| Some(SspRange::Bitmap { value: value.to_vec(), mask: mask.to_vec() });
@@ -150,7 +148,7 @@ fn what_an_authority_may_give_away() {
     let gives = |range: Option<SspRange>, ssp: Option<Ssp>| {
         permits_applications(&[group(Psid::CAM, range, 1)], &[PsidSsp { psid: Psid::CAM, ssp }])
     };
-    // Bits are fixed where the mask has ones; other bits may have any value.
+    // A bit is fixed where the mask has a 1; elsewhere it may have any value.
     assert!(gives(range(&[1, 0, 0], &[0xff, 0xf0, 0]), bitmap(&[1, 0x0f, 0xff])));
     assert!(!gives(range(&[1, 0, 0], &[0xff, 0xf0, 0]), bitmap(&[1, 0x1f, 0xff])));
     assert!(!gives(range(&[1, 0, 0], &[0xff, 0xf0, 0]), bitmap(&[1, 0])));
@@ -160,7 +158,7 @@ fn what_an_authority_may_give_away() {
     let opaque = |list: &[&[u8]]| Some(SspRange::Opaque(list.iter().map(|octets| octets.to_vec()).collect()));
     assert!(gives(opaque(&[&[1], &[2]]), Some(Ssp::Opaque(vec![2]))));
     assert!(!gives(opaque(&[&[1], &[2]]), Some(Ssp::Opaque(vec![3]))));
-    // An issuer for authorities may not issue tickets, and an issuer for tickets may not issue authorities.
+    // An authority that may issue authorities may not issue tickets, and the reverse.
     let tickets = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 1);
     let authorities = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 2);
     let application = [PsidSsp { psid: Psid::CAM, ssp: bitmap(&[1, 0, 0]) }];

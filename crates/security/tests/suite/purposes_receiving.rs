@@ -15,7 +15,7 @@ use carnet_wire::geonet::BasicHeader;
 use crate::support::*;
 
 /// A message that may contain faults that no carnet station makes.
-struct Odd<'a> {
+struct FaultyMessage<'a> {
     plain: Vec<u8>,
     header: HeaderInfo<'static>,
     signer: Signer,
@@ -23,12 +23,12 @@ struct Odd<'a> {
     certificate: Certificate,
 }
 
-impl<'a> Odd<'a> {
+impl<'a> FaultyMessage<'a> {
     /// Returns a valid CAM with its certificate.
-    fn cam(station: &Station, now: Now, ticket: &'a Ticket) -> Odd<'a> {
+    fn cam(station: &Station, now: Now, ticket: &'a Ticket) -> FaultyMessage<'a> {
         let mut header = HeaderInfo::new(Psid::CAM);
         header.generation_time = Some(now.date);
-        Odd {
+        FaultyMessage {
             plain: station.plain_cam(now, &ordinary_cam()),
             header,
             signer: Signer::Certificate(Box::new(ticket.certificate.clone())),
@@ -38,8 +38,8 @@ impl<'a> Odd<'a> {
     }
 
     /// Returns a valid DENM.
-    fn denm(station: &mut Station, now: Now, ticket: &'a Ticket) -> Odd<'a> {
-        let mut odd = Odd::cam(station, now, ticket);
+    fn denm(station: &mut Station, now: Now, ticket: &'a Ticket) -> FaultyMessage<'a> {
+        let mut odd = FaultyMessage::cam(station, now, ticket);
         odd.header.psid = Psid::DENM;
         odd.header.generation_location = Some(ThreeDLocation { position: station.at, elevation: 4096 });
         odd.plain = station.plain_denm(now, circle(500), &ordinary_denm(91));
@@ -54,7 +54,7 @@ impl<'a> Odd<'a> {
         self.around(&self.data())
     }
 
-    /// Returns the envelope around the given ToBeSignedData.
+    /// Returns an envelope that contains the given ToBeSignedData.
     fn around(&self, data: &[u8]) -> Vec<u8> {
         let algorithm = self.certificate.hash_algorithm();
         let input = signature_input(&Portable, algorithm, data, self.certificate.octets());
@@ -76,17 +76,17 @@ fn scene() -> (carnet_security::Security, Station, Ticket) {
 }
 
 /// Returns the result of a CAM after a change.
-fn cam(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
+fn cam(change: impl FnOnce(&mut FaultyMessage<'_>)) -> Result<usize, SecurityDrop> {
     let (mut receiver, station, ticket) = scene();
-    let mut odd = Odd::cam(&station, at(0), &ticket);
+    let mut odd = FaultyMessage::cam(&station, at(0), &ticket);
     change(&mut odd);
     receive(&mut receiver, at(0), &odd.octets()).map(|all| all.len())
 }
 
 /// Returns the result of a DENM after a change.
-fn denm(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
+fn denm(change: impl FnOnce(&mut FaultyMessage<'_>)) -> Result<usize, SecurityDrop> {
     let (mut receiver, mut station, ticket) = scene();
-    let mut odd = Odd::denm(&mut station, at(0), &ticket);
+    let mut odd = FaultyMessage::denm(&mut station, at(0), &ticket);
     change(&mut odd);
     receive(&mut receiver, at(0), &odd.octets()).map(|all| all.len())
 }
@@ -94,7 +94,7 @@ fn denm(change: impl FnOnce(&mut Odd<'_>)) -> Result<usize, SecurityDrop> {
 /// Returns the result of a CAM whose octets are changed after signing; offsets start at the envelope.
 fn octets(change: impl FnOnce(&mut Vec<u8>)) -> Result<usize, SecurityDrop> {
     let (mut receiver, station, ticket) = scene();
-    let odd = Odd::cam(&station, at(0), &ticket);
+    let odd = FaultyMessage::cam(&station, at(0), &ticket);
     let mut envelope = odd.octets()[BasicHeader::LEN..].to_vec();
     change(&mut envelope);
     receive(&mut receiver, at(0), &odd.frame(&envelope)).map(|all| all.len())
@@ -108,7 +108,7 @@ fn tc_sec_itss_rcv_cam_01_01_bv() {
         let (mut receiver, mut car) = (pki.receiver(strict()), pki.car());
         let plain = car.plain_cam(at(0), &ordinary_cam());
         let all = receive(&mut receiver, at(0), &car.cam(at(0))).unwrap();
-        // The router gets the packet as its source made it.
+        // The router gets the packets exactly as their source made them.
         assert_eq!(all.iter().map(|verified| verified.packet.clone()).collect::<Vec<_>>(), [plain]);
         assert_eq!(
             (all[0].psid, Some(all[0].signer)),
@@ -118,15 +118,15 @@ fn tc_sec_itss_rcv_cam_01_01_bv() {
     }
 }
 
-/// The receiver accepts a CAM with the digest of a known certificate. A CAM with an unknown digest waits for
-/// the certificate.
+/// The receiver accepts a CAM that names a known certificate by its digest. A CAM with an unknown digest
+/// waits for the certificate.
 #[test]
 fn tc_sec_itss_rcv_cam_01_02_bv() {
     let mut pki = Pki::new(Curve::NistP256);
     let (mut receiver, mut car) = (pki.receiver(strict()), pki.car());
     let (first, second, third) = (car.cam(at(0)), car.cam(at(100)), car.cam(at(200)));
     assert_eq!(receive(&mut receiver, at(100), &second), Ok(Vec::new()));
-    // When the certificate arrives, the waiting message follows it.
+    // When the certificate arrives, the receiver also delivers the message that waited for it.
     let all = receive(&mut receiver, at(110), &first).unwrap();
     assert_eq!(all.len(), 2);
     assert_eq!(receive(&mut receiver, at(200), &third).unwrap().len(), 1);
@@ -140,13 +140,13 @@ fn tc_sec_itss_rcv_cam_01_02_bv() {
     assert_eq!(receiver.counters().dropped(SecurityDrop::UnknownSigner), 1);
 }
 
-/// A certificate chain as signer: the purpose accepts it, but TS 103 097 V1.3.1 5.2 permits exactly one
-/// certificate, so the receiver rejects it.
+/// The signer field holds a certificate chain. The test purpose accepts it, but TS 103 097 V1.3.1 5.2 permits
+/// exactly one certificate, so the receiver rejects it.
 #[test]
 fn tc_sec_itss_rcv_cam_01_03_bv() {
     let mut pki = Pki::new(Curve::NistP256);
     let (mut receiver, station, ticket) = (pki.receiver(strict()), pki.car(), pki.ticket());
-    let odd = Odd::cam(&station, at(0), &ticket);
+    let odd = FaultyMessage::cam(&station, at(0), &ticket);
     let octets = odd.octets();
     let signer = [&[0x81, 1, 1], ticket.certificate.octets()].concat();
     let from = octets.windows(signer.len()).position(|part| part == signer).unwrap();
@@ -185,9 +185,9 @@ fn tc_sec_itss_rcv_cam_04_04_bo() {
 #[test]
 fn tc_sec_itss_rcv_cam_04_08_bo_and_04_09_bo() {
     let (mut receiver, station, ticket) = scene();
-    let odd = Odd::cam(&station, at(0), &ticket);
+    let odd = FaultyMessage::cam(&station, at(0), &ticket);
     let mut data = odd.data();
-    // The preamble of the header stands behind the payload. Announce an addition, here pduFunctionalType.
+    // The preamble of the header follows the payload. Set its bit for an addition, here pduFunctionalType.
     let header = data.len() - (1 + 2 + 8);
     assert_eq!(data[header..header + 3], [0x40, 1, 36]);
     data[header] |= 0x80;
@@ -213,7 +213,7 @@ fn tc_sec_itss_rcv_cam_09_02_bo() {
 #[test]
 fn tc_sec_itss_rcv_cam_09_03_bo() {
     let (mut receiver, station, ticket) = scene();
-    let odd = Odd::cam(&station, at(0), &ticket);
+    let odd = FaultyMessage::cam(&station, at(0), &ticket);
     let inside = &odd.plain[BasicHeader::LEN..];
     let envelope = [&[3, 0x80, inside.len() as u8], inside].concat();
     assert_eq!(receive(&mut receiver, at(0), &odd.frame(&envelope)), Err(SecurityDrop::UnsecuredEnvelope));
@@ -231,7 +231,7 @@ fn tc_sec_itss_rcv_cam_09_04_bo() {
 #[test]
 fn tc_sec_itss_rcv_cam_09_05_bo() {
     let (mut receiver, station, ticket) = scene();
-    let odd = Odd::cam(&station, at(0), &ticket);
+    let odd = FaultyMessage::cam(&station, at(0), &ticket);
     let data = odd.data();
     let header = &data[data.len() - (1 + 2 + 8)..];
     let external = [&[0x20, 0x80], [7; 32].as_slice(), header].concat();
@@ -253,7 +253,7 @@ fn tc_sec_itss_rcv_cam_09_06_bo() {
     }
 }
 
-/// The receiver rejects a message without signature. It ignores a second signature behind the first.
+/// The receiver rejects a message without a signature. It ignores a second signature after the first.
 #[test]
 fn tc_sec_itss_rcv_cam_10_01_bo_and_10_02_bo() {
     assert_eq!(octets(|envelope| envelope.truncate(envelope.len() - 66)), Err(SecurityDrop::Malformed));
@@ -261,21 +261,21 @@ fn tc_sec_itss_rcv_cam_10_01_bo_and_10_02_bo() {
     assert_eq!(octets(|envelope| envelope.extend_from_within(envelope.len() - 66..)), Ok(1));
 }
 
-/// The receiver rejects a signature by a key other than that of the certificate in the message.
+/// The receiver rejects a signature whose key is not that of the certificate in the message.
 #[test]
 fn tc_sec_itss_rcv_cam_11_01_bo() {
     let thief = key(Curve::NistP256, 0x33);
     let (mut receiver, station, ticket) = scene();
-    let odd = Odd { key: thief.as_ref(), ..Odd::cam(&station, at(0), &ticket) };
+    let odd = FaultyMessage { key: thief.as_ref(), ..FaultyMessage::cam(&station, at(0), &ticket) };
     assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::BadSignature));
 }
 
-/// The receiver rejects a signature by a key other than that of the named certificate.
+/// The receiver rejects a signature whose key is not that of the certificate that the digest names.
 #[test]
 fn tc_sec_itss_rcv_cam_11_02_bo() {
     let (mut receiver, mut station, ticket) = scene();
     assert_eq!(receive(&mut receiver, at(0), &station.cam(at(0))).unwrap().len(), 1);
-    let mut odd = Odd::cam(&station, at(10), &ticket);
+    let mut odd = FaultyMessage::cam(&station, at(10), &ticket);
     odd.signer = Signer::Digest(station.security.current_ticket().unwrap());
     assert_eq!(receive(&mut receiver, at(10), &odd.octets()), Err(SecurityDrop::BadSignature));
 }
@@ -289,7 +289,7 @@ fn by(content: impl FnOnce(&dyn SigningKey) -> ToBeSignedCertificate) -> Result<
     let certificate =
         pki::issue(&Portable, pki.authority_key.as_ref(), Some(&pki.authority), content).unwrap();
     let ticket = Ticket { certificate, key };
-    let odd = Odd::cam(&station, at(0), &ticket);
+    let odd = FaultyMessage::cam(&station, at(0), &ticket);
     receive(&mut receiver, at(0), &odd.octets()).map(|all| all.len())
 }
 
@@ -315,7 +315,7 @@ fn tc_sec_itss_rcv_cam_12_02_bo() {
 
 /// The receiver rejects a CAM whose header has a field outside the profile.
 #[test]
-fn a_cam_with_a_place_or_an_end_is_not_in_the_profile() {
+fn cam_with_generation_location_or_expiry_is_not_in_profile() {
     let place = ThreeDLocation { position: HOME, elevation: 4096 };
     assert_eq!(cam(|odd| odd.header.generation_location = Some(place)), Err(SecurityDrop::UnexpectedHeader));
     assert_eq!(
@@ -354,7 +354,7 @@ fn tc_sec_itss_rcv_denm_01_02_bv_to_01_05_bv() {
 #[test]
 fn tc_sec_itss_rcv_denm_02_01_bo_and_02_02_bo() {
     let (mut receiver, mut station, ticket) = scene();
-    let octets = Odd::denm(&mut station, at(0), &ticket).octets();
+    let octets = FaultyMessage::denm(&mut station, at(0), &ticket).octets();
     for version in [2, 4] {
         let mut octets = octets.clone();
         octets[BasicHeader::LEN] = version;
@@ -383,14 +383,14 @@ fn tc_sec_itss_rcv_denm_08_01_bo_to_08_04_bo() {
         let ticket = pki.ticket_in(region.clone());
         let (mut receiver, mut station) = (pki.receiver(strict()), pki.car());
         station.at = place(800.0, 0.0);
-        let octets = Odd::denm(&mut station, at(0), &ticket).octets();
+        let octets = FaultyMessage::denm(&mut station, at(0), &ticket).octets();
         assert_eq!(receive(&mut receiver, at(0), &octets), Err(SecurityDrop::OutsideRegion), "{region:?}");
     }
 }
 
 /// Profile of DENM: the receiver requires a generation location and the certificate.
 #[test]
-fn a_denm_without_place_or_certificate_is_not_in_the_profile() {
+fn denm_without_location_or_certificate_is_not_in_profile() {
     assert_eq!(denm(|odd| odd.header.generation_location = None), Err(SecurityDrop::NoGenerationLocation));
     let unknown = carnet_geonet::geodesy::Position::new(900_000_001, 1_800_000_001);
     let unknown = ThreeDLocation { position: unknown, elevation: 4096 };
@@ -407,7 +407,7 @@ fn a_denm_without_place_or_certificate_is_not_in_the_profile() {
 /// The receiver rejects a DENM that has expired, one from the future, and one whose generation location is
 /// far from the packet's source.
 #[test]
-fn times_and_places_that_cannot_be() {
+fn impossible_times_and_places_are_rejected() {
     assert_eq!(denm(|odd| odd.header.expiry_time = Some(at(0).date)), Err(SecurityDrop::Expired));
     assert_eq!(denm(|odd| odd.header.expiry_time = Some(at(1).date)), Ok(1));
     let far = ThreeDLocation { position: place(6_000.0, 0.0), elevation: 4096 };
@@ -417,18 +417,18 @@ fn times_and_places_that_cannot_be() {
     );
     let (mut receiver, mut station, ticket) = scene();
     station.at = place(6_000.0, 0.0);
-    let odd = Odd::cam(&station, at(0), &ticket);
+    let odd = FaultyMessage::cam(&station, at(0), &ticket);
     assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::TooFarAway));
     station.at = HOME;
     // The packet's position is ten minutes later than the signature.
     let plain = station.plain_cam(at(600_000), &ordinary_cam());
-    let odd = Odd { plain, ..Odd::cam(&station, at(0), &ticket) };
+    let odd = FaultyMessage { plain, ..FaultyMessage::cam(&station, at(0), &ticket) };
     assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::ImplausibleTime));
 }
 
 /// Service specific permissions, bit by bit: the certificate must have the bit of the cause.
 #[test]
-fn each_cause_needs_its_bit() {
+fn each_cause_code_needs_its_ssp_bit() {
     const CAUSES: [u8; 24] =
         [1, 2, 3, 6, 9, 10, 11, 12, 14, 15, 17, 18, 19, 26, 27, 91, 92, 93, 94, 95, 96, 97, 98, 99];
     let mut pki = Pki::new(Curve::NistP256);
@@ -441,7 +441,7 @@ fn each_cause_needs_its_bit() {
         let mut car = pki.station(ticket);
         let now = at(10 * number as u64);
         let plain = car.plain_denm(now, circle(500), &ordinary_denm(cause));
-        // The station itself does not sign content that its ticket does not allow.
+        // The station refuses to sign content that its own ticket does not permit.
         assert_eq!(car.security.secure(now, &plain), Err(SecurityDrop::NoTicket), "cause {cause}");
         let octets = car.sign_regardless(now, &plain);
         assert_eq!(
@@ -458,18 +458,18 @@ fn each_cause_needs_its_bit() {
 
 /// The receiver rejects a message of an application that the ticket lacks.
 #[test]
-fn without_an_application_nothing_is_said_in_it() {
+fn ticket_without_application_signs_no_message_of_it() {
     let mut pki = Pki::new(Curve::NistP256);
     let denm_only = pki::applications(false)[1..2].to_vec();
     let ticket = pki.ticket_for(denm_only);
     let (mut receiver, station) = (pki.receiver(strict()), pki.car());
-    let odd = Odd::cam(&station, at(0), &ticket);
+    let odd = FaultyMessage::cam(&station, at(0), &ticket);
     assert_eq!(receive(&mut receiver, at(0), &odd.octets()), Err(SecurityDrop::NoPermission));
 }
 
-/// The station ignores octets that a link leaves after a frame, and does not forward them.
+/// The station ignores octets that follow the envelope in a frame, and does not forward them.
 #[test]
-fn octets_behind_the_envelope_change_nothing() {
+fn octets_after_the_envelope_are_ignored() {
     let mut pki = Pki::new(Curve::NistP256);
     let (mut source, mut forwarder) = (pki.car(), pki.car());
     for (number, behind) in [1, 4, 60].into_iter().enumerate() {

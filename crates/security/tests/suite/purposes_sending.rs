@@ -105,7 +105,7 @@ fn tc_sec_itss_snd_cam_04_01() {
     assert!(cams[1..].iter().all(|cam| signed(cam).signer == Signer::Digest(HashedId8::of_hash(&hash))));
 }
 
-/// A CAM carries the certificate if the last one with it was a second ago.
+/// A CAM carries the certificate if the last CAM with the certificate was sent a second before.
 #[test]
 fn tc_sec_itss_snd_cam_05_01() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -123,7 +123,7 @@ fn tc_sec_itss_snd_cam_05_02() {
     assert_eq!(with, [0, 10, 20, 30, 40]);
 }
 
-/// After a message of an unknown station, the next CAM carries the certificate.
+/// After a message of a station that it does not know, a station includes its certificate in the next CAM.
 #[test]
 fn tc_sec_itss_snd_cam_06_01() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -132,7 +132,7 @@ fn tc_sec_itss_snd_cam_06_01() {
     let hello = stranger.cam(at(100));
     assert_eq!(receive(&mut car.security, at(100), &hello).unwrap().len(), 1);
     assert!(certificate_of(&car.cam(at(200))).is_some());
-    // A message of a known station does not cause this.
+    // After a message of a known station, the next CAM does not include the certificate.
     let again = stranger.cam(at(250));
     assert_eq!(receive(&mut car.security, at(250), &again).unwrap().len(), 1);
     assert!(certificate_of(&car.cam(at(300))).is_none());
@@ -152,7 +152,7 @@ fn tc_sec_itss_snd_cam_07_01() {
     assert!(certificate_of(&car.cam(at(1_600))).is_some());
 }
 
-/// Returns two stations that know each other; the next CAM of `car` carries no certificate.
+/// Returns two stations that know each other's certificate, so the next CAM of `car` carries only the digest.
 fn acquaintances(pki: &mut Pki) -> (Station, Station) {
     let (mut car, mut other) = (pki.car(), pki.car());
     let hello = car.cam(at(0));
@@ -164,27 +164,27 @@ fn acquaintances(pki: &mut Pki) -> (Station, Station) {
     (car, other)
 }
 
-/// A request for the own certificate makes the next CAM carry it.
+/// A station that receives a request for its certificate includes the certificate in the next CAM.
 #[test]
 fn tc_sec_itss_snd_cam_08_01() {
     let mut pki = Pki::new(Curve::NistP256);
     let (mut car, mut other) = acquaintances(&mut pki);
     let mut newcomer = pki.car();
-    // The new station receives an unknown digest and requests the certificate.
+    // The new station receives a digest that it does not know, and requests the certificate.
     let digest = car.cam(at(100));
     assert_eq!(receive(&mut newcomer.security, at(100), &digest), Ok(Vec::new()));
     let asks = newcomer.cam(at(110));
     assert_eq!(
         signed(&asks).header.inline_requests.iter().collect::<Vec<_>>(),
-        [car.security.current_ticket().unwrap().short()]
+        [car.security.current_ticket().unwrap().last_three_octets()]
     );
     assert_eq!(receive(&mut other.security, at(120), &asks).unwrap().len(), 1);
     assert_eq!(receive(&mut car.security, at(120), &asks).unwrap().len(), 1);
     assert!(certificate_of(&car.cam(at(130))).is_some());
 }
 
-/// Returns two stations of different authorities below one root. The first knows both authorities, the second
-/// only its own.
+/// Returns two stations whose authorities differ but have the same root. The first station knows both
+/// authorities, the second only its own.
 fn of_two_authorities(pki: &mut Pki) -> (Station, Station) {
     let mut second = Pki::with_authority(Curve::NistP256, |mut content| {
         content.name = Some("second".to_owned());
@@ -206,10 +206,10 @@ fn tc_sec_itss_snd_cam_09_01() {
     assert_eq!(foreign.security.waiting(), (0, 1));
     let asks = foreign.cam(at(10));
     let wanted: Vec<_> = signed(&asks).header.inline_requests.iter().collect();
-    assert_eq!(wanted, [name_of(&Portable, &pki.authority).short()]);
+    assert_eq!(wanted, [name_of(&Portable, &pki.authority).last_three_octets()]);
     assert_eq!(receive(&mut car.security, at(10), &asks).unwrap().len(), 1);
-    // The first CAM carries the own certificate, because a new station appeared; the next carries the
-    // authority's.
+    // The first CAM carries the station's own certificate, because a new station has appeared. The next one
+    // carries the authority's certificate.
     assert!(signed(&car.cam(at(100))).header.requested_certificate.is_none());
     let answer = car.cam(at(200));
     assert_eq!(signed(&answer).header.requested_certificate, Some(pki.authority.clone()));
@@ -219,7 +219,7 @@ fn tc_sec_itss_snd_cam_09_01() {
 
 /// A station that receives another station's answer does not answer.
 #[test]
-fn an_answer_that_somebody_else_gave_is_not_given_again() {
+fn station_does_not_repeat_certificate_that_another_station_sent() {
     let mut pki = Pki::new(Curve::NistP256);
     let (mut car, mut foreign) = of_two_authorities(&mut pki);
     let (mut other, _) = of_two_authorities(&mut pki);
@@ -240,11 +240,11 @@ fn an_answer_that_somebody_else_gave_is_not_given_again() {
 
 /// When the station learns an authority, messages that waited for it are verified.
 #[test]
-fn a_learnt_authority_opens_what_waited() {
+fn arriving_authority_releases_waiting_messages() {
     let mut pki = Pki::new(Curve::NistP256);
     let (mut car, mut foreign) = of_two_authorities(&mut pki);
     let mut bystander = pki.car();
-    // The bystander knows only the first authority; messages of the second station wait.
+    // The receiver knows only the first authority, so messages of the second station wait.
     let asks = foreign.cam(at(0));
     assert_eq!(receive(&mut bystander.security, at(0), &asks), Ok(Vec::new()));
     let asks = bystander.cam(at(10));
@@ -275,7 +275,7 @@ fn tc_sec_itss_snd_cam_11_01() {
     assert_eq!(signed(&car.cam(at(0))).header.psid, Psid(36));
 }
 
-/// After a message of an unknown station, the next CAM requests its certificate.
+/// After a message with an unknown digest, the next CAM requests the certificate.
 #[test]
 fn tc_sec_itss_snd_cam_12_01() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -285,8 +285,8 @@ fn tc_sec_itss_snd_cam_12_01() {
     assert_eq!(receive(&mut car.security, at(100), &digest), Ok(Vec::new()));
     let asks = car.cam(at(150));
     let wanted: Vec<_> = signed(&asks).header.inline_requests.iter().collect();
-    assert_eq!(wanted, [stranger.security.current_ticket().unwrap().short()]);
-    // The station repeats the request only after another such message.
+    assert_eq!(wanted, [stranger.security.current_ticket().unwrap().last_three_octets()]);
+    // A station requests the certificate again only after another message with the unknown digest.
     assert!(signed(&car.cam(at(250))).header.inline_requests.is_empty());
 }
 
@@ -299,7 +299,7 @@ fn tc_sec_itss_snd_cam_14_01() {
     assert_eq!(signed(&cam).payload, Payload::Data(&plain[BasicHeader::LEN..]));
 }
 
-/// The signature covers the hashes of the standard, and the certificate's key made it.
+/// The signature is made with the certificate's key over the hashes that the standard requires.
 #[test]
 fn tc_sec_itss_snd_cam_16_01() {
     for curve in Curve::ALL {
@@ -373,7 +373,7 @@ fn tc_sec_itss_snd_denm_05_01_to_05_05() {
 
 /// A station does not sign outside the region of its certificate.
 #[test]
-fn outside_of_its_region_a_station_is_silent() {
+fn station_outside_region_of_its_ticket_sends_nothing() {
     let mut pki = Pki::new(Curve::NistP256);
     for region in regions().into_iter().flatten() {
         let mut car = station_in(&mut pki, Some(region.clone()));
@@ -426,7 +426,7 @@ fn tc_sec_itss_snd_denm_10_01() {
     }
 }
 
-/// Other packets (here beacons) have generation time, generation location and certificate.
+/// Other packets, here beacons, contain generation time, generation location and certificate.
 #[test]
 fn tc_sec_itss_snd_genmsg_02_01_and_03_01() {
     let mut car = Pki::new(Curve::NistP256).car();
@@ -506,8 +506,8 @@ fn tc_sec_snd_cert_02_01_09_01_and_09_02() {
     }
 }
 
-/// Returns the result of a certificate with region `below` from an authority with region `region`: refused if
-/// the first exceeds the second or is malformed.
+/// Returns whether an authority with region `region` can issue a certificate with region `below`: no if
+/// `below` exceeds `region` or is malformed.
 fn issues(region: GeographicRegion, below: GeographicRegion) -> Result<(), SecurityDrop> {
     let mut pki = Pki::with_authority(Curve::NistP256, |mut content| {
         content.region = Some(region);
@@ -528,7 +528,7 @@ fn rectangle(half: f64) -> GeographicRegion {
 fn tc_sec_snd_cert_04_01_and_04_02() {
     assert_eq!(issues(rectangle(500.0), rectangle(400.0)), Ok(()));
     assert_eq!(issues(rectangle(500.0), rectangle(600.0)), REFUSED);
-    // At most six rectangles, and corners in the right order: see the codec.
+    // The codec's tests cover the limits: at most six rectangles, and the order of the corners.
     let turned = GeographicRegion::Rectangular(vec![(place(500.0, -500.0), place(-500.0, 500.0))]);
     let mut pki = Pki::new(Curve::NistP256);
     assert!(Certificate::parse(pki.ticket_in(turned).certificate.octets()).is_err());
@@ -558,8 +558,8 @@ fn tc_sec_snd_cert_05_01_and_05_02() {
     }
 }
 
-/// Countries are given by number, and the countries of a ticket are among those of its authority. (06_01 has
-/// ISO 3166-1, 06_03 the numbers of the United Nations; TS 103 097 V1.3.1 has only the latter.)
+/// A certificate names countries by number, and the countries of a ticket are among those of its authority.
+/// (06_01 has ISO 3166-1, 06_03 the numbers of the United Nations; TS 103 097 V1.3.1 has only the latter.)
 #[test]
 fn tc_sec_snd_cert_06_03_and_06_04() {
     use IdentifiedRegion::{CountryAndRegions, CountryAndSubregions, CountryOnly};
@@ -572,7 +572,7 @@ fn tc_sec_snd_cert_06_03_and_06_04() {
     let sub = |subregions| region(&[CountryAndSubregions(250, vec![(1, subregions)])]);
     assert_eq!(issues(sub(vec![3, 4]), sub(vec![3])), Ok(()));
     assert_eq!(issues(sub(vec![3]), sub(vec![3, 4])), REFUSED);
-    // The border of a country is unknown.
+    // carnet has no map of borders, so it cannot decide whether the country lies in the rectangle.
     assert_eq!(issues(rectangle(500.0), region(&[CountryOnly(250)])), REFUSED);
     assert!(both.contains(HOME, &CountryPlace { country: 276, region: None, subregion: None }));
     assert!(!both.contains(HOME, &()));
@@ -633,7 +633,7 @@ fn tc_sec_snd_cert_at_01_01_02_01_and_03_01() {
     assert_eq!(ticket.content().name, None);
 }
 
-/// The validity of a ticket ends no later than that of its authority.
+/// A ticket is valid at most until the end of its authority's validity.
 #[test]
 fn tc_sec_snd_cert_at_05_01() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -659,7 +659,7 @@ fn tc_sec_snd_cert_at_08_01() {
     assert_eq!(result.map(|_| ()), Err(SecurityDrop::BadCertificateSignature));
 }
 
-/// The assurance level of a ticket is not above that of its authority.
+/// The assurance level of a ticket is at most that of its authority.
 #[test]
 fn tc_sec_snd_cert_at_09_01() {
     let mut pki = Pki::with_authority(Curve::NistP256, |mut content| {
@@ -681,7 +681,7 @@ fn tc_sec_snd_cert_at_09_01() {
 
 /// After a change of pseudonym, the station does not answer requests for the old ticket.
 #[test]
-fn another_ticket_is_another_station() {
+fn change_of_ticket_changes_address_and_signer() {
     let mut pki = Pki::new(Curve::NistP256);
     let mut car = pki.car();
     let second = car.security.add_own_ticket(at(0), pki.ticket()).unwrap();

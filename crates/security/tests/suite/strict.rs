@@ -15,8 +15,8 @@ use carnet_wire::geonet::BasicHeader;
 
 use crate::support::*;
 
-/// Frames of one kind, and the permitted reasons for dropping them.
-struct Kind {
+/// Frames of one kind, and the reasons for which the station may drop them.
+struct FrameKind {
     name: &'static str,
     reasons: &'static [SecurityDrop],
     frames: Vec<(Now, Vec<u8>)>,
@@ -28,12 +28,12 @@ fn moments(kind: u64, each: u64) -> impl Iterator<Item = Now> {
     (0..each).map(move |number| at(10_000 + kind * (20 * each + 5_000) + 20 * number))
 }
 
-fn kinds(each: u64) -> (Security, Vec<Kind>) {
+fn kinds(each: u64) -> (Security, Vec<FrameKind>) {
     let mut pki = Pki::new(Curve::NistP256);
     let mut receiver = pki.receiver(Config { verifications_per_second: 1_000_000, ..strict() });
     let mut rng = Rng::new(3);
     let mut kinds = Vec::new();
-    let mut add = |name, reasons, frames| kinds.push(Kind { name, reasons, frames });
+    let mut add = |name, reasons, frames| kinds.push(FrameKind { name, reasons, frames });
 
     // Forged: the certificate is from another root with the name of this one.
     let mut others = Pki::with_authority(Curve::NistP256, |content| {
@@ -65,7 +65,7 @@ fn kinds(each: u64) -> (Security, Vec<Kind>) {
     };
     add("a stolen certificate", &[SecurityDrop::BadSignature], moments(1, each).map(forge).collect());
 
-    // Forged: the ticket names the true authority, but its holder signed it.
+    // A forged ticket: it names the authority as issuer, but the holder himself signed it.
     let content = pki::ticket(thief.public_key(), day(), None, pki::applications(true));
     let certificate = pki::issue(&Portable, thief.as_ref(), Some(&pki.authority), content).unwrap();
     let forge = |now: Now| {
@@ -218,20 +218,20 @@ fn none_is_believed(each: u64) {
 }
 
 #[test]
-fn nothing_forged_replayed_expired_out_of_region_or_truncated_is_believed() {
+fn receiver_rejects_forged_replayed_expired_and_truncated_messages() {
     none_is_believed(60);
 }
 
 #[test]
 #[ignore = "10,080 messages: make security"]
-fn nothing_of_ten_thousand_is_believed() {
+fn receiver_rejects_ten_thousand_mutated_messages() {
     none_is_believed(840);
 }
 
 /// A flood of plausible certificates costs no more than the permitted verifications, and the station verifies
 /// the warning for this area first.
 #[test]
-fn a_flood_costs_what_was_granted() {
+fn flood_costs_at_most_the_permitted_verifications() {
     let mut pki = Pki::new(Curve::NistP256);
     let config = Config { verifications_per_second: 100, ..strict() };
     let mut receiver = pki.receiver(config);
@@ -259,7 +259,7 @@ fn a_flood_costs_what_was_granted() {
     let counters = receiver.counters();
     assert!(counters.verifications <= 120, "{}", counters.verifications);
     assert!(counters.dropped(SecurityDrop::QueueOverflow) > 5_000);
-    assert!(receiver.waiting().0 <= receiver.config().most_queued);
+    assert!(receiver.waiting().0 <= receiver.config().max_queued);
     let [(when, warning)] = believed.as_slice() else { panic!("{believed:?}") };
     assert_eq!(warning.psid, Psid::DENM);
     assert!((500..530).contains(when), "{when}");

@@ -22,7 +22,7 @@ use carnet_wire::geonet::{
     LongPositionVector, Packet, Shape, StationType, Timestamp,
 };
 
-/// Position around which the tests take place.
+/// Position at which the tests' stations are.
 pub const HOME: Position = Position::new(488_375_000, 21_008_000);
 /// The country of the tests: France.
 pub const COUNTRY: CountryPlace = CountryPlace { country: 250, region: None, subregion: None };
@@ -38,13 +38,13 @@ pub fn place(east: f64, north: f64) -> Position {
     LocalPlane::new(HOME).position_at(east, north)
 }
 
-/// Returns a validity that begins `before` the start of the test, for `hours`.
+/// Returns a validity period of `hours` that begins `before` the start of the test.
 pub fn validity(before: Duration, hours: u16) -> ValidityPeriod {
     let start = at(0).date.saturating_sub(before).seconds();
     ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: hours } }
 }
 
-/// Returns a validity of a day that begins an hour before the start of the test.
+/// Returns a validity period of one day that begins an hour before the start of the test.
 pub fn day() -> ValidityPeriod {
     validity(Duration::from_secs(3600), 24)
 }
@@ -62,7 +62,7 @@ pub struct Pki {
     pub root: Certificate,
     pub authority: Certificate,
     pub authority_key: Box<dyn SigningKey>,
-    next: u8,
+    next_key: u8,
 }
 
 impl Pki {
@@ -82,7 +82,7 @@ impl Pki {
         let long = validity(Duration::from_secs(7000), 500);
         let content = change(pki::authority("aa", authority_key.public_key(), long, None));
         let authority = pki::issue(&Portable, root_key.as_ref(), Some(&root), content).unwrap();
-        Pki { curve, root, authority, authority_key, next: 1 }
+        Pki { curve, root, authority, authority_key, next_key: 1 }
     }
 
     /// Returns a usual ticket.
@@ -95,8 +95,8 @@ impl Pki {
         &mut self,
         change: impl FnOnce(ToBeSignedCertificate) -> ToBeSignedCertificate,
     ) -> Ticket {
-        let key = key(self.curve, self.next);
-        self.next += 1;
+        let key = key(self.curve, self.next_key);
+        self.next_key += 1;
         let content = change(pki::ticket(key.public_key(), day(), None, pki::applications(false)));
         let certificate =
             pki::issue(&Portable, self.authority_key.as_ref(), Some(&self.authority), content).unwrap();
@@ -113,7 +113,7 @@ impl Pki {
         self.ticket_with(|content| ToBeSignedCertificate { applications, ..content })
     }
 
-    /// Returns a station without tickets that trusts the root and knows the authority.
+    /// Returns a station without own tickets that has the certificates of root and authority.
     pub fn receiver(&self, config: Config) -> Security {
         let backend: Box<dyn Backend> = Box::new(Portable);
         let mut security = Security::new(config, backend, Box::new(COUNTRY), Rng::new(7));
@@ -209,7 +209,7 @@ impl Station {
         self.security.secure(now, &plain).unwrap()
     }
 
-    /// Returns a signed DENM about a broken-down vehicle for a circle around [`HOME`].
+    /// Returns a signed DENM about a broken-down vehicle, for a circle around [`HOME`].
     pub fn denm(&mut self, now: Now) -> Vec<u8> {
         let plain = self.plain_denm(now, circle(500), &ordinary_denm(91));
         self.security.secure(now, &plain).unwrap()
@@ -230,7 +230,7 @@ impl Station {
     }
 }
 
-/// Returns the link's frame around a packet.
+/// Returns a received frame that carries this packet.
 pub fn frame(packet: &[u8]) -> ReceivedFrame<'_> {
     ReceivedFrame { source: [2, 0, 0, 0, 0, 9], destination: BROADCAST, packet }
 }

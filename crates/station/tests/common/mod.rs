@@ -52,7 +52,7 @@ pub fn geonet_ipv6() -> Ipv6Config {
         hop_limit: None,
         mtu: 1398,
         reorder_wait: Duration::ZERO,
-        reorder_rule: in_order::Rule::Shorter,
+        reorder_rule: in_order::ReorderRule::Shorter,
         reorder_hold: Default::default(),
         congestion_mark: None,
         fragments: false,

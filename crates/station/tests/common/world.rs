@@ -17,7 +17,7 @@ pub trait Network: Sized {
     /// Acts on an output of station `from`.
     fn carry(world: &mut World<Self>, from: usize, output: Output);
 
-    /// Records an input before station `to` gets it.
+    /// Records an input that station `to` is about to get.
     fn note(&mut self, _now: Time, _to: usize, _input: &Input) {}
 
     /// Acts on a station's refusal of an input.
@@ -26,12 +26,12 @@ pub trait Network: Sized {
     }
 }
 
-/// Stations, their clock, and the inputs that are on their way to them.
+/// Stations with a common virtual clock, and the inputs in transit to them.
 pub struct World<N> {
     pub now: Time,
     pub stations: Vec<Station>,
     pub net: N,
-    /// Inputs on their way, each with the index of its station.
+    /// Inputs in transit, each with the index of its station.
     wire: Timeline<(usize, Input)>,
 }
 
@@ -89,7 +89,7 @@ impl<N: Network> World<N> {
         self.wire.schedule(self.now + after, (to, input));
     }
 
-    /// Gives a station an input; its outputs stay where they are until the next step.
+    /// Passes an input to a station. Its outputs are carried out in the next step.
     pub fn feed(&mut self, to: usize, input: Input) {
         self.net.note(self.now, to, &input);
         let wall = self.wall();
@@ -104,7 +104,7 @@ impl<N: Network> World<N> {
         self.settle();
     }
 
-    /// Gives a station an input like [`World::tell`]. Returns the station's refusal.
+    /// Passes an input to a station, like [`World::tell`]. Returns the error if the station refuses it.
     pub fn try_tell(&mut self, to: usize, input: Input) -> Result<(), String> {
         let wall = self.wall();
         let result = self.stations[to].handle_input(self.now, wall, recorded(&input));
@@ -126,8 +126,8 @@ impl<N: Network> World<N> {
         panic!("the stations never come to rest");
     }
 
-    /// Advances the clock to the next arrival or timer, and lets the stations act. Returns false if nothing
-    /// is due up to `end`.
+    /// Advances the clock to the next arrival or timer, and runs the stations. Returns false if nothing
+    /// happens until `end`.
     pub fn step(&mut self, end: Time) -> bool {
         self.settle();
         let timers = self.stations.iter().filter_map(Station::poll_timeout);

@@ -79,7 +79,7 @@ fn routes(world: &World) -> Vec<(Ipv6Addr, Ipv6Addr)> {
 }
 
 #[test]
-fn addresses_of_others_are_not_to_be_had() {
+fn router_cannot_register_address_of_another() {
     let mut world = world();
     let before = routes(&world);
     let (theirs, root) = (world.care_of_address(2).expect("one"), world.care_of_address(1).expect("one"));
@@ -127,13 +127,13 @@ fn an_older_registration_of_the_same_owner_does_not_lead_it_away() {
         assert!(routes(&world).contains(&(free, address(expected))), "{transaction} {gateway}");
     }
     assert_eq!(counter(&world, 1, "nesting.dropped.stale"), 2);
-    // The registration expires if the router does not renew it.
+    // Without renewal the registration expires.
     world.wait(601);
     assert!(!routes(&world).iter().any(|(known, _)| *known == free));
 }
 
 #[test]
-fn there_is_room_for_some_and_no_more() {
+fn number_of_nested_registrations_is_bounded() {
     let mut world = world();
     for n in 0..200_u64 {
         let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::1:0")) + u128::from(n));
@@ -158,7 +158,7 @@ fn there_is_room_for_some_and_no_more() {
     }
     world.wait(3);
     assert_eq!(routes(&world).len(), 8);
-    // The limit of unknown routers does not affect a router that the config names.
+    // A router that the config names is not subject to the limit for unknown routers.
     for n in 0..200_u64 {
         let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::2:0")) + u128::from(n));
         let octets = registration_by(KNOWN, target, asks(2000 + n));
@@ -179,7 +179,8 @@ fn there_is_room_for_some_and_no_more() {
 fn a_flood_of_questions_of_one_sender_is_not_at_the_cost_of_others() {
     let mut world = world();
     let mut n = 0_u64;
-    // The router renews its registration every 20 s, for two minutes each time. The flood lasts longer.
+    // The router renews its registration every 20 s, each time for two minutes. The flood lasts longer than
+    // that.
     world.run(std::time::Duration::from_secs(150), |world| {
         for _ in 0..2 {
             n += 1;
@@ -240,7 +241,7 @@ fn an_address_that_has_moved_is_replaced_at_once() {
 }
 
 #[test]
-fn hosts_on_board_have_no_way_out_beside_the_tunnel() {
+fn hosts_on_board_cannot_bypass_the_tunnel() {
     let mut world = world();
     let free = address("2001:db8:f1::99");
     tell(&mut world, 1, message("i0", STRANGER, 255, registration(free, asks(9))));
@@ -308,17 +309,17 @@ fn networks_that_are_ours_are_not_taken_from_a_parent() {
     world.tell("mr1", "w0", address("fe80::ffff"), nd::router_advertisement(&repr));
     world.wait(5);
     assert_eq!(world.uplink(1, "w0"), "active");
-    // The router's own network gets three announcements of the parent router; no registration happens.
+    // The parent router sends at most three announcements to this router's link, and no registrations.
     assert!(world.said - said <= 4, "{} messages", world.said - said);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// For any messages on either side: the station does not panic, its state does not grow, and registered
-    /// routers still receive their packets.
+    /// With any messages on either side, the station does not panic, its memory does not grow, and registered
+    /// routers still get their packets.
     #[test]
-    fn noise_changes_nothing(messages in prop::collection::vec(
+    fn random_messages_change_no_nested_registration(messages in prop::collection::vec(
         (any::<bool>(), prop::sample::select(vec![133_u8, 134, 135, 136]), any::<u8>(),
          prop::collection::vec(any::<u8>(), 0..60), any::<u64>(), any::<u8>(), any::<u16>()),
         1..40,

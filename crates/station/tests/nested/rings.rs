@@ -45,8 +45,7 @@ fn a_router_that_is_behind_this_one_is_no_parent() {
 fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
     for nesting in [true, false] {
         let mut world = two(nesting);
-        // Both routers lose their links at once: neither knows that the other router has lost its link as
-        // well.
+        // Both routers lose their links at once, and neither knows that the other has lost its link, too.
         world.carrier(1, "w0", false);
         world.carrier(2, "w0", false);
         let carried = world.carried;
@@ -57,12 +56,11 @@ fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
         for n in 1..=2 {
             assert_eq!(world.uplink(n, "u0"), "down: the mobile router there has no way out", "router {n}");
         }
-        // Each packet of the test may cause one error.
+        // Each packet of the test may cause at most one error.
         let carried = world.carried - carried;
         assert!(carried <= 2100, "{carried} packets for 2000");
         quiet(&mut world);
-        // When one router has a visited link again, the other router in the ring reaches that link through
-        // it.
+        // When one of the routers has a visited link again, the other reaches it through this router.
         world.carrier(1, "w0", true);
         world.add_router(3, &[("w0", "v1")], nesting);
         world.wait(20);
@@ -85,7 +83,7 @@ fn advertisement(information: &NestingInformation) -> Vec<u8> {
 }
 
 #[test]
-fn a_chain_has_an_end() {
+fn chain_of_nested_routers_is_bounded() {
     let mut world = World::new(1);
     world.add_router(1, &[("w0", "v1")], true);
     world.wait(5);
@@ -101,7 +99,7 @@ fn a_chain_has_an_end() {
     world.tell("mr1", "w0", router, advertisement(&information));
     world.wait(1);
     assert_eq!(world.uplink(1, "w0"), "active");
-    // An announced property that is not renewed is no longer valid.
+    // A property that the parent router announced and does not renew is no longer valid.
     information.path[3] = address("2001:db8:1::1234");
     world.tell("mr1", "w0", router, advertisement(&information));
     world.wait(1);

@@ -8,8 +8,8 @@ use ipnet::Ipv6Net;
 
 use crate::world::{CORRESPONDENT, World, address, host, innermost, net};
 
-/// Returns nested routers. Router 1 is on both visited links. Router 2 is behind router 1 and on the second
-/// link. Router 3 is behind routers 2 and 1.
+/// Returns a tree of nested routers. Router 1 is on both visited links, router 2 behind router 1 and on the
+/// second link, router 3 behind routers 2 and 1.
 fn tree(nesting: [bool; 3]) -> World {
     let mut world = World::new(3);
     world.add_router(1, &[("w0", "v1"), ("w1", "v2")], nesting[0]);
@@ -22,8 +22,8 @@ fn tree(nesting: [bool; 3]) -> World {
     world
 }
 
-/// Sends a packet in each direction at each level. Returns for each level the largest number of headers
-/// around a packet, and the largest number of home agents on the path.
+/// Sends a packet in each direction at each level of nesting. Returns the largest number of outer headers,
+/// and the largest number of home agents on the path, for each level.
 fn measure(world: &mut World) -> Vec<(usize, usize)> {
     world.forget();
     let correspondent = address(CORRESPONDENT);
@@ -49,14 +49,14 @@ fn visited(n: usize) -> Ipv6Net {
 }
 
 #[test]
-fn a_header_and_a_home_agent_are_enough_at_every_level() {
+fn nesting_needs_one_header_and_one_home_agent_at_each_level() {
     let mut world = tree([true; 3]);
     assert_eq!(measure(&mut world), [(1, 1), (1, 1), (1, 1)]);
     for n in 1..=3 {
         let care_of_address = world.care_of_address(n).expect("registered");
         assert!(visited(1).contains(&care_of_address), "{n}: {care_of_address}");
     }
-    // The packet goes from one mobile network to another.
+    // This packet goes from one mobile network to another.
     world.send_up(3, host(2), 100);
     world.wait(1);
     assert_eq!(world.count(host(3), host(2)), 1);
@@ -69,12 +69,12 @@ fn plain_nemo_adds_a_header_and_a_home_agent_for_each_level() {
 }
 
 #[test]
-fn who_does_not_take_part_costs_one_level() {
-    // Router 2 does not take part in nesting: router 3 has the path of a router behind it.
+fn router_without_nesting_costs_one_level() {
+    // Router 2 has nesting switched off, so router 3 has the path of a router behind it.
     let mut world = tree([true, false, true]);
     assert_eq!(measure(&mut world), [(1, 1), (2, 2), (3, 3)]);
-    // Router 1 does not take part in nesting, so the routers behind it treat its mobile network as a visited
-    // network.
+    // Router 1 has nesting switched off, so the routers behind it treat its mobile network as an ordinary
+    // visited link.
     let mut world = tree([false, true, true]);
     assert_eq!(measure(&mut world), [(1, 1), (2, 2), (2, 2)]);
 }
@@ -106,7 +106,7 @@ fn lost_while(world: &mut World, happens: impl FnOnce(&mut World)) -> [usize; 3]
 }
 
 #[test]
-fn nothing_is_lost_whichever_level_moves() {
+fn handover_at_any_nesting_level_loses_no_packet() {
     let mut world = tree([true; 3]);
     for (n, uplink, network) in
         [(1, Some("w1"), 2), (1, None, 1), (2, Some("w1"), 2), (2, None, 1), (3, Some("u1"), 1), (3, None, 1)]
@@ -132,8 +132,8 @@ fn plain_nemo_loses_nothing_either() {
 fn a_link_that_is_cut_costs_those_behind_it_little_more_than_the_root() {
     let mut world = tree([true; 3]);
     let lost = lost_while(&mut world, |world| world.carrier(1, "w0", false));
-    // Two packets are sent every 10 ms. Packets get lost if they are under way during the event, or if they
-    // leave before the Binding Update has arrived.
+    // Two packets are sent every 10 ms. Those in transit at the event are lost, and those sent before the
+    // Binding Update has arrived.
     assert!(lost.iter().all(|lost| *lost <= 40), "{lost:?}");
     assert_eq!(measure(&mut world), [(1, 1), (1, 1), (1, 1)]);
     assert!((1..=3).all(|n| visited(2).contains(&world.care_of_address(n).expect("registered"))));
@@ -157,7 +157,7 @@ fn an_access_network_that_wants_one_address_of_each_station_is_served_as_well() 
 }
 
 #[test]
-fn an_address_that_somebody_has_is_not_taken() {
+fn address_in_use_on_visited_link_is_not_registered() {
     let mut world = World::new(2);
     world.add_router(1, &[("w0", "v1")], true);
     world.wait(2);
@@ -179,7 +179,7 @@ fn an_address_that_somebody_has_is_not_taken() {
 }
 
 #[test]
-fn hosts_are_told_what_fits_into_all_tunnels() {
+fn advertised_mtu_fits_into_all_tunnels() {
     let mut world = tree([false; 3]);
     let correspondent = address(CORRESPONDENT);
     for (n, mtu) in [(1, 1460), (2, 1420), (3, 1380)] {

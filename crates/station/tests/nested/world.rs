@@ -37,7 +37,7 @@ pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 const ACCESS_ROUTER: &str = "fe80::ffff";
 const ACCESS_ROUTER_LINK: [u8; 6] = [2, 0, 0, 0, 0xff, 0xff];
 pub const CORRESPONDENT: &str = "2001:db8:99::1";
-/// One-way delay over a link ([`HOP`]), and over the Internet ([`FAR`]).
+/// One-way delay of a link ([`HOP`]) and of the Internet ([`FAR`]).
 const HOP: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_millis(10);
 
@@ -173,11 +173,11 @@ pub struct World {
     pub carried: usize,
     /// Number of Neighbor Discovery messages that stations have sent.
     pub said: usize,
-    /// Registrations of addresses, and the answers to them, each with its sender.
+    /// Address registrations and their answers, each with its sender.
     pub registrations: Vec<(String, AddressRegistration)>,
 }
 
-/// Returns the innermost header, and the number of headers around it.
+/// Returns the innermost IPv6 header of a packet, and the number of headers around it.
 pub fn innermost(packet: &[u8]) -> (Header, usize) {
     let (mut rest, mut around) = (packet, 0);
     loop {
@@ -261,7 +261,7 @@ impl World {
         &self.nodes[&format!("mr{n}")].station
     }
 
-    /// Returns the state of an uplink of router `n`, as an operator sees it.
+    /// Returns the state of an uplink of router `n`, as operators see it.
     pub fn uplink(&self, n: usize, interface: &str) -> String {
         let uplinks = self.router(n).nemo().uplink_status(self.now);
         uplinks.into_iter().find(|uplink| uplink.interface == interface).expect("an uplink").state
@@ -278,8 +278,7 @@ impl World {
         self.feed(&format!("mr{n}"), Input::Command(command));
     }
 
-    /// Takes the carrier of an interface away, with all addresses and routers learnt there, or gives the
-    /// carrier back.
+    /// Sets whether an interface has carrier. Without it, the addresses and routers of the interface vanish.
     pub fn carrier(&mut self, n: usize, interface: &str, running: bool) {
         let name = format!("mr{n}");
         let mut state = self.nodes[&name].interfaces[interface].clone();
@@ -585,7 +584,7 @@ impl World {
         let owner = others.into_iter().find(has);
         match owner.or_else(|| self.neighbours.get(&(link, next_hop)).cloned()) {
             Some((other, interface)) => self.fly(HOP, Flight::Arrive(other, interface, packet)),
-            // The destination is a host of that network, so the packet has arrived.
+            // The destination is a host of this network, so the packet has arrived.
             None => self.arrived.push(Arrived { packet }),
         }
     }
@@ -742,7 +741,7 @@ impl World {
         self.arrived.iter().filter(of).count()
     }
 
-    /// Clears the records of all packets so far.
+    /// Deletes the records of all packets so far.
     pub fn forget(&mut self) {
         self.arrived.clear();
         self.outer.clear();

@@ -147,7 +147,7 @@ impl<'a> Lowering<'a> {
                 }
                 Kind::Alias(pascal(&it.identifier))
             }
-            other => bail!("{} is not known here", other.as_str()),
+            other => bail!("{} is not supported by this generator", other.as_str()),
         };
         let copy = self.is_copy(&kind);
         self.types.push(Type {
@@ -189,7 +189,7 @@ impl<'a> Lowering<'a> {
         if !self.taken.insert(own.clone()) {
             own = format!("{parent}{own}");
             if !self.taken.insert(own.clone()) {
-                bail!("{own} is taken");
+                bail!("the name {own} is already in use");
             }
         }
         let comment = format!("`{name}` of [`{parent}`].");
@@ -232,7 +232,7 @@ impl<'a> Lowering<'a> {
         }
         let additions = all.split_off(count);
         if additions.iter().any(|it| it.default.is_some()) {
-            bail!("an addition with a DEFAULT is not known here");
+            bail!("an addition with a DEFAULT is not supported by this generator");
         }
         Ok(Kind::Sequence { root: all, additions: it.extensible.map(|_| additions) })
     }
@@ -243,7 +243,7 @@ impl<'a> Lowering<'a> {
         for name in &it.components_of {
             let ASN1Type::Sequence(base) = &self.base(name)?.ty else { bail!("COMPONENTS OF {name}") };
             if !base.components_of.is_empty() {
-                bail!("COMPONENTS OF in COMPONENTS OF is not known here");
+                bail!("COMPONENTS OF in COMPONENTS OF is not supported by this generator");
             }
             count += base.extensible.unwrap_or(base.members.len());
         }
@@ -254,12 +254,14 @@ impl<'a> Lowering<'a> {
     fn numbered(&self, it: &SequenceOrSet) -> anyhow::Result<Option<Kind>> {
         let [number, value] = &it.members[..] else { return Ok(None) };
         let ASN1Type::ObjectClassField(field) = &value.ty else { return Ok(None) };
-        let ASN1Type::ElsewhereDeclaredType(number) = &number.ty else { bail!("a number of another kind") };
+        let ASN1Type::ElsewhereDeclaredType(number) = &number.ty else {
+            bail!("a number of an unexpected kind")
+        };
         let mut values = Vec::new();
         for constraint in &field.constraints {
             let Constraint::Table(table) = constraint else { continue };
             for set in &table.object_set.values {
-                let ObjectSetValue::Reference(name) = set else { bail!("an object set in its place") };
+                let ObjectSetValue::Reference(name) = set else { bail!("an object set at this position") };
                 let set = self.sets.get(name).context("an object set that is not there")?;
                 for object in &set.values {
                     values.push(self.object(object)?);
@@ -271,7 +273,7 @@ impl<'a> Lowering<'a> {
 
     fn object(&self, object: &ObjectSetValue) -> anyhow::Result<(i128, String)> {
         let ObjectSetValue::Inline(InformationObjectFields::DefaultSyntax(fields)) = object else {
-            bail!("an object of another kind")
+            bail!("an object of an unexpected kind")
         };
         let mut number = None;
         let mut ty = None;
@@ -427,7 +429,7 @@ fn element_bounds(element: &SubtypeElements, sizes: bool) -> anyhow::Result<Opti
             let bound = |value: &Option<ASN1Value>| value.as_ref().and_then(integer).context("MIN or MAX");
             Some(Bounds { least: bound(min)?, most: bound(max)?, extensible: *extensible })
         }
-        SubtypeElements::PermittedAlphabet(_) => bail!("FROM is not known here"),
+        SubtypeElements::PermittedAlphabet(_) => bail!("FROM is not supported by this generator"),
         _ => None,
     })
 }

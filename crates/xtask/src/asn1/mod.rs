@@ -115,7 +115,7 @@ pub fn generate(root: &Path, check: bool) -> anyhow::Result<()> {
         }
     }
     if !wrong.is_empty() {
-        bail!("run `cargo xtask gen-asn1`: its modules say otherwise than {}", wrong.join(", "));
+        bail!("{} differs from the generated code: run `cargo xtask gen-asn1`", wrong.join(", "));
     }
     Ok(())
 }

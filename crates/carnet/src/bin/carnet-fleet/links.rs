@@ -7,7 +7,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use carnet_linux::{Carriers, Echoes, Neighbour};
+use carnet_linux::{Carriers, EchoRequests, Neighbour};
 use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
@@ -34,7 +34,7 @@ pub type Verdict = Result<(), String>;
 struct Links {
     carriers: Carriers,
     /// Sender of requests to neighbours; `None` without neighbours.
-    echoes: Option<Echoes>,
+    echoes: Option<EchoRequests>,
     asking: Interval,
     /// Number of requests since the last answer.
     unanswered: u32,
@@ -53,7 +53,7 @@ impl WatchedLinks {
             let mut asking = interval(self.silence / ATTEMPTS);
             asking.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let reached = self.reach.is_empty().then_some(true);
-            let echoes = reached.is_none().then(|| Echoes::open(self.reach)).transpose()?;
+            let echoes = reached.is_none().then(|| EchoRequests::open(self.reach)).transpose()?;
             let carriers = Carriers::open(self.links)?;
             tokio::task::spawn_local(Links { carriers, echoes, asking, unanswered: 0, reached }.watch(tell));
             verdict.changed().await?;
@@ -85,7 +85,7 @@ impl Links {
 
     /// Returns the present verdict; `None` as long as the state of a link or neighbour is unknown.
     fn verdict(&mut self) -> anyhow::Result<Option<Verdict>> {
-        if let Some(name) = self.carriers.missing()? {
+        if let Some(name) = self.carriers.first_interface_without_carrier()? {
             return Ok(Some(Err(format!("{name} is not there, or has no carrier"))));
         }
         let missed = || format!("no neighbour in reach has answered {ATTEMPTS} requests");
@@ -96,7 +96,7 @@ impl Links {
     async fn wait(&mut self) -> anyhow::Result<()> {
         let answered = async {
             match &self.echoes {
-                Some(echoes) => echoes.answered().await,
+                Some(echoes) => echoes.wait_for_reply().await,
                 None => pending().await,
             }
         };
@@ -112,7 +112,7 @@ impl Links {
                 if self.unanswered >= ATTEMPTS {
                     self.reached = Some(false);
                 }
-                echoes.ask();
+                echoes.send_requests();
                 self.unanswered = self.unanswered.saturating_add(1);
             }
         }

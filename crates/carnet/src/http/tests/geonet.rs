@@ -71,7 +71,7 @@ pub(super) fn answer(request: Request) {
                 let action_id = ActionId { originating_station_id: 7, sequence_number: 1 };
                 Ok(Some(Triggered { action_id }))
             }
-            (DenmWish::Trigger, _) => Err("this station speaks of too many events at once".to_owned()),
+            (DenmWish::Trigger, _) => Err("this station already has the largest number of events".to_owned()),
             _ => Ok(None),
         })),
         Request::Ldm { filter, reply } => drop(reply.send(match filter.area {

@@ -245,10 +245,10 @@ fn what_the_disk_has_refused_before_a_crash_is_written_again_after_it() {
         let open = |disk: &SimulatedDisk| Journal::open(Box::new(disk.clone()), path, &[]).expect("opens");
         let (mut journal, _) = open(&disk);
         journal.append(&[set(1, "a")]).expect("appends");
-        disk.set_trouble(false, 0.5);
+        disk.set_failure_probability(false, 0.5);
         let refused = journal.append(&[set(2, "refused")]).is_err();
         drop(journal);
-        disk.set_trouble(false, 0.0);
+        disk.set_failure_probability(false, 0.0);
         let (mut journal, found) = open(&disk);
         journal.append(&[set(3, "b")]).expect("appends");
         let (_, after) = open(&disk.after_power_cut());
@@ -266,13 +266,13 @@ fn a_name_that_the_disk_did_not_take_before_a_crash_is_given_again_after_it() {
     for seed in 0..200 {
         let disk = SimulatedDisk::new(Rng::new(seed));
         let open = |disk: &SimulatedDisk| Journal::open(Box::new(disk.clone()), path, &[]);
-        disk.set_trouble(false, if seed % 2 == 0 { 0.3 } else { 0.0 });
+        disk.set_failure_probability(false, if seed % 2 == 0 { 0.3 } else { 0.0 });
         let first = open(&disk).is_ok_and(|(mut journal, _)| journal.append(&[set(1, "a")]).is_ok());
-        disk.set_trouble(false, 0.3);
+        disk.set_failure_probability(false, 0.3);
         if let Ok((mut journal, _)) = open(&disk) {
             let _ = journal.compact();
         }
-        disk.set_trouble(false, 0.0);
+        disk.set_failure_probability(false, 0.0);
         let (mut journal, _) = open(&disk).expect("opens");
         journal.append(&[set(2, "b")]).expect("appends");
         let (_, after) = open(&disk.after_power_cut()).expect("opens");

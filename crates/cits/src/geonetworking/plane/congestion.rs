@@ -49,7 +49,7 @@ type Identity = (GnAddress, u16);
 pub struct Held {
     destination: MacAddress,
     packet: Vec<u8>,
-    /// Whether the packet is this station's own, so that the station signs it when it leaves.
+    /// Whether this station is the source of the packet. Then it signs the packet when it leaves the gate.
     own: bool,
     /// Identity of the packet if it waits under contention-based forwarding. A copy from another station then
     /// makes it useless.
@@ -66,7 +66,7 @@ pub(super) struct Congestion {
     address: GnAddress,
     /// Least interval between CAMs that the CA service uses now.
     interval: Duration,
-    /// Last reported value of the gate's `stale` counter.
+    /// Value of the gate's `stale` counter at the last report to the operator.
     stale: u64,
 }
 
@@ -93,7 +93,7 @@ fn offer(
     contended: Option<Identity>,
 ) -> Packet<Held> {
     let Transmission { destination, traffic_class, profile, own, frame, .. } = transmission;
-    // The router has made the packet, so it can be parsed; if it cannot, the packet does not wait.
+    // The packet comes from the router, so it can be parsed. If not, it does not wait at the gate.
     let (lifetime, one_hop, is_cam) = match Routed::parse(&frame) {
         Ok(packet) => {
             let single = matches!(packet.extended, ExtendedHeader::SingleHop { .. });
@@ -105,7 +105,7 @@ fn offer(
         }
         Err(_) => (Lifetime::default(), false, false),
     };
-    // One nanosecond more, because the gate excludes the end of the wait.
+    // Add one nanosecond, because the gate drops a packet at the exact end of its wait.
     let wait = lifetime.duration().saturating_sub(SHORTEST) + Duration::from_nanos(1);
     Packet {
         profile: Profile::of(traffic_class, profile, own),
@@ -130,12 +130,13 @@ impl Geonet {
     /// Handles a report of the channel load, in thousandths.
     ///
     /// # Errors
-    /// Returns an error if the value is impossible, or if the station has no gate.
+    ///
+    /// Returns an error if the load is above 1000, or if the station has no gate.
     pub fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
         let congestion = self.congestion.as_mut().ok_or(NO_DCC)?;
         if thousandths > ALWAYS {
             return Err(format!(
-                "a channel is not busy {thousandths} thousandths of the time, expected 0 to 1000"
+                "the reported channel load is {thousandths} thousandths, expected 0 to 1000"
             ));
         }
         congestion.gate.handle_busy_ratio(now, f64::from(thousandths) / f64::from(ALWAYS));
@@ -169,7 +170,7 @@ impl Geonet {
     /// forwarding.
     pub(super) fn overhear_copy(&mut self, packet: &[u8]) {
         if let Some(congestion) = &mut self.congestion
-            && congestion.gate.waiting() != [0; 4]
+            && congestion.gate.queue_lengths() != [0; 4]
             && let Some(copy) = identity(packet)
         {
             congestion.gate.discard(DccDrop::Overheard, |held| held.contended == Some(copy));
@@ -206,7 +207,7 @@ impl Geonet {
         source
     }
 
-    /// Returns the packet with its envelope, or the packet itself if the station does not sign.
+    /// Returns the packet in its signed envelope, or unchanged if the station does not sign.
     fn sign(&mut self, now: Time, packet: Vec<u8>) -> Option<Vec<u8>> {
         let source = self.source();
         let Some(secured) = &mut self.secured else { return Some(packet) };
@@ -239,8 +240,8 @@ impl Geonet {
         }
         let stale = congestion.gate.counters().stale;
         if std::mem::replace(&mut congestion.stale, stale) == 0 && stale > 0 {
-            let message =
-                "nobody tells any more how busy the channel is: the last that was told goes on counting";
+            let message = "the reports of the channel load have stopped: the station goes on with the \
+                last reported value";
             self.outputs.push_back(Output::Warning(message.into()));
         }
     }

@@ -20,7 +20,7 @@ const LENGTH: usize = 4 + 6;
 pub struct Echo {
     /// Whether the message is a reply.
     pub is_reply: bool,
-    /// Number of hops that the request took; only a reply has it.
+    /// Number of hops that the request took; 0 in a request.
     pub hops: u8,
     /// Identifier of the program that pings.
     pub identifier: u16,
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_emitted_is_parsed_and_anything_else_is_not() {
+    fn echo_parser_accepts_only_emitted_messages() {
         let echo = Echo { is_reply: true, hops: 3, identifier: 0x1234, sequence: 7 };
         assert_eq!(Echo::parse(&echo.emit()), Some(echo));
         for length in 0..LENGTH {

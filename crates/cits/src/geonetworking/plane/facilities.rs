@@ -37,9 +37,10 @@ impl Geonet {
         }
     }
 
-    /// Handles the vehicle data of an application.
+    /// Handles vehicle data from an application.
     ///
     /// # Errors
+    ///
     /// Returns an error if the octets are not a CAM, or if the station has no facilities.
     pub fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
         self.check_message(now, port::CAM, octets)?;

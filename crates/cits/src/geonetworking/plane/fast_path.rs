@@ -4,7 +4,7 @@ use carnet_base::Time;
 use carnet_geonet::acceleration as routed;
 
 use super::Geonet;
-use crate::geonetworking::acceleration::{Accelerate, General, Onward, Report, SequenceNumbers, Way};
+use crate::geonetworking::acceleration::{Accelerate, FastPathReport, General, Onward, SequenceNumbers, Way};
 
 impl Geonet {
     /// Sets the source from which the router and the fast path draw sequence numbers.
@@ -14,8 +14,8 @@ impl Geonet {
 
     /// Starts or ends the use of a fast path.
     pub fn handle_fast_path(&mut self, now: Time, is: bool) {
-        // A fast path does not hold or mark packets of the host, does not sign, and knows no congestion gate.
-        // So a station with one of these functions has no fast path.
+        // A fast path cannot hold or mark the host's packets, sign packets, or wait for a congestion gate. So
+        // a station with one of these functions has no fast path.
         if is
             && self.secured.is_none()
             && self.congestion.is_none()
@@ -31,7 +31,7 @@ impl Geonet {
     }
 
     /// Handles a report of the fast path about its packets.
-    pub fn handle_report(&mut self, now: Time, report: &Report) {
+    pub fn handle_report(&mut self, now: Time, report: &FastPathReport) {
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.count_accelerated(report.sent, report.delivered);
         }
@@ -40,9 +40,9 @@ impl Geonet {
     }
 
     /// Completes the router's message to the fast path with values of the adaptation sublayer.
-    pub(super) fn accelerate(&self, told: routed::Accelerate) -> Accelerate {
+    pub(super) fn accelerate(&self, told: routed::FastPathUpdate) -> Accelerate {
         match told {
-            routed::Accelerate::Position(vector) => Accelerate::General(General {
+            routed::FastPathUpdate::Position(vector) => Accelerate::General(General {
                 vector: vector.to_octets().to_vec(),
                 delivers: self.in_order.is_none()
                     && self.patience.is_none()
@@ -50,23 +50,23 @@ impl Geonet {
                 mtu: self.ipv6.as_ref().map_or(0, |ipv6| ipv6.mtu()),
                 duplicate_packet_list_length: self.router.mib().duplicate_packet_list_length as u32,
             }),
-            routed::Accelerate::Way(way) => Accelerate::Way(Way {
+            routed::FastPathUpdate::Way(way) => Accelerate::Way(Way {
                 destination: way.destination,
                 next_hop: way.next_hop,
                 headers: way.headers.to_vec(),
-                until: way.until,
+                until: way.valid_until,
             }),
-            routed::Accelerate::NoWay(destination) => Accelerate::NoWay(destination),
-            routed::Accelerate::Onward(onward) => Accelerate::Onward(Onward {
+            routed::FastPathUpdate::NoOwnPacketPath(destination) => Accelerate::NoWay(destination),
+            routed::FastPathUpdate::Onward(onward) => Accelerate::Onward(Onward {
                 destination: onward.destination,
                 next_hop: onward.next_hop,
-                place: onward.place,
-                known: onward.known.map(|known| known.to_octets().to_vec()).unwrap_or_default(),
-                until: onward.until,
+                place: onward.required_position,
+                known: onward.destination_vector.map(|known| known.to_octets().to_vec()).unwrap_or_default(),
+                until: onward.valid_until,
             }),
-            routed::Accelerate::NoOnward(destination) => Accelerate::NoOnward(destination),
-            routed::Accelerate::Source(station, sequences) => Accelerate::Source { station, sequences },
-            routed::Accelerate::NoSource(station) => Accelerate::NoSource(station),
+            routed::FastPathUpdate::NoForwardingPath(destination) => Accelerate::NoOnward(destination),
+            routed::FastPathUpdate::Source(station, sequences) => Accelerate::Source { station, sequences },
+            routed::FastPathUpdate::NoSource(station) => Accelerate::NoSource(station),
         }
     }
 }

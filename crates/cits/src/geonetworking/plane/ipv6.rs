@@ -18,8 +18,8 @@ use crate::security::plane::Secured;
 const ETHER_TYPE: u16 = 0x86dd;
 
 impl Geonet {
-    /// Handles a frame that the host sent on a virtual interface. GeoNetworking sends the frame's packet, or
-    /// the host gets an answer.
+    /// Handles a frame from the host on a virtual interface: sends its packet over GeoNetworking, or answers
+    /// the host.
     pub fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         if frame.destination[0] & 1 != 0 {
             self.tell_groups(now);
@@ -47,7 +47,7 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// Passes on the acknowledgements of hosts whose hold time is over.
+    /// Delivers the acknowledgements of hosts whose hold time is over.
     pub(super) fn lose_patience(&mut self, now: Time) {
         let mut frames = Vec::new();
         if let Some(patience) = &mut self.patience {
@@ -79,7 +79,7 @@ impl Geonet {
             let max_sdu_size = self.router.mib().max_sdu_size;
             let mtu = mtu.saturating_sub(self.secured.as_ref().map_or(0, Secured::overhead));
             ipv6.handle_mtu(adaptation::mtu(max_sdu_size, Some(mtu)));
-            ipv6.handle_room(adaptation::room(max_sdu_size, mtu));
+            ipv6.handle_max_payload(adaptation::max_payload(max_sdu_size, mtu));
         }
         self.collect(now);
     }
@@ -136,8 +136,7 @@ impl Geonet {
             let hop_limit = ipv6.hop_limit();
             let to = GnAddress::new(false, StationType::Unknown, station);
             let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Any, &payload);
-            // IPv6 packets use the lowest traffic class, so that facility messages have precedence (annex
-            // B.2).
+            // IPv6 packets have the lowest priority (annex B.2), so that they do not delay facility messages.
             let traffic_class = TrafficClass { id: 3, ..TrafficClass::default() };
             let request = Request { maximum_hop_limit: hop_limit, traffic_class, ..request };
             let _counted = self.router.handle_request(now, request);
@@ -145,7 +144,7 @@ impl Geonet {
         }
     }
 
-    /// Executes the outputs of the adaptation sublayer, and tells the sublayer the router's address.
+    /// Carries out the outputs of the IPv6 adaptation, and passes the router's address to it.
     pub(super) fn collect_ipv6(&mut self) {
         let Some(ipv6) = &mut self.ipv6 else { return };
         ipv6.handle_address(self.router.address());
@@ -157,7 +156,7 @@ impl Geonet {
                     name: link.name,
                     address: link.address,
                     mtu: link.mtu,
-                    learnt: link.learnt,
+                    learnt: link.learned_from_advertisement,
                 }),
                 adaptation::Output::LinkGone(id) => Output::VirtualLinkGone(id.0),
                 adaptation::Output::Frame { link, destination, source, packet } => {

@@ -10,7 +10,8 @@ use crate::geonetworking::output::Output;
 use crate::security::plane::Secured;
 
 impl Geonet {
-    /// Starts to sign and verify packets. With pseudonyms, the station takes the address of its ticket.
+    /// Begins to sign and verify packets. With pseudonyms, the station changes its addresses to those of its
+    /// ticket.
     pub fn secure(&mut self, now: Time, mut secured: Secured) {
         let identity = secured.first_identity(now);
         self.secured = Some(secured);

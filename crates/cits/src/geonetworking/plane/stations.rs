@@ -23,8 +23,8 @@ pub enum StationMessage {
         /// Whether the station is a roadside unit.
         roadside: bool,
     },
-    /// An IPv6 packet and the station that sent it: an announcement, a test of a prefix, or a Router
-    /// Advertisement.
+    /// An IPv6 packet, and the station that sent it: an announcement of prefixes, a test of a prefix, or a
+    /// Router Advertisement.
     Packet(MacAddress, Vec<u8>),
 }
 
@@ -93,8 +93,8 @@ impl Geonet {
     pub fn send_straight(&mut self, now: Time, hops: u8, station: MacAddress, packet: &[u8]) {
         let to = GnAddress::new(false, StationType::Unknown, station);
         let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Ipv6, packet);
-        // The packet has a short lifetime: when the other station repeats its question, the answer to the
-        // first question is useless.
+        // The packet has a short lifetime: an answer that arrives after the other station has repeated its
+        // question is useless.
         let request = Request {
             maximum_hop_limit: Some(hops),
             maximum_lifetime: Some(Duration::from_secs(1)),
@@ -104,7 +104,7 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// Removes the packets that still wait for a station from the router, and returns them.
+    /// Removes from the router the packets that wait for a station, and returns them.
     pub fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
         self.router.take_back(station)
     }

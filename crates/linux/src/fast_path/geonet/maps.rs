@@ -10,7 +10,7 @@ use carnet_cits::geonetworking::acceleration::{Onward, SequenceNumbers};
 
 /// Number of counters in shared memory: the sequence number, and a packet count for each destination of own
 /// packets and of forwarded packets.
-const PLACES: usize = 1 + 2 * super::MOST;
+const SHARED_COUNTERS: usize = 1 + 2 * super::MAX_DESTINATIONS;
 
 /// Returns a link-layer address as a number, in the programs' format.
 pub(super) fn key_of(mac: [u8; 6]) -> u64 {
@@ -49,7 +49,7 @@ impl StateValue {
 /// Copy of `struct way` in C.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub(super) struct WayValue {
+pub(super) struct OwnPacketPathValue {
     pub(super) until: u64,
     pub(super) slot: u32,
     pub(super) next_hop: [u8; 6],
@@ -60,7 +60,7 @@ pub(super) struct WayValue {
 /// Copy of `struct onward` in C.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OnwardValue {
+pub(super) struct ForwardingPathValue {
     until: u64,
     slot: u32,
     next_hop: [u8; 6],
@@ -70,11 +70,11 @@ pub(super) struct OnwardValue {
     known: [u8; 12],
 }
 
-impl OnwardValue {
+impl ForwardingPathValue {
     const PLACE: u8 = 1;
     const KNOWN: u8 = 2;
 
-    pub(super) fn new(onward: &Onward, slot: u32, until: u64) -> OnwardValue {
+    pub(super) fn new(onward: &Onward, slot: u32, until: u64) -> ForwardingPathValue {
         let (mut flags, mut place, mut known) = (0, [0; 8], [0; 12]);
         if let Some((latitude, longitude)) = onward.place {
             flags |= Self::PLACE;
@@ -87,7 +87,7 @@ impl OnwardValue {
             flags |= Self::KNOWN;
             known.copy_from_slice(octets);
         }
-        OnwardValue { until, slot, next_hop: onward.next_hop, flags, zero: 0, place, known }
+        ForwardingPathValue { until, slot, next_hop: onward.next_hop, flags, zero: 0, place, known }
     }
 }
 
@@ -103,7 +103,7 @@ pub(super) struct SourceValue {
     pub(super) direct: u32,
     taken: u16,
     used: u16,
-    numbers: [u16; SourceValue::LIST],
+    numbers: [u16; SourceValue::SEQUENCES_PER_SOURCE],
     pub(super) vector: [u8; 24],
 }
 
@@ -111,28 +111,29 @@ pub(super) struct SourceValue {
 unsafe impl Pod for StateValue {}
 // SAFETY: the type is `repr(C)` of integers and octets, and any octets are valid. No code reads the 4 octets
 // of padding at its end, which exist in C too.
-unsafe impl Pod for WayValue {}
+unsafe impl Pod for OwnPacketPathValue {}
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
-unsafe impl Pod for OnwardValue {}
+unsafe impl Pod for ForwardingPathValue {}
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for SourceValue {}
 
-const _: () = assert!(size_of::<StateValue>() == 72 && size_of::<WayValue>() == 80);
-const _: () = assert!(size_of::<OnwardValue>() == 40 && size_of::<SourceValue>() == 88);
+const _: () = assert!(size_of::<StateValue>() == 72 && size_of::<OwnPacketPathValue>() == 80);
+const _: () = assert!(size_of::<ForwardingPathValue>() == 40 && size_of::<SourceValue>() == 88);
 
 impl SourceValue {
     /// Number of sequence numbers that the entry of a source holds.
-    pub(super) const LIST: usize = 16;
+    pub(super) const SEQUENCES_PER_SOURCE: usize = 16;
 
     /// Creates the value of a source whose packets had these sequence numbers, oldest first. The slow path
     /// has handled all of these packets.
     pub(super) fn new(since: u64, sequences: &[u16]) -> SourceValue {
-        let mut numbers = [0; SourceValue::LIST];
-        let kept = sequences.get(sequences.len().saturating_sub(Self::LIST)..).unwrap_or_default();
+        let mut numbers = [0; SourceValue::SEQUENCES_PER_SOURCE];
+        let kept =
+            sequences.get(sequences.len().saturating_sub(Self::SEQUENCES_PER_SOURCE)..).unwrap_or_default();
         numbers.iter_mut().zip(kept).for_each(|(to, from)| *to = *from);
         SourceValue {
             lock: 0,
-            next: (kept.len() % Self::LIST) as u32,
+            next: (kept.len() % Self::SEQUENCES_PER_SOURCE) as u32,
             since,
             packets: 0,
             octets: 0,
@@ -146,7 +147,7 @@ impl SourceValue {
 
     /// Returns the sequence numbers of the source's packets that the programs handled, oldest first.
     pub(super) fn taken_sequences(&self) -> Vec<u16> {
-        let used = usize::from(self.used).min(Self::LIST);
+        let used = usize::from(self.used).min(Self::SEQUENCES_PER_SOURCE);
         let next = (self.next as usize).min(used);
         let taken = (next..used).chain(0..next).filter(|at| self.taken >> at & 1 != 0);
         taken.filter_map(|at| self.numbers.get(at).copied()).collect()
@@ -155,7 +156,7 @@ impl SourceValue {
 
 /// The BPF map `SHARED`, mapped into carnet's memory.
 #[derive(Debug, Clone)]
-pub(super) struct Shared(Arc<Mapping>);
+pub(super) struct SharedCounters(Arc<Mapping>);
 
 #[derive(Debug)]
 struct Mapping {
@@ -168,13 +169,13 @@ unsafe impl Send for Mapping {}
 // SAFETY: the memory exists as long as the value, and is accessed only by atomic operations.
 unsafe impl Sync for Mapping {}
 
-impl Shared {
+impl SharedCounters {
     /// Maps the BPF map into carnet's memory.
-    pub(super) fn map(map: &Map) -> Result<Shared, String> {
-        let Map::Array(data) = map else { return Err("SHARED is no array".into()) };
+    pub(super) fn map(map: &Map) -> Result<SharedCounters, String> {
+        let Map::Array(data) = map else { return Err("the BPF map SHARED is not an array".into()) };
         // SAFETY: the call only reads a number.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(4096);
-        let length = (PLACES * size_of::<u64>()).next_multiple_of(page);
+        let length = (SHARED_COUNTERS * size_of::<u64>()).next_multiple_of(page);
         let descriptor = data.fd().as_fd().as_raw_fd();
         // SAFETY: the descriptor is open, no fixed address is requested, and the kernel checks the length.
         let memory = unsafe {
@@ -190,12 +191,13 @@ impl Shared {
         if memory == libc::MAP_FAILED {
             return Err(format!("cannot map a BPF map: {}", std::io::Error::last_os_error()));
         }
-        Ok(Shared(Arc::new(Mapping { places: memory.cast_const().cast(), length })))
+        Ok(SharedCounters(Arc::new(Mapping { places: memory.cast_const().cast(), length })))
     }
 
     fn place(&self, at: usize) -> &AtomicU64 {
-        let at = at.min(PLACES - 1);
-        // SAFETY: the mapping is page-aligned, has at least `PLACES` places, and lives as long as `self`.
+        let at = at.min(SHARED_COUNTERS - 1);
+        // SAFETY: the mapping is page-aligned, has at least `SHARED_COUNTERS` places, and lives as long as
+        // `self`.
         unsafe { &*self.0.places.add(at) }
     }
 
@@ -219,10 +221,10 @@ impl Drop for Mapping {
 
 /// Sequence numbers that the router and the programs draw from one counter.
 #[derive(Debug)]
-pub(super) struct SharedSequence(Shared);
+pub(super) struct SharedSequence(SharedCounters);
 
 impl SharedSequence {
-    pub(super) fn new(shared: &Shared) -> SharedSequence {
+    pub(super) fn new(shared: &SharedCounters) -> SharedSequence {
         SharedSequence(shared.clone())
     }
 }
@@ -236,6 +238,6 @@ impl SequenceNumbers for SharedSequence {
         self.0.place(0).store(0, Ordering::Relaxed);
     }
 
-    /// The shared counter has already advanced, because the recorded number came from it.
+    /// Do nothing: the recorded numbers come from the shared counter itself, which has already advanced.
     fn replay(&mut self, _next: u16) {}
 }

@@ -3,10 +3,10 @@
 //! The programs are attached to the radio and to the virtual interface by index; both interfaces may come and
 //! go. The router tells the programs which packets to handle ([`GeonetPath::apply`]), and reads which packets
 //! they have handled ([`GeonetPath::report`]). The programs stop if the router has sent no update for
-//! [`SILENCE`]. So their data, for example the position, is never older than [`SILENCE`].
+//! [`UPDATE_TIMEOUT`]. So their data, for example the position, is never older than [`UPDATE_TIMEOUT`].
 //!
 //! Behind the virtual interface stands a pair of virtual Ethernet devices, see `pair`. Both devices have the
-//! device group `GROUP`. After a crash, the next start finds them by this group and removes them
+//! device group `PAIR_DEVICE_GROUP`. After a crash, the next start finds them by this group and removes them
 //! ([`remove_leftovers`]).
 
 mod maps;
@@ -22,41 +22,43 @@ use aya::programs::tc::TcAttachType;
 use aya::{Ebpf, EbpfLoader, Pod};
 use carnet_base::{Time, parts};
 use carnet_cits::geonetworking::acceleration::{
-    Accelerate, General, Onward, Report, Sample, SequenceNumbers, Way,
+    Accelerate, FastPathReport, General, Onward, SequenceNumbers, SourceSummary, Way,
 };
 use carnet_wire::geonet::LongPositionVector;
 use tokio::sync::oneshot;
 
-use self::maps::{OnwardValue, Shared, SharedSequence, SourceValue, StateValue, WayValue, key_of};
-use self::pair::Pair;
-use super::errors::told;
+use self::maps::{
+    ForwardingPathValue, OwnPacketPathValue, SharedCounters, SharedSequence, SourceValue, StateValue, key_of,
+};
+use self::pair::VethPair;
+use super::PAIR_DEVICE_GROUP;
+use super::errors::error_with_causes;
 use super::hook::{Hook, PRIORITY};
-use super::programs::find;
+use super::programs::find_program;
 use crate::clock;
 use crate::error::Result;
 use crate::memory::give_back_memory;
 use crate::netlink::Requests;
 
-/// Device group of the pair of virtual Ethernet devices.
-pub(crate) const GROUP: u32 = 13_501;
-/// Time after the router's last update at which the programs stop.
-pub const SILENCE: Duration = Duration::from_millis(250);
-/// Time after the programs first learn of a station during which its earlier frames may still be on their way
-/// to the slow path.
-const SETTLING: Duration = Duration::from_millis(50);
-/// Maximum number of destinations of own packets, and of destinations of forwarded packets; `MOST` in C.
-const MOST: usize = 1024;
+/// Time after the router's last update at which the BPF programs stop forwarding.
+pub const UPDATE_TIMEOUT: Duration = Duration::from_millis(250);
+/// Time after the programs' first permission for a station in which they still leave its frames to the slow
+/// path. Earlier frames of the station may wait there.
+const NEW_STATION_DELAY: Duration = Duration::from_millis(50);
+/// Maximum number of destinations of own packets, and of destinations of forwarded packets;
+/// `MAX_DESTINATIONS` in C.
+const MAX_DESTINATIONS: usize = 1024;
 /// MTU of the pair in octets: the longest Ethernet payload.
 const PAIR_MTU: u32 = 9216;
 /// Flag `BPF_F_LOCK`: the kernel reads a value atomically.
-const LOCKED: u64 = 4;
+const ATOMIC_READ_FLAG: u64 = 4;
 
-/// Names of `enum count`, except its last value, which counts lost packets.
-const COUNTS: [&str; 5] = ["sent", "delivered", "forwarded", "duplicates", "failed"];
+/// Names of the values of `enum count`, without the last value, which counts lost packets.
+const COUNTER_NAMES: [&str; 5] = ["sent", "delivered", "forwarded", "duplicates", "failed"];
 
 /// An interface to which programs are attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct AttachedInterface {
     /// Name of the interface.
     pub name: String,
     /// Index of the interface.
@@ -65,27 +67,28 @@ pub struct Place {
 
 /// The interfaces of the fast path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
+pub struct FastPathInterfaces {
     /// Interface of the radio.
-    pub radio: Place,
+    pub radio: AttachedInterface,
     /// Virtual interface of IPv6; `None` for a station that only forwards.
-    pub virtual_interface: Option<Place>,
+    pub virtual_interface: Option<AttachedInterface>,
     /// The station's link-layer address.
     pub address: [u8; 6],
 }
 
-/// Removes the pairs of devices that a crash has left in this network namespace: pairs whose virtual
-/// interface vanished with its process. On a kernel before 6.6 a filter without effect stays at the radio's
-/// interface until the next fast path is attached to it.
+/// Removes the virtual Ethernet pairs that a crash has left in this network namespace: their virtual
+/// interface vanished with the crashed process. Before Linux 6.6, a filter without effect stays on the
+/// radio's interface until the next fast path is attached there.
 ///
 /// # Errors
-/// Fails if the kernel does not list its devices, or does not delete one.
+///
+/// Fails if the kernel does not list the devices, or refuses to delete one.
 pub fn remove_leftovers() -> Result<()> {
     let mut requests = Requests::open()?;
     let links = requests.links()?;
     for left in pair::without_interface(&links) {
         requests.delete_link(left.index)?;
-        tracing::info!("removed {}, which an earlier run has left", left.name);
+        tracing::info!("removed the interface {}, which an earlier run of carnet had left", left.name);
     }
     Ok(())
 }
@@ -97,38 +100,41 @@ pub type GeonetPathCounters = [(&'static str, u64); 5];
 #[derive(Debug)]
 pub struct GeonetPath {
     ebpf: Ebpf,
-    shared: Shared,
+    shared: SharedCounters,
     requests: Requests,
-    places: Option<Places>,
+    interfaces: Option<FastPathInterfaces>,
     hooks: Vec<(&'static str, Hook)>,
-    pair: Option<Pair>,
+    pair: Option<VethPair>,
     /// Whether the programs may deliver packets to the host: true if no other program or protocol receives
     /// them too.
     delivers: bool,
-    ways: Slots,
-    onwards: Slots,
-    /// Counters of each source as last read: packets, octets, and packets that the source itself sent to this
-    /// station.
+    own_packet_slots: Slots,
+    forwarding_slots: Slots,
+    /// Counters of each source at the last reading: packets, octets, and packets that came directly from the
+    /// source.
     sources: BTreeMap<[u8; 6], [u32; 3]>,
     addresses: BTreeSet<Ipv6Addr>,
-    /// Values of [`COUNTS`] at the last report.
-    reported: [u64; COUNTS.len()],
+    /// Values of [`COUNTER_NAMES`] at the last report.
+    reported: [u64; COUNTER_NAMES.len()],
 }
 
-/// For each destination, its slot in the shared memory, which counts the packets to it.
+/// Slot of each destination in the shared memory; the slot counts the packets to this destination.
 #[derive(Debug, Default)]
 struct Slots {
-    /// Slot of each destination, and its count at the last report.
+    /// Slot of each destination, and its packet count at the last report.
     by_destination: BTreeMap<[u8; 6], (u32, u64)>,
     free: Vec<u32>,
 }
 
 impl Slots {
     fn new(first: usize) -> Slots {
-        Slots { by_destination: BTreeMap::new(), free: (first as u32..(first + MOST) as u32).rev().collect() }
+        Slots {
+            by_destination: BTreeMap::new(),
+            free: (first as u32..(first + MAX_DESTINATIONS) as u32).rev().collect(),
+        }
     }
 
-    fn slot(&mut self, shared: &Shared, destination: [u8; 6]) -> Option<u32> {
+    fn slot(&mut self, shared: &SharedCounters, destination: [u8; 6]) -> Option<u32> {
         if let Some((slot, _)) = self.by_destination.get(&destination) {
             return Some(*slot);
         }
@@ -143,8 +149,8 @@ impl Slots {
         }
     }
 
-    /// Returns the destinations to which the programs have sent packets since the last call.
-    fn used(&mut self, shared: &Shared) -> Vec<[u8; 6]> {
+    /// Returns the destinations to which the programs have sent packets since the last call of this function.
+    fn used(&mut self, shared: &SharedCounters) -> Vec<[u8; 6]> {
         let mut used = Vec::new();
         for (destination, (slot, before)) in &mut self.by_destination {
             let now = shared.used(*slot);
@@ -174,34 +180,37 @@ impl GeonetPathLoading {
         }
         let (sender, programs) = oneshot::channel();
         let load = move || {
-            // The channel is closed if the station has ended meanwhile.
+            // If the station has ended, nothing receives from the channel any more: ignore the error.
             let _ = sender.send(load().map(Box::new));
         };
         std::thread::Builder::new()
             .name("bpf-loader".into())
             .spawn(load)
-            .map_err(|error| format!("cannot start a thread that loads programs: {error}"))?;
+            .map_err(|error| format!("cannot start the thread that loads BPF programs: {error}"))?;
         Ok(GeonetPathLoading { programs })
     }
 
-    /// Waits until the thread has loaded the programs. Safe to cancel. The caller must not call it again
-    /// after it has returned. Works in the network namespace of the calling thread.
+    /// Waits until the thread has loaded the programs, and returns the fast path. The future may be dropped.
+    /// After a result, the caller must not call it again. Works in the network namespace of the calling
+    /// thread.
     ///
     /// # Errors
+    ///
     /// Returns why the kernel refuses the programs, in one line.
     pub async fn finish(&mut self) -> std::result::Result<GeonetPath, String> {
-        let failed = |_| Err("the thread that loads programs has failed".into());
+        let failed = |_| Err("the thread that loads BPF programs has failed".into());
         let ebpf = (&mut self.programs).await.unwrap_or_else(failed)?;
         GeonetPath::of(*ebpf)
     }
 }
 
-/// Loads the programs into the kernel. On a slow processor the kernel takes seconds to verify them.
+/// Loads the programs into the kernel, which verifies them. This takes seconds on a slow processor.
 fn load() -> std::result::Result<Ebpf, String> {
-    let mut ebpf = EbpfLoader::new().load(&carnet_bpf::GEONET.unpack()).map_err(|error| told(&error))?;
+    let mut ebpf =
+        EbpfLoader::new().load(&carnet_bpf::GEONET.unpack()).map_err(|error| error_with_causes(&error))?;
     for name in ["in", "out", "wrap"] {
-        let program: &mut SchedClassifier = find(&mut ebpf, name)?;
-        program.load().map_err(|error| told(&error))?;
+        let program: &mut SchedClassifier = find_program(&mut ebpf, name)?;
+        program.load().map_err(|error| error_with_causes(&error))?;
     }
     Ok(ebpf)
 }
@@ -218,21 +227,21 @@ impl GeonetPath {
 
     fn of(ebpf: Ebpf) -> std::result::Result<GeonetPath, String> {
         give_back_memory();
-        let shared = Shared::map(ebpf.map("SHARED").ok_or("there is no map SHARED")?)?;
+        let shared = SharedCounters::map(ebpf.map("SHARED").ok_or("the BPF object has no map SHARED")?)?;
         let requests = Requests::open().map_err(|error| error.to_string())?;
         Ok(GeonetPath {
             ebpf,
             shared,
             requests,
-            places: None,
+            interfaces: None,
             hooks: Vec::new(),
             pair: None,
             delivers: true,
-            ways: Slots::new(0),
-            onwards: Slots::new(MOST),
+            own_packet_slots: Slots::new(0),
+            forwarding_slots: Slots::new(MAX_DESTINATIONS),
             sources: BTreeMap::new(),
             addresses: BTreeSet::new(),
-            reported: [0; COUNTS.len()],
+            reported: [0; COUNTER_NAMES.len()],
         })
     }
 
@@ -247,40 +256,40 @@ impl GeonetPath {
     ///
     /// # Errors
     /// Fails if the kernel refuses to attach the programs. Then no program is attached.
-    pub fn place(&mut self, places: Option<Places>) -> Result<()> {
-        if self.places == places {
+    pub fn attach(&mut self, places: Option<FastPathInterfaces>) -> Result<()> {
+        if self.interfaces == places {
             return Ok(());
         }
-        let moved = match (&self.places, &places) {
+        let moved = match (&self.interfaces, &places) {
             (Some(before), Some(now)) => {
                 (&before.radio, &before.virtual_interface) != (&now.radio, &now.virtual_interface)
             }
             _ => true,
         };
-        self.silence();
-        self.places = places;
-        if self.places.is_none() {
+        self.stop_until_update();
+        self.interfaces = places;
+        if self.interfaces.is_none() {
             self.forget();
         }
         if !moved {
             return Ok(());
         }
         self.take_off();
-        let Some(places) = self.places.clone() else { return Ok(()) };
+        let Some(places) = self.interfaces.clone() else { return Ok(()) };
         let result = self.put_on(&places);
         if result.is_err() {
             self.take_off();
-            self.places = None;
+            self.interfaces = None;
         }
         result
     }
 
     /// Resets the state of the programs to that of the start.
     fn forget(&mut self) {
-        for destination in self.ways.by_destination.keys().copied().collect::<Vec<_>>() {
+        for destination in self.own_packet_slots.by_destination.keys().copied().collect::<Vec<_>>() {
             self.apply(Time::ZERO, &Accelerate::NoWay(destination));
         }
-        for destination in self.onwards.by_destination.keys().copied().collect::<Vec<_>>() {
+        for destination in self.forwarding_slots.by_destination.keys().copied().collect::<Vec<_>>() {
             self.apply(Time::ZERO, &Accelerate::NoOnward(destination));
         }
         for station in self.sources.keys().copied().collect::<Vec<_>>() {
@@ -289,16 +298,16 @@ impl GeonetPath {
     }
 
     /// Returns whether the programs are attached to interfaces.
-    pub fn is_placed(&self) -> bool {
-        self.places.is_some()
+    pub fn is_attached(&self) -> bool {
+        self.interfaces.is_some()
     }
 
-    fn put_on(&mut self, places: &Places) -> Result<()> {
+    fn put_on(&mut self, places: &FastPathInterfaces) -> Result<()> {
         // A filter that a crash has left is in a qdisc; a BPF link has vanished with its process.
         self.requests.delete_ingress_filters(places.radio.index, PRIORITY)?;
         if let Some(interface) = &places.virtual_interface {
-            let pair = Pair::create(&mut self.requests, &interface.name, GROUP, PAIR_MTU)?;
-            let far = pair.far.clone();
+            let pair = VethPair::create(&mut self.requests, &interface.name, PAIR_DEVICE_GROUP, PAIR_MTU)?;
+            let far = pair.far_device.clone();
             self.pair = Some(pair);
             self.hook("wrap", &far, TcAttachType::Ingress)?;
             self.hook("out", interface, TcAttachType::Egress)?;
@@ -306,13 +315,13 @@ impl GeonetPath {
         self.hook("in", &places.radio, TcAttachType::Ingress)
     }
 
-    fn hook(&mut self, program: &'static str, place: &Place, at: TcAttachType) -> Result<()> {
+    fn hook(&mut self, program: &'static str, place: &AttachedInterface, at: TcAttachType) -> Result<()> {
         let failed = |why: String| crate::Error::Invalid {
             what: format!("{program:?} on {}", place.name),
-            expected: "an interface that takes programs".into(),
+            expected: "an interface that accepts BPF programs".into(),
             got: why,
         };
-        let hook = find(&mut self.ebpf, program)
+        let hook = find_program(&mut self.ebpf, program)
             .and_then(|program| Hook::attach(program, &place.name, place.index, at))
             .map_err(failed)?;
         self.hooks.push((program, hook));
@@ -321,7 +330,7 @@ impl GeonetPath {
 
     fn take_off(&mut self) {
         for (program, hook) in std::mem::take(&mut self.hooks) {
-            if let Ok(program) = find(&mut self.ebpf, program) {
+            if let Ok(program) = find_program(&mut self.ebpf, program) {
                 hook.detach(program);
             }
         }
@@ -344,7 +353,8 @@ impl GeonetPath {
         }
         if full {
             tracing::warn!(
-                "more addresses than the fast path can tell apart: packets for the host take the slow path"
+                "the GeoNetworking interface has more IPv6 addresses than the fast path supports: packets \
+                 for this machine take the slow path"
             );
             self.delivers = false;
         }
@@ -354,7 +364,7 @@ impl GeonetPath {
     /// receives them too.
     pub fn set_delivers(&mut self, delivers: bool) {
         if std::mem::replace(&mut self.delivers, delivers) != delivers {
-            self.silence();
+            self.stop_until_update();
         }
     }
 
@@ -365,16 +375,16 @@ impl GeonetPath {
             Accelerate::General(general) => self.refresh(general),
             Accelerate::Way(way) => self.set_way(way, monotonic(way.until)),
             Accelerate::NoWay(destination) => {
-                self.ways.remove(*destination);
-                self.remove::<WayValue>("WAYS", *destination)
+                self.own_packet_slots.remove(*destination);
+                self.remove::<OwnPacketPathValue>("WAYS", *destination)
             }
             Accelerate::Onward(onward) => self.set_onward(onward, monotonic(onward.until)),
             Accelerate::NoOnward(destination) => {
-                self.onwards.remove(*destination);
-                self.remove::<OnwardValue>("ONWARDS", *destination)
+                self.forwarding_slots.remove(*destination);
+                self.remove::<ForwardingPathValue>("ONWARDS", *destination)
             }
             Accelerate::Source { station, sequences } => {
-                let since = (clock::monotonic() + SETTLING).as_nanos();
+                let since = (clock::monotonic() + NEW_STATION_DELAY).as_nanos();
                 self.sources.insert(*station, [0; 3]);
                 self.insert("SOURCES", *station, SourceValue::new(since, sequences))
             }
@@ -386,19 +396,19 @@ impl GeonetPath {
         if done.is_none() {
             // A map could not be written, so stop the programs. The slow path handles all packets, and no
             // outdated entry stays.
-            self.silence();
+            self.stop_until_update();
         }
     }
 
     /// Stops the programs until the router's next update.
-    pub fn silence(&mut self) {
+    pub fn stop_until_update(&mut self) {
         if let Some(mut map) = self.map_mut::<u32, StateValue>("STATE") {
             let _ = map.remove(&0);
         }
     }
 
     fn refresh(&mut self, general: &General) -> Option<()> {
-        let places = self.places.as_ref()?;
+        let places = self.interfaces.as_ref()?;
         let mut flags = 0;
         if places.virtual_interface.is_some() {
             flags |= StateValue::SENDS;
@@ -407,10 +417,10 @@ impl GeonetPath {
             }
         }
         let value = StateValue {
-            until: (clock::monotonic() + SILENCE).as_nanos(),
+            until: (clock::monotonic() + UPDATE_TIMEOUT).as_nanos(),
             radio: places.radio.index,
             virtual_interface: places.virtual_interface.as_ref().map_or(0, |place| place.index),
-            helper: self.pair.as_ref().map_or(0, |pair| pair.near.index),
+            helper: self.pair.as_ref().map_or(0, |pair| pair.near_device.index),
             flags,
             mtu: general.mtu,
             list: general.duplicate_packet_list_length.clamp(1, 16),
@@ -423,15 +433,15 @@ impl GeonetPath {
     }
 
     fn set_way(&mut self, way: &Way, until: u64) -> Option<()> {
-        let slot = self.ways.slot(&self.shared, way.destination)?;
+        let slot = self.own_packet_slots.slot(&self.shared, way.destination)?;
         let headers = *way.headers.first_chunk()?;
-        let value = WayValue { until, slot, next_hop: way.next_hop, zero: [0; 2], headers };
+        let value = OwnPacketPathValue { until, slot, next_hop: way.next_hop, zero: [0; 2], headers };
         self.insert("WAYS", way.destination, value)
     }
 
     fn set_onward(&mut self, onward: &Onward, until: u64) -> Option<()> {
-        let slot = self.onwards.slot(&self.shared, onward.destination)?;
-        let value = OnwardValue::new(onward, slot, until);
+        let slot = self.forwarding_slots.slot(&self.shared, onward.destination)?;
+        let value = ForwardingPathValue::new(onward, slot, until);
         self.insert("ONWARDS", onward.destination, value)
     }
 
@@ -449,35 +459,35 @@ impl GeonetPath {
         self.ebpf.map_mut(name).and_then(|map| BpfHashMap::try_from(map).ok())
     }
 
-    /// Returns which packets the programs have handled since the last report.
-    pub fn report(&mut self) -> Report {
+    /// Returns the work of the programs since the last report.
+    pub fn report(&mut self) -> FastPathReport {
         let counts = self.counts();
         let before = std::mem::replace(&mut self.reported, counts);
         let [sent, delivered, forwarded, duplicates, _] =
             std::array::from_fn(|at| counts[at].saturating_sub(before[at]));
-        Report {
+        FastPathReport {
             next_sequence: self.shared.sequence(),
             sent,
             delivered,
             forwarded,
             duplicates,
             samples: self.samples(),
-            ways: self.ways.used(&self.shared),
-            onwards: self.onwards.used(&self.shared),
+            own_packet_destinations: self.own_packet_slots.used(&self.shared),
+            forwarding_destinations: self.forwarding_slots.used(&self.shared),
         }
     }
 
-    fn samples(&mut self) -> Vec<Sample> {
+    fn samples(&mut self) -> Vec<SourceSummary> {
         let mut sources = std::mem::take(&mut self.sources);
         let mut samples = Vec::new();
         if let Some(map) = self.map_mut::<u64, SourceValue>("SOURCES") {
             for (station, before) in &mut sources {
-                let Ok(value) = map.get(&key_of(*station), LOCKED) else { continue };
+                let Ok(value) = map.get(&key_of(*station), ATOMIC_READ_FLAG) else { continue };
                 let [packets, octets, direct] = *before;
                 if value.packets == packets {
                     continue;
                 }
-                samples.push(Sample {
+                samples.push(SourceSummary {
                     vector: LongPositionVector::from_octets(&value.vector),
                     direct: value.direct != direct,
                     octets: value.octets.wrapping_sub(octets) as usize,
@@ -490,7 +500,7 @@ impl GeonetPath {
         samples
     }
 
-    fn counts(&self) -> [u64; COUNTS.len()] {
+    fn counts(&self) -> [u64; COUNTER_NAMES.len()] {
         let map = self.ebpf.map("COUNTS").and_then(|map| PerCpuArray::<_, u64>::try_from(map).ok());
         std::array::from_fn(|what| {
             let values = map.as_ref().and_then(|map| map.get(&(what as u32), 0).ok());
@@ -501,12 +511,12 @@ impl GeonetPath {
     /// Returns the programs' counters since the start.
     pub fn counters(&self) -> GeonetPathCounters {
         let counts = self.counts();
-        std::array::from_fn(|at| (COUNTS[at], counts[at]))
+        std::array::from_fn(|at| (COUNTER_NAMES[at], counts[at]))
     }
 
     /// Returns whether the programs have any destination or source.
     pub fn is_busy(&self) -> bool {
-        let slots = [&self.ways, &self.onwards];
+        let slots = [&self.own_packet_slots, &self.forwarding_slots];
         !self.sources.is_empty() || slots.iter().any(|slots| !slots.by_destination.is_empty())
     }
 }

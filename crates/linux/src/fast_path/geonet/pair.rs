@@ -9,14 +9,14 @@ use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-use super::Place;
+use super::AttachedInterface;
 use crate::error::{Error, Result};
 use crate::netlink::{LinkInfo, Requests};
 use crate::settings;
 
 /// Maximum length of an interface name in octets.
 const NAME_LENGTH: usize = 15;
-/// Suffixes of the names of the two devices: near and far.
+/// Suffix of the name of the near device. The next constant is the suffix of the far device.
 const NEAR: &str = "-o";
 const FAR: &str = "-i";
 /// Command `ETHTOOL_STXCSUM` of linux/ethtool.h, which no crate defines.
@@ -34,21 +34,23 @@ fn stem(interface: &str) -> &str {
 /// Returns the near devices of pairs whose virtual interface is gone.
 pub(super) fn without_interface(links: &[LinkInfo]) -> impl Iterator<Item = &LinkInfo> {
     links.iter().filter(|link| {
-        let interface = link.name.strip_suffix(NEAR).filter(|_| link.group == super::GROUP);
+        let interface =
+            link.name.strip_suffix(NEAR).filter(|_| link.group == super::super::PAIR_DEVICE_GROUP);
         interface.is_some_and(|name| !links.iter().any(|other| stem(&other.name) == name))
     })
 }
 
 /// The two virtual Ethernet devices behind a virtual interface.
 #[derive(Debug)]
-pub(super) struct Pair {
-    pub(super) near: Place,
-    pub(super) far: Place,
+pub(super) struct VethPair {
+    pub(super) near_device: AttachedInterface,
+    pub(super) far_device: AttachedInterface,
 }
 
-impl Pair {
-    /// Creates a pair that is named after an interface. Replaces a pair that a crash has left.
-    pub(super) fn create(requests: &mut Requests, interface: &str, group: u32, mtu: u32) -> Result<Pair> {
+impl VethPair {
+    /// Creates a pair of virtual Ethernet devices, named after `interface`. If a crash has left a pair with
+    /// these names, replaces it.
+    pub(super) fn create(requests: &mut Requests, interface: &str, group: u32, mtu: u32) -> Result<VethPair> {
         let names = [NEAR, FAR].map(|end| stem(interface).to_owned() + end);
         let [near, far] = names.each_ref();
         if let Some(left) = requests.link(near)?.filter(|link| link.group == group) {
@@ -66,24 +68,24 @@ impl Pair {
 
     /// Removes both devices.
     pub(super) fn remove(self, requests: &mut Requests) {
-        if let Err(error) = requests.delete_link(self.near.index) {
+        if let Err(error) = requests.delete_link(self.near_device.index) {
             tracing::warn!("{error}");
         }
     }
 }
 
-fn configure(requests: &mut Requests, near: &str, far: &str) -> Result<Pair> {
+fn configure(requests: &mut Requests, near: &str, far: &str) -> Result<VethPair> {
     take_checksums(near)?;
-    let mut up = |name: &str| -> Result<Place> {
+    let mut up = |name: &str| -> Result<AttachedInterface> {
         settings::disable_ipv6(name)?;
         let link: LinkInfo = requests.link(name)?.ok_or_else(|| {
             Error::kernel(format!("look up {name}"), std::io::Error::from_raw_os_error(libc::ENODEV))
         })?;
         requests.set_up(&link, true)?;
-        Ok(Place { name: link.name, index: link.index })
+        Ok(AttachedInterface { name: link.name, index: link.index })
     };
     let far = up(far)?;
-    Ok(Pair { near: up(near)?, far })
+    Ok(VethPair { near_device: up(near)?, far_device: far })
 }
 
 /// Copy of `struct ethtool_value` in C.
@@ -96,7 +98,7 @@ struct Value {
 /// Makes the kernel complete checksums before it gives packets to this device.
 fn take_checksums(name: &str) -> Result<()> {
     let failed =
-        |error: std::io::Error| Error::kernel(format!("have the checksums of {name} finished"), error);
+        |error: std::io::Error| Error::kernel(format!("turn off transmit checksum offload of {name}"), error);
     let socket = socket(AddressFamily::Inet6, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
         .map_err(|error| failed(error.into()))?;
     let mut value = Value { command: SET_TRANSMIT_CHECKSUM, data: 0 };

@@ -22,9 +22,9 @@ use carnet_wire::geonet::{
 use carnet_wire::ipv6::{Header, protocol};
 use nix::sched::{CloneFlags, unshare};
 
-use super::{GeonetPath, Place, Places, SILENCE};
+use super::{AttachedInterface, FastPathInterfaces, GeonetPath, UPDATE_TIMEOUT};
 use crate::clock;
-use crate::fast_path::programs::find;
+use crate::fast_path::programs::find_program;
 use crate::netlink::Requests;
 
 const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
@@ -95,7 +95,7 @@ fn udp(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
     ipv6(protocol::UDP, source, destination, &vec![7; length])
 }
 
-/// Returns a Fragment header and the data `behind` it; `offset` is in octets.
+/// Returns a Fragment header with the offset `offset` (octets), followed by the data `behind`.
 fn fragment(next_header: u8, offset: u16, behind: &[u8]) -> Vec<u8> {
     let header = FragmentHeader { next_header, offset, more: true, identification: 7 };
     ipv6(protocol::FRAGMENT, host(2), host(1), &[&header.emit(), behind].concat())
@@ -121,7 +121,7 @@ struct Bench {
     indices: BTreeMap<String, u32>,
 }
 
-/// Runs `body` in a new network namespace; without the right to create a namespace, prints that the test is
+/// Runs `body` in a new network namespace. Without the right to create one, prints a message that the test is
 /// skipped.
 fn on_bench(body: impl FnOnce(&mut Bench) + Send + 'static) {
     let thread = std::thread::spawn(move || {
@@ -151,7 +151,7 @@ fn station(dcc: Option<carnet_geonet::dcc::Config>) -> Station {
         hop_limit: Some(7),
         mtu: 1398,
         reorder_wait: Duration::ZERO,
-        reorder_rule: carnet_geonet::ipv6_adaptation::in_order::Rule::Shorter,
+        reorder_rule: carnet_geonet::ipv6_adaptation::in_order::ReorderRule::Shorter,
         reorder_hold: Default::default(),
         congestion_mark: None,
         fragments: false,
@@ -173,11 +173,16 @@ impl Bench {
         let mut requests = Requests::open().unwrap();
         let mut place = |name: &str| {
             let index = requests.link(name).unwrap().unwrap().index;
-            Place { name: name.into(), index }
+            AttachedInterface { name: name.into(), index }
         };
         let (radio, virtual_interface) = (place("radio"), place("gn0"));
         let mut path = GeonetPath::open().unwrap();
-        path.place(Some(Places { radio, virtual_interface: Some(virtual_interface), address: OWN })).unwrap();
+        path.attach(Some(FastPathInterfaces {
+            radio,
+            virtual_interface: Some(virtual_interface),
+            address: OWN,
+        }))
+        .unwrap();
         let links = requests.links().unwrap();
         let indices = links.into_iter().map(|link| (link.name, link.index)).collect();
         let mut bench = Bench { path, station: station(None), now: clock::now(), indices };
@@ -253,7 +258,7 @@ impl Bench {
             ..TestRunOptions::default()
         };
         let result =
-            find::<SchedClassifier>(&mut self.path.ebpf, program).unwrap().test_run(options).unwrap();
+            find_program::<SchedClassifier>(&mut self.path.ebpf, program).unwrap().test_run(options).unwrap();
         out.truncate(result.data_size_out as usize);
         (result.return_value as i32, out)
     }
@@ -269,7 +274,7 @@ impl Bench {
         assert_eq!(verdict, REDIRECT, "{frame:02x?}");
         let (verdict, out) = self.run("wrap", frame);
         assert_eq!(verdict, REDIRECT, "{frame:02x?}");
-        // A frame that the program has not sent comes back unchanged.
+        // If the program sends nothing, the test run returns the frame unchanged.
         (out != frame).then_some(out)
     }
 
@@ -317,7 +322,7 @@ impl Bench {
         if self.run("in", &frame).0 == PASS {
             assert_eq!(self.heard_slowly(&frame).len(), 1);
         }
-        std::thread::sleep(super::SETTLING + Duration::from_millis(10));
+        std::thread::sleep(super::NEW_STATION_DELAY + Duration::from_millis(10));
         self.refresh();
     }
 }
@@ -332,7 +337,7 @@ fn with_sequence(mut frame: Vec<u8>, sequence: u16) -> Vec<u8> {
     frame
 }
 
-/// Returns whether a station with this DCC config gives a fast path any packets. Needs no kernel.
+/// Returns whether a station with this DCC config gives permissions to a fast path. Needs no kernel.
 fn accelerates(dcc: Option<carnet_geonet::dcc::Config>) -> bool {
     let mut station = station(dcc);
     let now = clock::now();
@@ -362,13 +367,13 @@ fn accelerates(dcc: Option<carnet_geonet::dcc::Config>) -> bool {
 }
 
 #[test]
-fn a_gate_forbids_the_fast_path() {
+fn station_with_congestion_gate_has_no_fast_path() {
     assert!(accelerates(None));
     assert!(!accelerates(Some(carnet_geonet::dcc::Config::default())));
 }
 
 #[test]
-fn own_packets_leave_as_the_router_would_send_them() {
+fn fast_path_sends_own_packets_like_the_router() {
     on_bench(|bench| {
         for (to, next_hop) in [(NEAR, NEAR), (FAR, NEAR)] {
             let frame = framed(to, OWN, 0x86dd, &udp(host(1), host(2), 100));
@@ -385,13 +390,13 @@ fn own_packets_leave_as_the_router_would_send_them() {
             }
         }
         let report = bench.path.report();
-        assert_eq!((report.sent, report.ways), (8, vec![NEAR, FAR]));
-        assert!(bench.path.report().ways.is_empty());
+        assert_eq!((report.sent, report.own_packet_destinations), (8, vec![NEAR, FAR]));
+        assert!(bench.path.report().own_packet_destinations.is_empty());
     });
 }
 
 #[test]
-fn what_is_not_common_is_left_to_the_slow_path() {
+fn uncommon_packets_take_the_slow_path() {
     on_bench(|bench| {
         let good = udp(host(1), host(2), 100);
         bench.sent_slowly(&framed(NEAR, OWN, 0x86dd, &good));
@@ -433,7 +438,7 @@ fn what_is_not_common_is_left_to_the_slow_path() {
     });
 }
 
-/// Neighbor Discovery is recognisable in the first fragment only (RFC 6980, RFC 7112).
+/// Only the first fragment of a packet shows whether it is Neighbor Discovery (RFC 6980, RFC 7112).
 #[test]
 fn fragments_are_taken_unless_the_first_is_not_the_hosts_own() {
     on_bench(|bench| {
@@ -473,17 +478,18 @@ fn fragments_are_taken_unless_the_first_is_not_the_hosts_own() {
 }
 
 #[test]
-fn nothing_is_done_that_the_router_does_not_stand_behind() {
+fn fast_path_handles_only_permitted_packets() {
     on_bench(|bench| {
         let frame = framed(NEAR, OWN, 0x86dd, &udp(host(1), host(2), 100));
         bench.sent_slowly(&frame);
         assert!(bench.sent_fast(&frame).is_some());
-        // The router sends no update for longer than [`SILENCE`].
-        std::thread::sleep(SILENCE + Duration::from_millis(20));
+        // The router sends no update for longer than [`UPDATE_TIMEOUT`].
+        std::thread::sleep(UPDATE_TIMEOUT + Duration::from_millis(20));
         assert_eq!(bench.sent_fast(&frame), None);
         bench.refresh();
         assert!(bench.sent_fast(&frame).is_some());
-        // If the path ends after the first program, the second program restores the frame.
+        // The second program restores the frame that the first program has changed, if the path has ended
+        // meanwhile.
         let (verdict, _) = bench.run("out", &frame);
         assert_eq!(verdict, REDIRECT);
         // The router removes a neighbour that did not acknowledge a frame.
@@ -510,7 +516,7 @@ fn nothing_is_done_that_the_router_does_not_stand_behind() {
 }
 
 #[test]
-fn packets_for_the_host_are_delivered_as_the_router_would() {
+fn fast_path_delivers_packets_like_the_router() {
     on_bench(|bench| {
         bench.know(NEAR, OWN, 50);
         for (number, length) in [(51, 1), (52, 100), (53, 1358)] {
@@ -519,11 +525,13 @@ fn packets_for_the_host_are_delivered_as_the_router_would() {
             let (verdict, out) = bench.run("in", &frame);
             assert_eq!(verdict, REDIRECT);
             assert_eq!(vec![out], bench.heard_slowly(&frame), "{length}");
-            // A second copy of the frame is a duplicate, also if it goes to the broadcast address.
+            // The program drops a second copy of the frame as a duplicate, also with the broadcast address as
+            // destination.
             assert_eq!(bench.run("in", &frame).0, DROP);
             assert_eq!(bench.run("in", &[&BROADCAST, &frame[6..]].concat()).0, DROP);
         }
-        // The slow path receives this packet because of its type, so the slow path receives its copies too.
+        // The first packet took the slow path because of its type, so its copies must take the slow path as
+        // well.
         let btp = heard(NEAR, &guc(NEAR, OWN, 54, CommonNextHeader::BtpB, b"payload"));
         assert_eq!((bench.run("in", &btp).0, bench.run("in", &btp).0), (PASS, PASS));
         let packet = udp(host(2), host(1), 10);
@@ -541,7 +549,7 @@ fn packets_for_the_host_are_delivered_as_the_router_would() {
 }
 
 #[test]
-fn the_router_learns_what_it_would_have_learnt_from_the_packets() {
+fn router_learns_from_fast_path_report() {
     on_bench(|bench| {
         bench.know(NEAR, OWN, 50);
         let packet = udp(host(2), host(1), 100);
@@ -566,7 +574,7 @@ fn the_router_learns_what_it_would_have_learnt_from_the_packets() {
 }
 
 #[test]
-fn packets_of_others_are_sent_on_as_the_router_would() {
+fn fast_path_forwards_packets_like_the_router() {
     on_bench(|bench| {
         for (to, number) in [(FAR, 50), (NEAR, 70)] {
             bench.know(WEST, to, number);
@@ -581,8 +589,9 @@ fn packets_of_others_are_sent_on_as_the_router_would() {
                 assert_eq!(vec![out], bench.heard_slowly(&frame), "{next_header:?}");
             }
         }
-        // A packet on its last hop and one with another destination position stay with the slow path. If a
-        // packet has a newer destination position than the router, the programs forward it.
+        // A packet on its last hop takes the slow path, and so does a packet with another destination
+        // position. A packet whose destination position is newer than the router's is forwarded by the
+        // programs.
         let mut last = heard(WEST, &guc(WEST, FAR, 80, CommonNextHeader::Ipv6, &[5; 80]));
         last[14 + 3] = 1;
         assert_eq!(bench.run("in", &last).0, PASS);
@@ -597,9 +606,10 @@ fn packets_of_others_are_sent_on_as_the_router_would() {
     });
 }
 
-/// The test changes every octet of the headers. The programs must do the same as the router.
+/// The test changes each octet of the headers in turn. The programs must treat each changed frame like the
+/// router.
 #[test]
-fn whatever_a_frame_says_the_router_would_have_done_the_same() {
+fn fast_path_treats_mutated_frames_like_the_router() {
     on_bench(|bench| {
         bench.path.set_addresses([host(9)]);
         bench.know(WEST, FAR, 50);
@@ -610,7 +620,7 @@ fn whatever_a_frame_says_the_router_would_have_done_the_same() {
             // The position of the source may make it the next hop. The programs learn of that from the
             // router's next update.
             let place = if to == FAR { 14 + 28..14 + 36 } else { 0..0 };
-            // The last octets of the frame are a Fragment header.
+            // The last octets that the test changes are a Fragment header.
             for at in (0..14 + 60 + 40 + 9).filter(|at| !place.contains(at)) {
                 bench.refresh();
                 for change in [0x01, 0x02, 0x10, 0x40, 0x80, 0xff] {
@@ -633,8 +643,8 @@ fn whatever_a_frame_says_the_router_would_have_done_the_same() {
                             taken += 1;
                             assert_eq!(vec![out], expected, "octet {at} changed by {change:#x}");
                         }
-                        // The changed octet turned the sequence number into an earlier one, so the frame is a
-                        // duplicate.
+                        // With the changed octet, the sequence number is one that the program has seen, so
+                        // the frame is a duplicate.
                         DROP => assert!(expected.is_empty(), "octet {at} changed by {change:#x}"),
                         _ => panic!("octet {at} changed by {change:#x}: verdict {verdict}"),
                     }

@@ -13,9 +13,9 @@
 //!
 //! **ICMPv6 errors about outer packets.** The kernel handles them on this path (RFC 2473 8). The kernel
 //! lowers the path's MTU and informs the inner source. The kernel receives errors to a care-of address
-//! directly. Errors to the home agent's address come to carnet. [`Kernel::concerns`] recognises errors about
-//! a device's packets. carnet writes these errors back into the TUN device, and a special rule leads them to
-//! the kernel.
+//! directly. Errors to the home agent's address come to carnet. [`Kernel::is_error_about_device`] recognises
+//! errors about a device's packets. carnet writes these errors back into the TUN device, and a special rule
+//! leads them to the kernel.
 //!
 //! **Narrow paths.** The kernel does not fragment outer packets. Inner packets of up to 1280 octets must
 //! always pass (RFC 2473 7.1 (b)). With the outer header they do not fit a path with an MTU below 1320. So a
@@ -55,9 +55,11 @@ use ipnet::Ipv6Net;
 use super::{FastPathCounters, Ports, Tunnel, TunnelEnds, TunnelTraffic};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
-use crate::netlink::{AddressInfo, Dirty, IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo, Requests, effective_metric};
+use crate::netlink::{
+    AddressInfo, ChangedParts, IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo, Requests, effective_metric,
+};
 use crate::{clock, settings};
-use plan::{Ends, Key, METRIC, TABLE_AGENT, Tunnels, Value, plan};
+use plan::{Key, METRIC, TABLE_AGENT, TunnelAddresses, Tunnels, Value, plan};
 
 /// Device group of carnet's tunnel devices.
 pub(crate) const GROUP: u32 = 13_500;
@@ -66,7 +68,8 @@ const DEVICES_MAX: usize = 256;
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5).
 const HOP_LIMIT: u8 = 64;
 /// Tunnel ends that no node uses (RFC 6666), to test whether the kernel supports tunnel devices.
-const NOBODY: Ends = (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 2));
+const NOBODY: TunnelAddresses =
+    (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 2));
 
 /// Lowest MTU of a path that carries an inner packet of 1280 octets.
 const NARROW: u32 = IPV6_MINIMUM_MTU + HEADER as u32;
@@ -88,13 +91,13 @@ pub(crate) struct Kernel {
     pub(super) ports: Ports,
     /// Table and destination of each route into the TUN device.
     slow: BTreeSet<(u32, Ipv6Net)>,
-    names: BTreeMap<Ends, String>,
-    indices: BTreeMap<Ends, u32>,
+    names: BTreeMap<TunnelAddresses, String>,
+    indices: BTreeMap<TunnelAddresses, u32>,
     /// Tunnel ends for which the kernel refused a device.
-    refused: BTreeSet<Ends>,
-    /// Tunnel ends between which outer packets would have to be fragmented, each with the time at which
-    /// carnet tries the device again.
-    narrow: BTreeMap<Ends, Time>,
+    refused: BTreeSet<TunnelAddresses>,
+    /// Tunnel ends whose path is too narrow for a device: outer packets would have to be fragmented. The
+    /// value is the time at which carnet tries a device again.
+    narrow: BTreeMap<TunnelAddresses, Time>,
     installed: BTreeMap<Key, Value>,
     dirty: bool,
     crowded: bool,
@@ -121,16 +124,17 @@ impl FastPathCounts {
     }
 }
 
-/// Returns the first name `cnN` that is free.
+/// Returns the first name of the form `cnN` that no interface has.
 fn free_name<'a>(taken: impl Fn(&str) -> bool + 'a) -> String {
     (0u32..).map(|number| format!("cn{number}")).find(|name| !taken(name)).unwrap_or_default()
 }
 
 impl Kernel {
-    /// Opens this path, if the kernel can create ip6_tunnel devices.
+    /// Opens this fast path, if the kernel can create ip6_tunnel devices.
     ///
     /// # Errors
-    /// Returns in one line why the kernel cannot create such devices.
+    ///
+    /// Returns why the kernel cannot create them, in one line.
     pub(crate) fn open(
         requests: &mut Requests,
         tunnel_device: u32,
@@ -178,8 +182,8 @@ impl Kernel {
         self.dirty = true;
     }
 
-    pub(super) fn hold(&mut self, binding: (TunnelEnd, Ipv6Addr), held: bool) {
-        self.tunnels.hold(binding, held);
+    pub(super) fn leave_to_slow_path(&mut self, binding: (TunnelEnd, Ipv6Addr), held: bool) {
+        self.tunnels.leave_to_slow_path(binding, held);
         self.dirty = true;
     }
 
@@ -193,12 +197,13 @@ impl Kernel {
         !self.installed.is_empty() || !self.tunnels.ends().is_empty()
     }
 
-    /// Makes the kernel's state match the tunnels. `slow` are the present routes into the TUN device; `None`
-    /// if they are unchanged.
+    /// Changes the kernel's state to the desired tunnels. `slow` has the present routes into the TUN device;
+    /// `None` if they are unchanged.
     ///
     /// # Errors
-    /// Fails if the kernel refuses an entry that this path cannot do without. If the kernel refuses only one
-    /// device, the slow path serves its tunnel, and that is no error.
+    ///
+    /// Fails if the kernel refuses an entry that this fast path needs. If the kernel only refuses a tunnel
+    /// device, the tunnel's packets take the slow path, and the function succeeds.
     pub(super) fn commit(
         &mut self,
         requests: &mut Requests,
@@ -213,16 +218,20 @@ impl Kernel {
             let wanted = plan(&self.tunnels, &self.usable(), &self.slow, &self.ports.uplinks);
             match self.install(requests, &wanted) {
                 Ok(()) => break self.take_out_all_but(requests, &wanted).map_err(|error| error.to_string()),
-                // Each round gives up one device, so the loop ends.
+                // Each round excludes one more device, so the loop ends.
                 Err((Some(ends), error)) if self.refused.insert(ends) => {
-                    tracing::warn!("{error}; packets between {} and {} take the slow path", ends.0, ends.1);
+                    tracing::warn!(
+                        "{error}; tunnel packets between {} and {} take the slow path",
+                        ends.0,
+                        ends.1
+                    );
                 }
                 Err((_, error)) => break Err(error.to_string()),
             }
         }
     }
 
-    fn usable(&self) -> BTreeMap<Ends, String> {
+    fn usable(&self) -> BTreeMap<TunnelAddresses, String> {
         let wide = self.tunnels.wide_ends();
         let usable = self.names.iter().filter(|(ends, _)| {
             wide.contains(ends) && !self.refused.contains(ends) && !self.narrow.contains_key(ends)
@@ -246,7 +255,10 @@ impl Kernel {
             }
             if self.names.len() >= DEVICES_MAX {
                 if !std::mem::replace(&mut self.crowded, true) {
-                    tracing::warn!("more than {DEVICES_MAX} tunnels: the others take the slow path");
+                    tracing::warn!(
+                        "carnet makes at most {DEVICES_MAX} tunnel devices in the kernel: packets of the \
+                         further tunnels take the slow path"
+                    );
                 }
                 break;
             }
@@ -264,7 +276,7 @@ impl Kernel {
         &mut self,
         requests: &mut Requests,
         wanted: &BTreeMap<Key, Value>,
-    ) -> std::result::Result<(), (Option<Ends>, Error)> {
+    ) -> std::result::Result<(), (Option<TunnelAddresses>, Error)> {
         for (key, value) in wanted {
             let before = self.installed.get(key);
             if before == Some(value) {
@@ -308,7 +320,7 @@ impl Kernel {
         self.indices.get(&ends).copied()
     }
 
-    fn put_device(&mut self, requests: &mut Requests, ends: Ends, value: &Value) -> Result<()> {
+    fn put_device(&mut self, requests: &mut Requests, ends: TunnelAddresses, value: &Value) -> Result<()> {
         let name = value.device.as_str();
         let known = requests.link(name)?.filter(|link| self.indices.get(&ends) == Some(&link.index));
         let index = match known {
@@ -328,7 +340,7 @@ impl Kernel {
         requests.configure_ip6_tunnel(index, name, value.mtu)
     }
 
-    /// Removes installed entries that are not in `wanted`, in reverse order of [`Key`].
+    /// Removes the installed entries that `wanted` does not contain, in reverse order of [`Key`].
     fn take_out_all_but(&mut self, requests: &mut Requests, wanted: &BTreeMap<Key, Value>) -> Result<()> {
         let mut result = Ok(());
         let stale: Vec<Key> =
@@ -371,12 +383,12 @@ impl Kernel {
         self.take_out_all_but(requests, &BTreeMap::new())
     }
 
-    /// Notes entries that another program has removed, so that the next commit installs them again. Returns
+    /// Marks installed entries that another program has removed; the next commit installs them again. Returns
     /// their number.
-    pub(crate) fn note_lost(
+    pub(crate) fn mark_removed_entries(
         &mut self,
         requests: &mut Requests,
-        dirty: Dirty,
+        dirty: ChangedParts,
         links: &BTreeMap<String, LinkInfo>,
         addresses: &[AddressInfo],
     ) -> Result<u64> {
@@ -419,28 +431,29 @@ impl Kernel {
         Ok((before - self.installed.len()) as u64)
     }
 
-    /// Returns whether a packet that came to carnet is an ICMPv6 error about a packet of a device. The caller
-    /// writes such an error back into the TUN device, so that the kernel receives it.
-    pub(super) fn concerns(&mut self, packet: &[u8]) -> bool {
+    /// Returns whether a packet is an ICMPv6 error about a packet that a tunnel device has sent. The caller
+    /// writes such an error back into the TUN device, so that the kernel gets it.
+    pub(super) fn is_error_about_device(&mut self, packet: &[u8]) -> bool {
         let Some((destination, message)) = icmpv6_of(packet) else { return false };
         let concerns = quoted_ends(destination, message)
             .is_some_and(|ends| self.installed.contains_key(&Key::Device(ends)));
         concerns && {
-            self.hear(destination, message);
+            self.handle_icmpv6(destination, message);
             true
         }
     }
 
-    /// Handles an ICMPv6 message to an address of this machine. If the message reports a narrow path, the
-    /// next commit removes the path's device.
-    pub(super) fn hear(&mut self, destination: Ipv6Addr, message: &[u8]) {
+    /// Handles an ICMPv6 message to an address of this machine. If it reports a path MTU that is too small
+    /// for a tunnel device, the next commit removes the device.
+    pub(super) fn handle_icmpv6(&mut self, destination: Ipv6Addr, message: &[u8]) {
         let Some(ends) = quoted_ends(destination, message) else { return };
         if let Some(mtu) = narrow_mtu(message)
             && self.installed.contains_key(&Key::Device(ends))
             && self.narrow.insert(ends, clock::monotonic() + NARROW_FOR).is_none()
         {
             tracing::info!(
-                "the path between {} and {} carries {mtu} octets: its packets take the slow path",
+                "the path between {} and {} has an MTU of only {mtu} octets: its tunnel packets take the \
+                 slow path",
                 ends.0,
                 ends.1
             );
@@ -448,7 +461,8 @@ impl Kernel {
         }
     }
 
-    /// Forgets narrow paths after [`NARROW_FOR`], so that the next commit gives them devices again.
+    /// Forgets paths that were too narrow more than [`NARROW_FOR`] ago, so that the next commit tries a
+    /// device again.
     pub(super) fn expire(&mut self) {
         let (now, before) = (clock::monotonic(), self.narrow.len());
         self.narrow.retain(|_, until| *until > now);
@@ -456,7 +470,7 @@ impl Kernel {
     }
 
     /// Returns whether a device carries the packets between these ends.
-    pub(super) fn carries(&self, ends: Ends) -> bool {
+    pub(super) fn carries(&self, ends: TunnelAddresses) -> bool {
         self.installed.contains_key(&Key::Device(ends))
     }
 
@@ -479,7 +493,7 @@ impl Kernel {
                 sum.add(counts(&text, &value.device));
             }
         }
-        FastPathCounters { total: sum.traffic, left: vec![("failed", sum.failed)] }
+        FastPathCounters { total: sum.traffic, left_to_slow_path: vec![("failed", sum.failed)] }
     }
 }
 
@@ -519,9 +533,9 @@ fn icmpv6_of(packet: &[u8]) -> Option<(Ipv6Addr, &[u8])> {
     (*packet.get(6)? == ICMPV6).then_some((address_at(packet, 24)?, packet.get(HEADER..)?))
 }
 
-/// Returns the tunnel ends of the packet that an ICMPv6 error quotes, if the error goes to the packet's
-/// source.
-fn quoted_ends(destination: Ipv6Addr, message: &[u8]) -> Option<Ends> {
+/// Returns the tunnel ends in the packet that an ICMPv6 error quotes. Returns `None` if the error was not
+/// sent to the source of that packet.
+fn quoted_ends(destination: Ipv6Addr, message: &[u8]) -> Option<TunnelAddresses> {
     // Types 1 to 4 are errors (RFC 4443 3).
     let is_error = (1..=4).contains(message.first()?);
     let quoted = message.get(ICMPV6_HEADER..)?;
@@ -538,8 +552,8 @@ fn statistics() -> String {
     fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default()
 }
 
-/// Returns the counts of a device: A line of the statistics is `NAME: octets packets errs drop ...`: 8
-/// columns for received packets, then the same 8 columns for sent packets.
+/// Returns the packet counts of a device from the text of the kernel's statistics. A line is `NAME: octets
+/// packets errs drop ...`: 8 columns for received packets, then 8 columns for sent packets.
 fn counts(statistics: &str, device: &str) -> FastPathCounts {
     let line = statistics.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
     let numbers: Vec<u64> = line

@@ -50,7 +50,7 @@ const PROBED: u32 = 96;
 const NOT_TAKEN: u32 = 97;
 const AGENT: u32 = 98;
 
-/// Reserved source addresses (`is_reserved` of the slow path), except those of the next constant.
+/// Prefix of reserved source addresses (`is_reserved` of the slow path). The next constant has exceptions.
 const RESERVED_PREFIX: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 8);
 const NAT64_PREFIXES: [Ipv6Net; 2] = [
     Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96),
@@ -61,7 +61,7 @@ const PROTOCOL_IPV6: u8 = 41;
 const PROTOCOL_ICMPV6: u8 = 58;
 
 /// Local and remote end of a tunnel.
-pub(crate) type Ends = (Ipv6Addr, Ipv6Addr);
+pub(crate) type TunnelAddresses = (Ipv6Addr, Ipv6Addr);
 
 /// A rule and its action.
 pub(crate) type ActingRule = (Rule, Action);
@@ -76,14 +76,14 @@ pub(crate) enum Key {
     /// A home agent's address on [`TUNNEL_DEVICE`].
     Address(Ipv6Addr),
     /// A tunnel device.
-    Device(Ends),
+    Device(TunnelAddresses),
     /// A rule that leads received packets to a tunnel device.
     Accept(ActingRule),
     /// A route into a device: its table and its destination.
     Route(u32, Ipv6Net),
 }
 
-/// The part of an entry that can change while its key stays the same.
+/// Content of an entry; it can change while the key of the entry stays the same.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Value {
     /// MTU of a device.
@@ -95,12 +95,12 @@ pub(crate) struct Value {
 /// The tunnels of the desired forwarding state.
 #[derive(Debug, Default)]
 pub(crate) struct Tunnels {
-    tunnels: BTreeMap<(Ends, Ipv6Addr), Tunnel>,
-    /// For each tunnel end and home address, the ends of the tunnel that was last set to transmit.
-    latest: BTreeMap<(bool, Ipv6Addr), Ends>,
-    /// Home addresses whose packets go through several tunnels, so that their tunnels have no device. A
-    /// device would forward every copy of a packet, and would send all packets through one tunnel.
-    held: BTreeSet<(bool, Ipv6Addr)>,
+    tunnels: BTreeMap<(TunnelAddresses, Ipv6Addr), Tunnel>,
+    /// For each role and home address: the ends of the tunnel that carnet last allowed to transmit.
+    latest: BTreeMap<(bool, Ipv6Addr), TunnelAddresses>,
+    /// Home addresses whose packets go through several tunnels. These tunnels have no devices: a device would
+    /// send all packets through one tunnel, and would accept every copy of a packet.
+    slow_path_bindings: BTreeSet<(bool, Ipv6Addr)>,
 }
 
 fn is_agent(tunnel: &Tunnel) -> bool {
@@ -127,25 +127,29 @@ impl Tunnels {
         }
     }
 
-    /// Leaves the tunnels of a home address to the slow path if `held`; otherwise gives them devices again.
-    pub(crate) fn hold(&mut self, (end, home_address): (TunnelEnd, Ipv6Addr), held: bool) {
+    /// Sets whether the tunnels of a home address are left to the slow path (`slow_path_bindings`) or have
+    /// devices.
+    pub(crate) fn leave_to_slow_path(&mut self, (end, home_address): (TunnelEnd, Ipv6Addr), held: bool) {
         let name = (end == TunnelEnd::HomeAgent, home_address);
-        let _ = if held { self.held.insert(name) } else { self.held.remove(&name) };
+        let _ =
+            if held { self.slow_path_bindings.insert(name) } else { self.slow_path_bindings.remove(&name) };
     }
 
     /// Returns the ends of all tunnels that may have devices.
-    pub(crate) fn ends(&self) -> BTreeSet<Ends> {
-        let is_held = |tunnel: &Tunnel| self.held.contains(&(is_agent(tunnel), tunnel.home_address));
-        let mut ends: BTreeSet<Ends> = self.tunnels.keys().map(|(ends, _)| *ends).collect();
-        // A device serves all bindings between its ends, so one tunnel of the slow path excludes these ends.
+    pub(crate) fn ends(&self) -> BTreeSet<TunnelAddresses> {
+        let is_held =
+            |tunnel: &Tunnel| self.slow_path_bindings.contains(&(is_agent(tunnel), tunnel.home_address));
+        let mut ends: BTreeSet<TunnelAddresses> = self.tunnels.keys().map(|(ends, _)| *ends).collect();
+        // A device serves all bindings between its two ends. If one of them needs the slow path, these ends
+        // get no device.
         for ((held, _), _) in self.tunnels.iter().filter(|(_, tunnel)| is_held(tunnel)) {
             ends.remove(held);
         }
         ends
     }
 
-    /// Returns the ends between which no outer packet must be fragmented for an inner packet of 1280 octets.
-    pub(crate) fn wide_ends(&self) -> BTreeSet<Ends> {
+    /// Returns the tunnel ends on whose path an inner packet of 1280 octets fits without fragmentation.
+    pub(crate) fn wide_ends(&self) -> BTreeSet<TunnelAddresses> {
         let mut ends = self.ends();
         for ((narrow, _), tunnel) in &self.tunnels {
             if tunnel.mtu < IPV6_MINIMUM_MTU {
@@ -155,8 +159,8 @@ impl Tunnels {
         ends
     }
 
-    /// Returns whether packets are sent into the tunnel. If a home address has several tunnels, only the
-    /// tunnel that was set last transmits.
+    /// Returns whether the station sends packets into this tunnel. If a home address has several tunnels,
+    /// only the last one that carnet allowed to transmit does.
     fn transmits(&self, tunnel: &Tunnel) -> bool {
         let latest = self.latest.get(&(is_agent(tunnel), tunnel.home_address));
         tunnel.transmit && latest.is_none_or(|ends| *ends == (tunnel.local, tunnel.remote))
@@ -175,13 +179,13 @@ fn host(address: Ipv6Addr) -> Option<Ipv6Net> {
 /// and destination of each route into [`TUNNEL_DEVICE`]. `uplinks` are the uplinks of a mobile router.
 pub(crate) fn plan(
     tunnels: &Tunnels,
-    devices: &BTreeMap<Ends, String>,
+    devices: &BTreeMap<TunnelAddresses, String>,
     slow: &BTreeSet<(u32, Ipv6Net)>,
     uplinks: &[String],
 ) -> BTreeMap<Key, Value> {
     let mut wanted: BTreeMap<Key, Value> = BTreeMap::new();
     let mut add = |key: Key| wanted.insert(key, Value::default());
-    let mut mtus: BTreeMap<Ends, u32> = BTreeMap::new();
+    let mut mtus: BTreeMap<TunnelAddresses, u32> = BTreeMap::new();
     for tunnel in tunnels.tunnels.values() {
         let ends = (tunnel.local, tunnel.remote);
         let Some(device) = devices.get(&ends) else { continue };
@@ -255,11 +259,12 @@ pub(crate) fn plan(
         let Some(device) = devices.get(&(tunnel.local, tunnel.remote)) else { continue };
         let into = match tunnel.end {
             TunnelEnd::MobileRouter => vec![(TABLE_TUNNEL, Ipv6Net::default())],
-            // Direct tunnels have no devices, see `Tunnel::of`.
+            // Tunnels of direct routes have no devices, see `Tunnel::of`.
             TunnelEnd::Direct => Vec::new(),
             TunnelEnd::HomeAgent => tunnel.inner.iter().map(|prefix| (TABLE_MAIN, *prefix)).collect(),
         };
-        // The device gets only packets that the slow path would get. At home, for example, it gets none.
+        // Route into the device only the packets that would otherwise take the slow path. At home, for
+        // example, no packet takes the slow path.
         for (table, destination) in into.into_iter().filter(|route| slow.contains(route)) {
             wanted.insert(Key::Route(table, destination), Value { mtu: 0, device: device.clone() });
         }

@@ -30,7 +30,8 @@ fn tunnel(end: TunnelEnd, care_of_address: &str, transmit: bool) -> Tunnel {
 /// Returns the entries in the notation of `ip`, in order of installation.
 fn shown(tunnels: &Tunnels, slow: &[(u32, &str)]) -> Vec<String> {
     let numbers = tunnels.ends().into_iter().enumerate();
-    let devices: BTreeMap<Ends, String> = numbers.map(|(n, ends)| (ends, format!("cn{n}"))).collect();
+    let devices: BTreeMap<TunnelAddresses, String> =
+        numbers.map(|(n, ends)| (ends, format!("cn{n}"))).collect();
     let slow = slow.iter().map(|(table, prefix)| (*table, net(prefix))).collect();
     let plan = plan(tunnels, &devices, &slow, &["wlan0".to_owned()]);
     plan.iter().map(|(key, value)| describe(key, value)).collect()
@@ -116,7 +117,7 @@ fn a_registered_mobile_router() {
 }
 
 #[test]
-fn a_handover_replaces_routes_and_the_old_device_goes_on_receiving() {
+fn handover_replaces_routes_and_old_device_still_receives() {
     let mut tunnels = Tunnels::default();
     let routes = [(TABLE_MAIN, PREFIX)];
     tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
@@ -130,7 +131,7 @@ fn a_handover_replaces_routes_and_the_old_device_goes_on_receiving() {
     let gone: Vec<&String> = before.iter().filter(|line| !after.contains(line)).collect();
     assert_eq!(gone, ["2001:db8:a::/64 dev cn0 table 254"]);
     assert!(after.contains(&"2001:db8:a::/64 dev cn1 table 254".to_owned()));
-    // The remaining entries equal those of a registration from the new care-of address.
+    // After the old tunnel is removed, the entries are those of a registration from the new care-of address.
     tunnels.remove(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
     let mut fresh = Tunnels::default();
     fresh.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
@@ -138,14 +139,14 @@ fn a_handover_replaces_routes_and_the_old_device_goes_on_receiving() {
 }
 
 #[test]
-fn a_device_gets_only_what_the_slow_path_would_get() {
+fn device_gets_only_packets_of_the_slow_path() {
     let mut tunnels = Tunnels::default();
     tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
-    // At home the tunnel still exists for packets that are under way, but routes lead to the home link.
+    // At home the tunnel still receives packets that are in transit, but no route leads into it.
     let lines = shown(&tunnels, &[]);
     assert!(lines.iter().any(|line| line.starts_with("cn0 local")));
     assert!(!lines.iter().any(|line| line.contains("dev cn0")), "{lines:?}");
-    // A mobile router whose tunnel may not transmit has no routes into a device either.
+    // A tunnel of a mobile router that may not transmit has no routes into its device.
     let mut tunnels = Tunnels::default();
     tunnels.set(&tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", false));
     let lines = shown(&tunnels, &[(TABLE_TUNNEL, "::/0")]);
@@ -183,7 +184,7 @@ fn a_tunnel_without_a_device_stays_with_the_slow_path() {
 }
 
 #[test]
-fn names_that_others_have_are_not_taken() {
+fn device_gets_no_name_in_use() {
     assert_eq!(free_name(|name| ["cn0", "cn2"].contains(&name)), "cn1");
 }
 
@@ -221,7 +222,7 @@ fn outer(next_header: u8, source: &str, destination: &str) -> Vec<u8> {
     packet
 }
 
-fn ends_of(packet: &[u8]) -> Option<Ends> {
+fn ends_of(packet: &[u8]) -> Option<TunnelAddresses> {
     let (destination, message) = icmpv6_of(packet)?;
     quoted_ends(destination, message)
 }
@@ -248,7 +249,7 @@ fn errors_about_outer_packets_are_recognised_and_nothing_else_is() {
 
 /// RFC 8201 4: a node must discard a Packet Too Big that reports an MTU below the minimum.
 #[test]
-fn a_path_is_narrow_where_its_mtu_is_possible_and_too_small() {
+fn path_with_valid_small_mtu_is_narrow() {
     let narrow =
         |kind: u8, mtu: u32| narrow_mtu(&[&[kind, 0, 0, 0][..], &mtu.to_be_bytes(), &[0; 40]].concat());
     assert_eq!([1280, 1300, 1319].map(|mtu| narrow(2, mtu)), [Some(1280), Some(1300), Some(1319)]);

@@ -34,7 +34,9 @@ impl TrafficMemory {
     /// # Errors
     /// Returns why the kernel does not map the counters.
     pub(super) fn of(ebpf: &Ebpf, counters: u32, processors: u32) -> Result<TrafficMemory, String> {
-        let Some(Map::Array(map)) = ebpf.map("TRAFFIC") else { return Err("there is no map TRAFFIC".into()) };
+        let Some(Map::Array(map)) = ebpf.map("TRAFFIC") else {
+            return Err("the BPF object has no map TRAFFIC".into());
+        };
         let mut memory = TrafficMemory {
             start: NonNull::dangling(),
             counters: counters as usize,
@@ -52,9 +54,13 @@ impl TrafficMemory {
             )
         };
         if start == libc::MAP_FAILED {
-            return Err(format!("cannot look into map TRAFFIC: {}", std::io::Error::last_os_error()));
+            return Err(format!(
+                "cannot map the BPF map TRAFFIC into memory: {}",
+                std::io::Error::last_os_error()
+            ));
         }
-        memory.start = NonNull::new(start.cast()).ok_or("map TRAFFIC is at address 0")?;
+        memory.start =
+            NonNull::new(start.cast()).ok_or("the kernel has mapped the BPF map TRAFFIC at address 0")?;
         Ok(memory)
     }
 
@@ -87,9 +93,9 @@ impl Drop for TrafficMemory {
     }
 }
 
-/// Names of `enum outcome` without `TAKEN`, in its order. The last one counts lost packets; all others count
-/// packets that the programs left to the slow path.
-const OUTCOMES: [&str; 16] = [
+/// Names of the values of `enum outcome`, without `TAKEN`, in its order. The last one counts lost packets,
+/// all others count packets that the programs passed to the slow path.
+const OUTCOME_NAMES: [&str; 16] = [
     "hop_limit",
     "scope",
     "extension",
@@ -109,7 +115,7 @@ const OUTCOMES: [&str; 16] = [
 ];
 
 /// Number of slots that one call checks for traffic.
-const LOOKS: u32 = 2048;
+const SLOTS_PER_CALL: u32 = 2048;
 
 impl Programs {
     /// Returns the counters of a slot, in the order of the binding's paths.
@@ -117,11 +123,12 @@ impl Programs {
         slot * self.counters..(slot + 1) * self.counters
     }
 
-    /// Returns the ends of tunnels into which packets went since the last call. Each call checks the next
-    /// [`LOOKS`] slots.
+    /// Returns the ends of tunnels into which packets went since the last check. Each call checks the next
+    /// [`SLOTS_PER_CALL`] slots.
     pub(in crate::fast_path) fn used(&mut self) -> Vec<TunnelEnds> {
         let slots = self.table.slots_used();
-        let turn: Vec<u32> = (0..slots.min(LOOKS)).map(|step| (self.next_look + step) % slots).collect();
+        let turn: Vec<u32> =
+            (0..slots.min(SLOTS_PER_CALL)).map(|step| (self.next_look + step) % slots).collect();
         self.next_look = turn.last().map_or(0, |last| last + 1);
         let mut used = Vec::new();
         for slot in turn {
@@ -129,7 +136,7 @@ impl Programs {
                 self.table.sending(slot).collect::<Vec<_>>().into_iter().zip(self.counters_of(slot))
             {
                 let packets = self.traffic.sum(counter).encapsulated_packets;
-                let before = self.seen.insert(counter, packets).unwrap_or_default();
+                let before = self.counters_at_last_check.insert(counter, packets).unwrap_or_default();
                 if packets > before {
                     used.push(ends);
                 }
@@ -138,8 +145,8 @@ impl Programs {
         used
     }
 
-    /// Assigns a counter to another tunnel; `None` to no tunnel. If a slot has one counter for all paths,
-    /// packets that still arrive through the former tunnel count for the new tunnel.
+    /// Assigns a counter to another tunnel, or to none. If all paths of a slot share a counter, packets in
+    /// transit through the former tunnel count for the new one.
     pub(super) fn count_for(&mut self, counter: u32, ends: Option<TunnelEnds>) {
         if self.counting.get(&counter).map(|(ends, _)| *ends) == ends {
             return;
@@ -180,14 +187,14 @@ impl Programs {
             let values = counts.as_ref().and_then(|map| map.get(&key, 0).ok());
             values.map_or(0, |values| values.iter().sum())
         };
-        let left = OUTCOMES.iter().enumerate().map(|(outcome, name)| (*name, count(outcome))).collect();
-        FastPathCounters { total, left }
+        let left = OUTCOME_NAMES.iter().enumerate().map(|(outcome, name)| (*name, count(outcome))).collect();
+        FastPathCounters { total, left_to_slow_path: left }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::OUTCOMES;
+    use super::OUTCOME_NAMES;
 
     /// The documentation of counters explains each reason for which the programs leave a packet to the slow
     /// path.
@@ -196,6 +203,6 @@ mod tests {
         let page = include_str!("../../../../../docs/counters.md");
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `fast_path.left."));
         let names: Vec<&str> = rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name).collect();
-        assert_eq!(names, OUTCOMES);
+        assert_eq!(names, OUTCOME_NAMES);
     }
 }

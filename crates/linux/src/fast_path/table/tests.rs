@@ -27,10 +27,10 @@ struct Maps {
     routes: u32,
 }
 
-/// Number of version numbers, so small that slots share them.
+/// Number of version numbers; it is so small that several slots share one.
 const VERSIONS: usize = 2;
 
-/// A write to the maps that a program sees as a whole: that of one system call.
+/// A write to the maps in one system call, so that a program sees either none or all of it.
 type Write = Box<dyn Fn(&mut Maps)>;
 
 impl Maps {
@@ -58,12 +58,12 @@ impl Maps {
             ],
             Operation::Forget => vec![Box::new(|m| m.routes += 1), Box::new(|m| m.generation += 1)],
             Operation::ForgetFlows => vec![Box::new(|m| m.generation += 1)],
-            // The test `rules_change_with_the_binding_that_names_them` covers the rules.
+            // The test `rules_and_binding_change_together` covers the rules.
             Operation::SetRules(_) | Operation::RemoveRules(_) => Vec::new(),
         }
     }
 
-    /// Looks up an address as `binding_of` does.
+    /// Returns the binding of an address, by the same steps as `binding_of` in C.
     fn lookup(&self, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
         let lengths = &self.lengths[end as usize];
         for length in lengths.used() {
@@ -83,25 +83,26 @@ impl Maps {
 /// Cache of a program, for flows or for next hops.
 #[derive(Debug)]
 struct Flows {
-    known: HashMap<(u32, Ipv6Addr), Known>,
+    cached_bindings: HashMap<(u32, Ipv6Addr), CachedBinding>,
     number: fn(&Maps) -> u32,
 }
 
-/// A cached binding, and the generation and version numbers, which must be the same as at the lookup.
+/// A cached binding with the generation and version numbers of its lookup. It is valid while both numbers are
+/// the same.
 #[derive(Debug)]
-struct Known {
+struct CachedBinding {
     value: BindingValue,
     number: u32,
     version: u32,
 }
 
 impl Flows {
-    /// Looks up an address like a program that runs during a write. It has read the generation and version
-    /// numbers from the maps `began`, and reads the binding from `maps`, one write later.
+    /// Looks up an address like a program that runs during a write. It reads the generation and version
+    /// numbers before the write (`began`), and the binding after it (`maps`).
     fn lookup(&mut self, began: &Maps, maps: &Maps, end: u32, address: Ipv6Addr) -> Option<BindingValue> {
         let version = |value: &BindingValue| began.versions[value.slot as usize % VERSIONS];
         let number = (self.number)(began);
-        if let Some(known) = self.known.get(&(end, address))
+        if let Some(known) = self.cached_bindings.get(&(end, address))
             && known.number == number
             && known.version == version(&known.value)
         {
@@ -109,22 +110,22 @@ impl Flows {
         }
         let value = maps.lookup(end, address)?;
         let version = version(&value);
-        self.known.insert((end, address), Known { value, number, version });
+        self.cached_bindings.insert((end, address), CachedBinding { value, number, version });
         Some(value)
     }
 }
 
-/// Result for an address: the tunnel and MTU for packets to it, and the tunnels from which its packets may
-/// come.
+/// Result of a lookup: tunnel and MTU for packets to an address, and the tunnels from which its packets are
+/// accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Found {
+struct LookupResult {
     sends: Option<(TunnelEnds, u32)>,
     accepts: BTreeSet<TunnelEnds>,
 }
 
-impl From<BindingValue> for Found {
-    fn from(value: BindingValue) -> Found {
-        Found {
+impl From<BindingValue> for LookupResult {
+    fn from(value: BindingValue) -> LookupResult {
+        LookupResult {
             sends: (value.transmit != 0).then(|| (value.paths[0].ends(), value.mtu[0])),
             accepts: value.ends().collect(),
         }
@@ -133,9 +134,9 @@ impl From<BindingValue> for Found {
 
 /// Desired tunnels by end and home address.
 #[derive(Debug, Default, Clone)]
-struct Wanted(BTreeMap<Name, BTreeMap<TunnelEnds, Tunnel>>);
+struct DesiredTunnels(BTreeMap<Name, BTreeMap<TunnelEnds, Tunnel>>);
 
-impl Wanted {
+impl DesiredTunnels {
     fn set(&mut self, tunnel: &Tunnel) {
         let name = (number(tunnel.end), tunnel.home_address);
         self.0.entry(name).or_default().insert((tunnel.local, tunnel.remote), tunnel.clone());
@@ -160,7 +161,7 @@ impl Wanted {
     }
 
     /// Returns whether a result of a lookup for the address is right for these tunnels.
-    fn allows(&self, end: u32, address: Ipv6Addr, found: Option<&Found>) -> bool {
+    fn allows(&self, end: u32, address: Ipv6Addr, found: Option<&LookupResult>) -> bool {
         let prefixes = self.prefixes(end);
         let owner = prefixes.iter().filter(|(prefix, _)| prefix.contains(&address));
         let owner = owner.max_by_key(|(prefix, _)| prefix.prefix_len()).map(|(_, name)| name);
@@ -170,84 +171,82 @@ impl Wanted {
         let transmits = tunnels.values().any(|tunnel| tunnel.transmit);
         let sends = match found.sends {
             None => !transmits,
-            // Accept any tunnel that may transmit; another test checks that it is the tunnel that was set
-            // last.
+            // Accept any tunnel that may transmit. Another test checks that it is the one that carnet last
+            // allowed to transmit.
             Some((ends, mtu)) => tunnels.get(&ends).is_some_and(|t| t.transmit && t.mtu == mtu),
         };
-        // A value has room for [`PATHS`] tunnels; the slow path handles further tunnels.
+        // A value has room for [`MAX_PATHS_PER_BINDING`] tunnels; the slow path handles further tunnels.
         sends
-            && found.accepts.len() == tunnels.len().min(PATHS)
+            && found.accepts.len() == tunnels.len().min(MAX_PATHS_PER_BINDING)
             && found.accepts.iter().all(|ends| tunnels.contains_key(ends))
     }
 }
 
 /// Table, maps and desired tunnels during the steps of a test.
-struct Trial {
+struct RandomTest {
     table: Table,
     maps: Maps,
     /// Caches of flows and of next hops, each of them also for programs that read before and after a write.
     flows: [Flows; 4],
-    wanted: Wanted,
-    committed: Wanted,
+    desired_tunnels: DesiredTunnels,
+    committed: DesiredTunnels,
     room: (u32, u32),
 }
 
-impl Trial {
-    fn new(slots: u32, prefixes: u32) -> Trial {
-        Trial {
+impl RandomTest {
+    fn new(slots: u32, prefixes: u32) -> RandomTest {
+        RandomTest {
             table: Table::new(slots, prefixes),
             maps: Maps::default(),
             flows: [
-                Flows { known: HashMap::new(), number: |maps| maps.generation },
-                Flows { known: HashMap::new(), number: |maps| maps.routes },
-                Flows { known: HashMap::new(), number: |maps| maps.generation },
-                Flows { known: HashMap::new(), number: |maps| maps.routes },
+                Flows { cached_bindings: HashMap::new(), number: |maps| maps.generation },
+                Flows { cached_bindings: HashMap::new(), number: |maps| maps.routes },
+                Flows { cached_bindings: HashMap::new(), number: |maps| maps.generation },
+                Flows { cached_bindings: HashMap::new(), number: |maps| maps.routes },
             ],
-            wanted: Wanted::default(),
-            committed: Wanted::default(),
+            desired_tunnels: DesiredTunnels::default(),
+            committed: DesiredTunnels::default(),
             room: (slots, prefixes),
         }
     }
 
     fn set(&mut self, tunnel: &Tunnel) {
         self.table.set(&tunnel.clone().into());
-        self.wanted.set(tunnel);
+        self.desired_tunnels.set(tunnel);
     }
 
     fn remove(&mut self, tunnel: &Tunnel) {
         self.table.remove(tunnel);
-        self.wanted.remove(tunnel);
+        self.desired_tunnels.remove(tunnel);
     }
 
     /// Returns whether an address belongs to a binding without room.
     fn is_left_out(&self, end: u32, address: Ipv6Addr) -> bool {
-        let prefixes = self.wanted.prefixes(end);
+        let prefixes = self.desired_tunnels.prefixes(end);
         let owner = prefixes.iter().filter(|(prefix, _)| prefix.contains(&address));
         let owner = owner.max_by_key(|(prefix, _)| prefix.prefix_len());
         owner.is_some_and(|(_, name)| self.table.homeless.contains_key(name))
     }
 
-    /// Checks the lookups of all addresses, also those of a program that began before the last write.
+    /// Checks the lookups of all addresses, also for a program that began before the last write.
     fn check(&mut self, began: &Maps, what: &str, meanwhile: bool) {
         let also_before = meanwhile;
         for end in 0..2 {
             for address in probes() {
                 let may_be_nothing = meanwhile || self.is_left_out(end, address);
-                let fresh = self.maps.lookup(end, address).map(Found::from);
+                let fresh = self.maps.lookup(end, address).map(LookupResult::from);
                 let begins = [&self.maps, &self.maps, began, began];
-                let remembered = self
-                    .flows
-                    .iter_mut()
-                    .zip(begins)
-                    .map(|(flows, began)| flows.lookup(began, &self.maps, end, address).map(Found::from));
+                let remembered = self.flows.iter_mut().zip(begins).map(|(flows, began)| {
+                    flows.lookup(began, &self.maps, end, address).map(LookupResult::from)
+                });
                 for found in [fresh].into_iter().chain(remembered) {
                     let right = (found.is_none() && may_be_nothing)
-                        || self.wanted.allows(end, address, found.as_ref())
+                        || self.desired_tunnels.allows(end, address, found.as_ref())
                         || (also_before && self.committed.allows(end, address, found.as_ref()));
                     assert!(
                         right,
                         "{what}: end {end}, {address} finds {found:?}\n{:?}\n{:?}",
-                        self.committed, self.wanted
+                        self.committed, self.desired_tunnels
                     );
                 }
             }
@@ -261,7 +260,7 @@ impl Trial {
             for write in Maps::writes(*operation) {
                 let began = self.maps.clone();
                 write(&mut self.maps);
-                // Even between two writes, no map holds more entries than it has room for.
+                // Between two writes, too, no map has more entries than its size.
                 assert!(self.maps.bindings.len() <= self.room.0 as usize, "{operations:?}");
                 assert!(self.maps.prefixes.len() <= self.room.1 as usize, "{operations:?}");
                 self.check(&began, &format!("after {operation:?} of {operations:#?}"), true);
@@ -272,23 +271,23 @@ impl Trial {
         }
         let obstacle = self.table.obstacles().next();
         self.check(&self.maps.clone(), &format!("after all of {operations:#?}, {obstacle:?}"), false);
-        let prefixes = [0, 1].map(|end| self.wanted.prefixes(end));
+        let prefixes = [0, 1].map(|end| self.desired_tunnels.prefixes(end));
         let lengths = prefixes
             .iter()
             .map(|prefixes| prefixes.keys().map(|prefix| prefix.prefix_len()).collect::<BTreeSet<_>>().len());
-        let fits = self.wanted.0.len() <= self.room.0 as usize
+        let fits = self.desired_tunnels.0.len() <= self.room.0 as usize
             && prefixes[0].len() + prefixes[1].len() <= self.room.1 as usize;
-        let simple = lengths.max() <= Some(LENGTHS_MAX);
+        let simple = lengths.max() <= Some(MAX_PREFIX_LENGTHS);
         let modest = |tunnels: &BTreeMap<_, Tunnel>| {
             let prefixes: BTreeSet<Ipv6Net> =
                 tunnels.values().flat_map(|tunnel| tunnel.inner.clone()).collect();
             let lengths: BTreeSet<u8> = prefixes.iter().map(Ipv6Net::prefix_len).collect();
             prefixes.len() <= BINDING_PREFIXES_MAX && lengths.len() <= BINDING_LENGTHS_MAX
         };
-        if fits && simple && self.wanted.0.values().all(modest) {
+        if fits && simple && self.desired_tunnels.0.values().all(modest) {
             assert_eq!(obstacle, None, "{operations:?}");
         }
-        self.committed = self.wanted.clone();
+        self.committed = self.desired_tunnels.clone();
     }
 }
 
@@ -333,7 +332,8 @@ fn home(number: u8) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(address("2001:db8:1::1000")) + u128::from(number))
 }
 
-/// Returns tunnel `way` of home address `node`. The first two nodes share their care-of addresses.
+/// Returns tunnel number `way` of home address number `node`. The first two home addresses have the same
+/// care-of addresses.
 fn tunnel(end: TunnelEnd, node: u8, way: u8, inner: Vec<Ipv6Net>, transmit: bool, mtu: u32) -> Tunnel {
     let agent = address("2001:db8:1::1");
     let care_of = Ipv6Addr::from(
@@ -377,12 +377,12 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
 
     #[test]
-    fn between_any_two_writes_a_packet_finds_what_was_right_or_what_will_be_or_nothing(
+    fn lookup_between_two_writes_finds_old_new_or_no_binding(
         steps in vec(step(), 1..60),
         slots in prop_oneof![Just(3u32), Just(64)],
         room in prop_oneof![Just(9u32), Just(256)],
     ) {
-        let mut trial = Trial::new(slots, room);
+        let mut trial = RandomTest::new(slots, room);
         for step in steps {
             match step {
                 Step::Set { end, node, way, prefixes, transmit, mtu } => {
@@ -393,11 +393,11 @@ proptest! {
                         .filter(|(index, _)| prefixes & (1 << index) != 0)
                         .map(|(_, prefix)| prefix.parse().unwrap())
                         .collect();
-                    // A prefix belongs to one home address, and all tunnels of a home address carry the same
-                    // prefixes. Another home address that has the prefix loses it, before or after the new
-                    // owner gets it.
+                    // All tunnels of a home address carry the same prefixes, and each prefix belongs to one
+                    // home address. A home address may lose its prefix before or after another home address
+                    // gets it.
                     let wanted = tunnel(end_of(end), node, way, inner.clone(), transmit, mtu);
-                    let before = trial.wanted.clone();
+                    let before = trial.desired_tunnels.clone();
                     if way % 2 == 0 {
                         trial.set(&wanted);
                     }
@@ -425,8 +425,8 @@ proptest! {
             }
         }
         trial.commit();
-        // At the end all tunnels are removed, and no entry remains.
-        let wanted = trial.wanted.0.values();
+        // After all tunnels have been removed, the maps have no entries.
+        let wanted = trial.desired_tunnels.0.values();
         let all: Vec<Tunnel> = wanted.flat_map(|tunnels| tunnels.values().cloned()).collect();
         all.iter().for_each(|tunnel| trial.remove(tunnel));
         trial.commit();
@@ -443,8 +443,8 @@ fn prefix(text: &str) -> Ipv6Net {
 /// RFC 6275 9.5.1: after a Binding Update with another care-of address, one write of one value redirects the
 /// packets.
 #[test]
-fn a_handover_is_one_new_value_in_the_same_slot() {
-    let mut trial = Trial::new(64, 256);
+fn handover_is_one_write_to_the_same_slot() {
+    let mut trial = RandomTest::new(64, 256);
     let inner = vec![prefix("2001:db8:a::/64")];
     let old = tunnel(TunnelEnd::HomeAgent, 1, 0, inner.clone(), true, 1460);
     trial.set(&old);
@@ -461,20 +461,20 @@ fn a_handover_is_one_new_value_in_the_same_slot() {
     assert_eq!(trial.table.commit(), []);
 }
 
-/// carnet adds tunnels before it removes tunnels. For a moment two tunnels may transmit, and the tunnel that
-/// was set last does.
+/// carnet adds a tunnel before it removes the old one, so for a moment two tunnels may transmit. The one set
+/// last does.
 #[test]
-fn the_tunnel_that_was_told_last_transmits() {
+fn tunnel_set_last_transmits() {
     for (first, second) in [(0, 1), (1, 0)] {
-        let mut trial = Trial::new(64, 256);
+        let mut trial = RandomTest::new(64, 256);
         let way = |way, transmit| tunnel(TunnelEnd::MobileRouter, 1, way, Vec::new(), transmit, 1460);
         trial.set(&way(first, true));
         trial.set(&way(second, true));
         trial.commit();
         let value = trial.maps.lookup(0, home(1)).unwrap();
         assert_eq!(value.paths[0].ends().0, way(second, true).local);
-        // When the last tunnel is removed, the earlier one transmits again. If no tunnel transmits, the
-        // binding sends nothing but receives from all its tunnels.
+        // After the removal of the last tunnel, the earlier one transmits again. A binding without a
+        // transmitting tunnel sends nothing, and receives from all its tunnels.
         trial.remove(&way(second, true));
         trial.commit();
         let value = trial.maps.lookup(0, home(1)).unwrap();
@@ -494,7 +494,7 @@ fn lengths(from: u8, count: u8) -> Vec<Ipv6Net> {
     (from..from + count).map(|length| Ipv6Net::new(address("2001:dba::"), length).unwrap().trunc()).collect()
 }
 
-impl Trial {
+impl RandomTest {
     fn finds(&self, end: u32, node: u8) -> bool {
         self.maps.lookup(end, home(node)).is_some()
     }
@@ -504,10 +504,10 @@ impl Trial {
     }
 }
 
-/// One router cannot use up the room for lengths or prefixes that other routers need.
+/// A router with too many prefixes or prefix lengths does not take the room of other routers.
 #[test]
-fn a_binding_of_too_much_is_left_to_the_slow_path_alone() {
-    let mut trial = Trial::new(64, 256);
+fn binding_with_too_many_prefixes_takes_slow_path_alone() {
+    let mut trial = RandomTest::new(64, 256);
     trial.set(&tunnel(TunnelEnd::MobileRouter, 2, 0, Vec::new(), true, 1460));
     trial.set(&agent(3, vec![prefix("2001:db8:a::/64")]));
     let many: Vec<Ipv6Net> = (0..64).map(|n| prefix(&format!("2001:db8:b:{n:x}::/64"))).collect();
@@ -524,7 +524,7 @@ fn a_binding_of_too_much_is_left_to_the_slow_path_alone() {
             ["a binding with more than 64 prefixes, or prefixes of more than 8 different lengths"]
         );
     }
-    // A new binding gets the same room as without the binding of too many prefixes.
+    // The binding with too many prefixes took no room, so the new binding finds the same room as without it.
     trial.set(&agent(4, vec![prefix("2001:db8:c::/60")]));
     trial.commit();
     assert!(trial.finds(1, 4));
@@ -534,8 +534,8 @@ fn a_binding_of_too_much_is_left_to_the_slow_path_alone() {
 }
 
 #[test]
-fn who_comes_when_all_lengths_are_taken_is_left_to_the_slow_path() {
-    let mut trial = Trial::new(64, 256);
+fn binding_with_new_prefix_length_takes_slow_path_if_list_is_full() {
+    let mut trial = RandomTest::new(64, 256);
     // Two bindings have seven lengths each, and all home addresses together one more.
     trial.set(&agent(1, lengths(40, 7)));
     trial.set(&agent(2, lengths(50, 7)));
@@ -554,8 +554,8 @@ fn who_comes_when_all_lengths_are_taken_is_left_to_the_slow_path() {
 /// A router's prefix may lie inside another router's prefix (RFC 3963 leaves that to the operator who assigns
 /// them).
 #[test]
-fn around_a_binding_that_is_left_to_the_slow_path_nothing_leads_elsewhere() {
-    let mut trial = Trial::new(64, 256);
+fn prefixes_around_slow_path_binding_do_not_match_its_packets() {
+    let mut trial = RandomTest::new(64, 256);
     let inside = vec![prefix("2001:db8:a:100::/56")];
     let greedy = [inside.clone(), lengths(40, 8)].concat();
     trial.set(&agent(1, vec![prefix("2001:db8:a::/48")]));
@@ -574,8 +574,8 @@ fn around_a_binding_that_is_left_to_the_slow_path_nothing_leads_elsewhere() {
 /// A removed binding makes room only at the end of the commit. Until then the new binding's packets must not
 /// go to a binding whose prefix contains the new binding's prefix.
 #[test]
-fn a_newcomer_that_has_to_wait_for_room_is_nobody_elses() {
-    let mut trial = Trial::new(3, 9);
+fn waiting_binding_does_not_use_prefix_of_another() {
+    let mut trial = RandomTest::new(3, 9);
     let router = |node, inner| tunnel(TunnelEnd::MobileRouter, node, 0, inner, true, 1460);
     let prefixes = |names: &[&str]| names.iter().map(|name| prefix(name)).collect::<Vec<_>>();
     trial.set(&router(0, prefixes(&["2001:db8:a::/64"])));
@@ -589,15 +589,15 @@ fn a_newcomer_that_has_to_wait_for_room_is_nobody_elses() {
 }
 
 #[test]
-fn a_binding_without_room_gets_it_when_another_goes() {
-    let mut trial = Trial::new(2, 256);
+fn waiting_binding_gets_room_when_another_is_removed() {
+    let mut trial = RandomTest::new(2, 256);
     for node in 0..3 {
         trial.set(&agent(node, Vec::new()));
     }
     trial.commit();
     assert_eq!(trial.obstacles(), ["more than 2 bindings or 256 prefixes"]);
     assert_eq!((0..3).filter(|node| trial.finds(1, *node)).count(), 2);
-    // The new binding gets the slot in the same commit, in any order of the changes.
+    // The new binding gets the freed slot in the same commit, whatever the order of the changes.
     trial.remove(&agent(0, Vec::new()));
     trial.commit();
     assert!((1..3).all(|node| trial.finds(1, node)));
@@ -608,7 +608,7 @@ fn a_binding_without_room_gets_it_when_another_goes() {
     assert!((0..2).all(|node| trial.finds(1, node)));
 }
 
-/// Each structure of the programs in C has the same size as its copy here.
+/// Each structure has the same size in C and in Rust.
 #[test]
 fn values_are_laid_out_as_in_the_programs() {
     assert_eq!(size_of::<PathValue>(), 40);
@@ -619,7 +619,7 @@ fn values_are_laid_out_as_in_the_programs() {
 }
 
 #[test]
-fn ends_of_every_kind_come_out_as_they_went_in() {
+fn tunnel_ends_of_each_kind_are_encoded_and_decoded() {
     let ends = [
         ("2001:db8::1", "2001:db8::2"),
         ("192.0.2.1", "198.51.100.2"),
@@ -635,7 +635,7 @@ fn ends_of_every_kind_come_out_as_they_went_in() {
 /// leaves packets to the slow path, which cannot send them either.
 #[test]
 fn a_tunnel_inside_ipv4_follows_its_socket() {
-    let mut trial = Trial::new(64, 256);
+    let mut trial = RandomTest::new(64, 256);
     let local: Endpoint = "udp:192.0.2.10:4191".parse().unwrap();
     let remote = "udp:198.51.100.2:4191".parse().unwrap();
     let inside = Tunnel { local, remote, ..tunnel(TunnelEnd::MobileRouter, 1, 0, Vec::new(), true, 1472) };
@@ -664,7 +664,7 @@ fn a_tunnel_inside_ipv4_follows_its_socket() {
     assert_eq!(value(&mut trial.table).transmit, 0);
 }
 
-/// A program sees either the old rules with the old binding, or the new rules with the new binding.
+/// Between any two writes a program sees old rules and old binding, or new rules and new binding.
 #[test]
 fn rules_change_with_the_binding_that_names_them() {
     use carnet_nemo::forwarding::desired::{Distribution, DistributionRule, FlowAction, Member};

@@ -46,7 +46,7 @@ fn a_call_is_laid_out_as_specified() {
 
 #[test]
 fn dictionaries_of_variants_are_read() {
-    // The body is a dictionary (a{sv}) with the value -97.5 for the key "rsrp".
+    // The body is a dictionary (a{sv}) with one entry: "rsrp" is -97.5.
     let mut body = Vec::new();
     put_u32(&mut body, 32);
     pad(&mut body, 8);
@@ -92,8 +92,7 @@ fn what_is_no_message_is_refused() {
     let mut long = answer("u", &[0; 4]);
     long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(length(&long).is_err());
-    // These lengths of the header fields exceed 32 bits if the fixed octets before them or the padding after
-    // them are added.
+    // With these lengths of the header fields, the length of the message exceeds 32 bits.
     for fields in [u32::MAX, u32::MAX - 15, u32::MAX - 16, u32::MAX - 22] {
         long[4..8].copy_from_slice(&8_u32.to_le_bytes());
         long[12..16].copy_from_slice(&fields.to_le_bytes());

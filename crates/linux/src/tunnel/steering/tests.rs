@@ -20,11 +20,11 @@ const KNOWN: u32 = Queue::Known as u32;
 const STRANGERS: u32 = Queue::Strangers as u32;
 
 /// Returns the loaded program; `None` if the kernel allows no programs.
-fn loaded(senders: usize) -> Option<(Arc<Steering>, Known)> {
+fn loaded(senders: usize) -> Option<(Arc<Steering>, KnownSenders)> {
     match Steering::open(senders) {
         Ok(steering) => {
             let steering = Arc::new(steering);
-            Some((Arc::clone(&steering), Known::new(steering)))
+            Some((Arc::clone(&steering), KnownSenders::new(steering)))
         }
         Err(why) if std::env::var_os("CARNET_REQUIRE_ROOT").is_none() => {
             println!("\nSKIPPED: {why}");
@@ -67,9 +67,9 @@ fn all(steering: &Steering, source: &str, kinds: &[u8]) -> Vec<u32> {
     kinds.iter().map(|next_header| queue(steering, &packet(source, *next_header))).collect()
 }
 
-/// Returns whether the map has a place for an address. Forged source addresses must not get one.
+/// Returns whether the map has an entry for an address. Forged source addresses must not get one.
 fn has_place(steering: &Steering, source: &str) -> bool {
-    steering.places.get(&source.parse::<Ipv6Addr>().unwrap().octets()).is_some()
+    steering.queue_map.get(&source.parse::<Ipv6Addr>().unwrap().octets()).is_some()
 }
 
 #[test]
@@ -82,8 +82,8 @@ fn a_sender_changes_its_queue_when_nothing_of_it_is_left_in_the_other() {
     assert_eq!(all(&steering, ROUTER, &DATA), [FORWARDED; 6]);
     known.add(&router, true);
     assert_eq!(all(&steering, ROUTER, &CONTROL), [STRANGERS; 6]);
-    // The station has read all packets from before the sender was known, and later packets of the other
-    // queue.
+    // The station has handled all packets of the queue for unknown senders that came before this sender was
+    // known.
     steering.has_read(Queue::Strangers, before);
     steering.has_read(Queue::Known, now());
     assert_eq!(asks(), STRANGERS);
@@ -101,8 +101,8 @@ fn a_sender_changes_its_queue_when_nothing_of_it_is_left_in_the_other() {
     known.remove(&router);
     steering.has_read(Queue::Known, now());
     assert_eq!(asks(), KNOWN);
-    // The second router loses its tunnel too. Its packets in the second queue must be read before its queue
-    // changes.
+    // The second router's tunnel ends as well. Its packets in the second queue must be handled before it
+    // changes its queue.
     known.remove(&router);
     assert_eq!(asks(), KNOWN);
     steering.has_read(Queue::Known, now());
@@ -122,7 +122,7 @@ fn who_has_left_is_forgotten_when_all_of_him_is_read() {
     steering.has_read(Queue::Strangers, now());
     assert_eq!(queue(&steering, &packet(ROUTER, 135)), KNOWN);
     known.remove(&router);
-    let wait = || std::thread::sleep(std::time::Duration::from_nanos(ON_THE_WAY));
+    let wait = || std::thread::sleep(std::time::Duration::from_nanos(MAX_QUEUEING_DELAY_NS));
     wait();
     known.forget();
     assert!(has_place(&steering, ROUTER), "a message of his may wait");
@@ -133,7 +133,7 @@ fn who_has_left_is_forgotten_when_all_of_him_is_read() {
     known.forget();
     assert!(!has_place(&steering, ROUTER));
     assert!(known.leaving.is_empty());
-    // The router has a tunnel again before its place was freed.
+    // The router gets a tunnel again before its entry was removed.
     known.add(&router, true);
     known.remove(&router);
     known.add(&router, true);
@@ -192,7 +192,7 @@ fn more_than_there_is_room_for_remain_strangers() {
 enum Step {
     /// The program selects the queue for a packet, which arrives in the queue later.
     Chosen(u64),
-    /// The reader reads and handles at most this number of packets, and then asks for the progress.
+    /// The reader reads and handles at most this number of packets, then computes its progress.
     Read(usize),
     /// Time passes.
     Pass(u64),
@@ -200,9 +200,9 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        (0..ON_THE_WAY).prop_map(Step::Chosen),
+        (0..MAX_QUEUEING_DELAY_NS).prop_map(Step::Chosen),
         (0..8_usize).prop_map(Step::Read),
-        (0..2 * ON_THE_WAY).prop_map(Step::Pass),
+        (0..2 * MAX_QUEUEING_DELAY_NS).prop_map(Step::Pass),
     ]
 }
 
@@ -215,11 +215,12 @@ proptest! {
     ) {
         const HOLDS: u32 = 5;
         let mut now = 1_000;
-        let mut progress = Progress::new(now);
-        // Packets under way: time of selection and time of arrival. Arrived packets are in the queue in
-        // order.
+        let mut progress = QueueProgress::new(now);
+        // Packets that the program has assigned to the queue: time of assignment and time of arrival. Arrived
+        // packets are in the queue in order.
         let (mut coming, mut queue) = (Vec::<(u64, u64)>::new(), VecDeque::new());
-        for step in steps.into_iter().chain([Step::Pass(2 * ON_THE_WAY), Step::Read(9), Step::Read(9)]) {
+        let last = [Step::Pass(2 * MAX_QUEUEING_DELAY_NS), Step::Read(9), Step::Read(9)];
+        for step in steps.into_iter().chain(last) {
             now += 1;
             match step {
                 Step::Chosen(way) => coming.push((now, now + way)),
@@ -239,7 +240,7 @@ proptest! {
                     queue.pop_front();
                     progress.read();
                 });
-                if let Some(before) = progress.look(now, HOLDS, || queue.is_empty()) {
+                if let Some(before) = progress.handled_until(now, HOLDS, || queue.is_empty()) {
                     let left: Vec<u64> =
                         queue.iter().copied().chain(coming.iter().map(|(chosen, _)| *chosen)).collect();
                     prop_assert!(left.iter().all(|chosen| *chosen >= before), "{before} of {left:?}");
@@ -248,6 +249,7 @@ proptest! {
         }
         prop_assert!(coming.is_empty());
         let before = now;
-        prop_assert!(progress.look(now + ON_THE_WAY, HOLDS, || true).is_some_and(|told| told <= before));
+        let until = progress.handled_until(now + MAX_QUEUEING_DELAY_NS, HOLDS, || true);
+        prop_assert!(until.is_some_and(|until| until <= before));
     }
 }

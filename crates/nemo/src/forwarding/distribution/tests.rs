@@ -47,7 +47,7 @@ fn choose(distributor: &mut Distributor, packet: &[u8], living: &[u16]) -> Choic
     distributor.choose(Time::ZERO, &header, packet, |wanted| living.iter().any(|bid| ends(*bid) == *wanted))
 }
 
-/// Returns the member that each of 4000 flows takes.
+/// Returns the member that each of 4000 flows gets.
 fn shares(distributor: &mut Distributor, living: &[u16]) -> Vec<u16> {
     let one = |port: u16| match choose(distributor, &udp(port, &[]), living) {
         Choice::One(chosen) => living.iter().copied().find(|bid| ends(*bid) == chosen).expect("a member"),
@@ -65,17 +65,17 @@ fn count(shares: &[u16], bid: u16) -> usize {
 }
 
 #[test]
-fn shares_follow_the_weights() {
+fn distribution_gives_each_member_its_share_of_flows() {
     let shares = shares(&mut balance(&[(1, 50), (2, 20)], None), &[1, 2]);
     let first = count(&shares, 1) as f64 / 4000.0;
     assert!((first - 50.0 / 70.0).abs() < 0.03, "{first}");
 }
 
 #[test]
-fn conversations_stay_while_weights_change_a_little() {
+fn small_change_of_weights_moves_no_flow() {
     let mut one = balance(&[(1, 50), (2, 20), (3, 10)], None);
     let before = shares(&mut one, &[1, 2, 3]);
-    // All weights double approximately, so the shares hardly change.
+    // All weights are about twice as high as before, so the shares hardly change.
     let mut one = balance(&[(1, 110), (2, 40), (3, 19)], Some(one));
     assert_eq!(shares(&mut one, &[1, 2, 3]), before);
     // Many small changes in one direction add up to a large change, which moves flows.
@@ -92,7 +92,7 @@ fn conversations_stay_while_weights_change_a_little() {
 }
 
 #[test]
-fn a_new_address_of_a_member_moves_nothing() {
+fn new_address_of_a_member_moves_no_flow() {
     let mut one = balance(&[(1, 50), (2, 20)], None);
     let before = shares(&mut one, &[1, 2]);
     let mut elsewhere = rule(None, FlowAction::Balance, &[(1, 50), (2, 20)]);
@@ -108,7 +108,7 @@ fn a_new_address_of_a_member_moves_nothing() {
 }
 
 #[test]
-fn failover_takes_the_first_that_lives_and_other_rules_follow() {
+fn failover_rule_uses_first_working_tunnel_then_next_rule() {
     let port = |port| {
         Some(TrafficSelector::Ipv6(Ipv6Selector {
             source_port: Some(Range::only(port)),
@@ -134,7 +134,7 @@ fn failover_takes_the_first_that_lives_and_other_rules_follow() {
 }
 
 #[test]
-fn fragments_follow_the_first() {
+fn later_fragments_use_the_tunnel_of_the_first() {
     let mut one = balance(&[(1, 1), (2, 1), (3, 1), (4, 1)], None);
     let living = [1, 2, 3, 4];
     for (port, identification) in (0..300).zip(0u32..) {
@@ -147,8 +147,8 @@ fn fragments_follow_the_first() {
         }
     }
     assert!(one.order.len() <= FRAGMENTED_MAX && one.fragmented.len() <= FRAGMENTED_MAX);
-    // A later fragment takes a tunnel even if its first fragment has not arrived. The entry of an old first
-    // fragment expires.
+    // A later fragment whose first fragment has not arrived goes into a tunnel as well. The stored ports of
+    // an old first fragment expire.
     let whole = udp(1, &[7; 2000]);
     let pieces = crate::forwarding::fragments::fragment(&whole, 1280, 1 << 20);
     assert!(matches!(choose(&mut one, &pieces[1], &living), Choice::One(_)));
@@ -158,7 +158,7 @@ fn fragments_follow_the_first() {
 }
 
 #[test]
-fn broken_packets_go_somewhere() {
+fn malformed_packets_still_get_a_tunnel() {
     let mut one = balance(&[(1, 1), (2, 1)], None);
     let mut rng = Rng::new(1);
     for length in 40..200 {
@@ -175,9 +175,10 @@ fn broken_packets_go_somewhere() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// When a member fails, only its flows move. When the member works again, the same flows return.
+    /// When a member fails, only its flows change to other members. When it works again, the same flows
+    /// return.
     #[test]
-    fn only_the_conversations_of_the_dead_move(
+    fn failed_member_moves_only_its_own_flows(
         weights in prop::collection::vec(1u16..1000, 2..6), dead in any::<prop::sample::Index>(),
     ) {
         let members: Vec<(u16, u16)> = (1..).zip(weights).collect();

@@ -17,14 +17,13 @@ use crate::forwarding::path_mtu::Ends;
 const RECENT_IDENTIFICATIONS: u32 = 4096;
 
 impl Forwarder {
-    /// Handles an ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). If the message quotes
-    /// the inner packet, the forwarder passes Destination Unreachable and Packet Too Big on to the inner
-    /// source. The caller learns the path MTU from the result.
+    /// Handles an ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). If the error quotes the
+    /// inner packet, passes Destination Unreachable and Packet Too Big on to the inner source. The result
+    /// tells the caller the path MTU.
     ///
-    /// Any host can send such a message. The forwarder accepts the message if it quotes one of our packets.
-    /// The proof is the outer flow label, which is a keyed hash of the inner header; for a fragment, the
-    /// proof is a recent identification. The forwarder assumes that a source of many messages without this
-    /// proof is guessing.
+    /// Every host can send such an error, so the quoted packet must be one of this station's. The proof is
+    /// its outer flow label, a keyed hash of the inner header, or a recent identification of a fragment. Many
+    /// errors without this proof come from an attacker who guesses.
     pub fn handle_error(
         &mut self,
         now: Time,
@@ -45,13 +44,14 @@ impl Forwarder {
             return ErrorOutcome::Handled;
         };
         let inner = quoted.and_then(|octets| Header::parse(octets).ok());
-        // Inner packets between the two ends of the tunnel, such as probes, have no inner source to inform.
+        // Inner packets between the two tunnel ends, such as probes, have no inner source that needs the
+        // error.
         let own = inner.is_some_and(|inner| {
             let between = |end| inner.source == end || inner.destination == end;
             inner.next_header == protocol::ICMPV6 && path.home_agent(ends).is_some_and(between)
         });
         let (outcome, relayed) = match error {
-            // RFC 8201 4: an MTU below 1280 is invalid, so the forwarder ignores it.
+            // RFC 8201 4: ignore an MTU below 1280, because it is invalid.
             ErrorMessage::PacketTooBig { mtu } if mtu < MIN_MTU as u32 || now < self.doubtful_until => {
                 return ErrorOutcome::Handled;
             }
@@ -82,9 +82,9 @@ impl Forwarder {
         outcome
     }
 
-    /// Judges whether an error that is provably about one of our packets shows that the home agent has no
-    /// binding for it. Such an error comes from the home agent. Its code is one that a machine without this
-    /// tunnel sends (RFC 4443 3.1 code 4, 3.4 code 1).
+    /// Decides whether an error about a packet that this station has provably sent shows that the home agent
+    /// has no binding for it. The error must come from the home agent. Its code must be one of a machine
+    /// without this tunnel (RFC 4443 3.1 code 4, 3.4 code 1).
     fn refusal(&self, now: Time, source: Ipv6Addr, ends: Ends, error: ErrorMessage) -> ErrorOutcome {
         let says_so = matches!(
             error,

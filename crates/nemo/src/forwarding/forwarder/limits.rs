@@ -19,7 +19,7 @@ pub(super) const MAX_NESTING: usize = 6;
 
 /// Returns whether a packet has reached the largest number of nested IPv6 headers.
 pub(super) fn is_too_deep(packet: &[u8]) -> bool {
-    // Fast check: most packets have none of these protocols, so most packets are not nested.
+    // Fast check: a packet with none of these protocols has no inner IPv6 header.
     const DEEPER: [u8; 3] = [protocol::IPV6, protocol::DESTINATION_OPTIONS, protocol::FRAGMENT];
     packet.get(6).is_some_and(|next_header| DEEPER.contains(next_header)) && nesting(packet) >= MAX_NESTING
 }
@@ -38,7 +38,7 @@ fn nesting(packet: &[u8]) -> usize {
     depth
 }
 
-/// Returns the IPv6 packet behind a header with this Next Header; `None` if no IPv6 packet follows.
+/// Returns the IPv6 packet that follows a header with this Next Header; `None` if another protocol follows.
 fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
     match next_header {
         protocol::IPV6 => Some(rest),
@@ -60,7 +60,7 @@ fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
 /// Returns the value of a packet's Tunnel Encapsulation Limit option, and the option's offset in the packet.
 #[inline]
 pub(super) fn of(header: &Header, packet: &[u8]) -> Option<(u8, usize)> {
-    // RFC 2473 4.1.1: the option is in the Destination Options header of the packet itself.
+    // RFC 2473 4.1.1: only an option in the packet's own Destination Options header counts.
     if header.next_header != protocol::DESTINATION_OPTIONS {
         return None;
     }

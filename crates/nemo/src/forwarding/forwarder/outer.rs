@@ -16,8 +16,8 @@ pub(super) fn header(
     length: usize,
 ) -> Option<Header> {
     Some(Header {
-        // RFC 6040 4.1, normal mode: the outer header copies the ECN field of the inner packet. It also
-        // copies the DSCP (RFC 2983 uniform model).
+        // RFC 6040 4.1, normal mode: copy the inner packet's ECN field. Also copy its DSCP (RFC 2983, uniform
+        // model).
         traffic_class: inner.traffic_class,
         flow_label: tunnel_flow_label(secret, inner),
         payload_length: u16::try_from(length).ok()?,

@@ -16,8 +16,8 @@ use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
 
 impl Forwarder {
-    /// Takes the inner packet at `offset` out of a packet that arrived between `ends`, and puts the inner
-    /// packet into the tunnel of its node. `is_peer` says whether an address is another home agent.
+    /// Takes the inner packet, at `offset`, out of a packet that arrived between `ends`, and sends it into
+    /// the tunnel of its node. `is_peer` says whether an address is another home agent's.
     pub fn relay(
         &mut self,
         now: Time,

@@ -21,9 +21,9 @@ use crate::forwarding::prefix_table::PrefixTable;
 /// Counters of the inner packets of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
-    /// Inner packets that came out of the tunnel.
+    /// Number of inner packets that came out of the tunnel.
     pub packets_in: u64,
-    /// Octets of the packets that came out of the tunnel.
+    /// Number of octets in these packets.
     pub octets_in: u64,
     /// Inner packets that entered the tunnel.
     pub packets_out: u64,
@@ -43,7 +43,7 @@ impl Traffic {
     }
 }
 
-/// Path between the two ends of a tunnel: the bindings of all home addresses that share the care-of address.
+/// Path between two tunnel ends. All bindings with this care-of address share it.
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) bindings: Few<Arc<Tunnel>>,
@@ -51,7 +51,7 @@ pub(super) struct Path {
     pub(super) mtu: usize,
     /// Whether the forwarder reports the next packet that enters the path.
     pub(super) watched: bool,
-    /// Identification of the last packet that was fragmented on this path.
+    /// Fragment identification of the last packet that was fragmented on this path.
     pub(super) cut: Option<u32>,
     pub(super) traffic: Traffic,
 }
@@ -96,8 +96,8 @@ impl Path {
 /// Tunnel and binding to which a prefix leads.
 #[derive(Debug)]
 pub(super) struct Leading {
-    /// Tunnel that takes all packets of the prefix. With a distribution, it takes the packets for which no
-    /// rule has a working tunnel.
+    /// Tunnel for all packets to the prefix. With a distribution: tunnel for packets whose rule has no
+    /// working tunnel.
     pub(super) tunnel: Arc<Tunnel>,
     pub(super) distributed: bool,
 }
@@ -109,7 +109,7 @@ impl Leading {
     }
 }
 
-/// Binding that sends a packet, with the tunnel that the packet takes.
+/// Binding from which a packet came, and the tunnel that carried it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender {
     pub(super) home_address: Ipv6Addr,
@@ -123,8 +123,7 @@ pub(super) type Name = (TunnelEnd, Ipv6Addr);
 /// Tunnels of one home address.
 #[derive(Debug)]
 pub(super) enum Binding {
-    /// One tunnel, which takes all packets if it transmits. A home agent has very many bindings, and most of
-    /// them are of this kind.
+    /// One tunnel for all packets, if it transmits. Most bindings of a home agent are of this kind.
     Plain(Arc<Tunnel>),
     /// A binding with several tunnels, a distribution or a window.
     Full(Box<Full>),
@@ -185,7 +184,7 @@ pub(super) struct Full {
     /// Home agent's address of the distribution.
     home_agent: Ipv6Addr,
     tunnels: Few<Arc<Tunnel>>,
-    /// Tunnel that the station last set as transmitting.
+    /// Tunnel that was last set as transmitting.
     latest: Option<Arc<Tunnel>>,
     /// Tunnel to which the prefix tables lead now.
     leading: Option<Arc<Tunnel>>,
@@ -239,7 +238,7 @@ impl Full {
         }
     }
 
-    /// Returns the tunnel that takes all packets.
+    /// Returns the tunnel into which all packets go.
     fn sends_into(&self) -> Option<Arc<Tunnel>> {
         self.latest.clone().or_else(|| self.tunnels.as_slice().iter().find(|tunnel| tunnel.transmit).cloned())
     }
@@ -250,7 +249,7 @@ fn ends(tunnel: &Tunnel) -> Ends {
 }
 
 impl Forwarder {
-    /// Creates a tunnel, or replaces the tunnel with the same ends and home address.
+    /// Adds a tunnel; replaces a tunnel with the same ends and home address.
     pub fn set_tunnel(&mut self, tunnel: impl Into<Arc<Tunnel>>) {
         let tunnel = tunnel.into();
         let name = (tunnel.end, tunnel.home_address);
@@ -280,8 +279,8 @@ impl Forwarder {
     pub fn set_distribution(&mut self, distribution: &Distribution) {
         let name = (distribution.end, distribution.home_address);
         let sequence = self.rng.u64() as u32;
-        // The sequence of numbers continues even if the forwarder loses all other state of the binding,
-        // because the other end still knows the last numbers.
+        // Continue the sequence of numbers although all other state of the binding is new: the other end
+        // still has the last numbers in its window.
         self.copies.entry(name).or_insert_with(|| Copies { sequence, ..Copies::default() });
         let mut binding = self.take(name);
         let before = binding.distributor.take();
@@ -290,7 +289,7 @@ impl Forwarder {
         self.lead(name, binding);
     }
 
-    /// Removes the rules, so that one tunnel takes all packets.
+    /// Removes the rules; all packets then go into one tunnel.
     pub fn remove_distribution(&mut self, distribution: &Distribution) {
         let name = (distribution.end, distribution.home_address);
         let mut binding = self.take(name);
@@ -298,7 +297,8 @@ impl Forwarder {
         self.lead(name, binding);
     }
 
-    /// Removes a binding from the table so that the caller can change it; [`Self::lead`] inserts it again.
+    /// Removes a binding from the table, so that the caller can change it and insert it again by
+    /// [`Self::lead`].
     fn take(&mut self, name: Name) -> Box<Full> {
         self.bindings.remove(&name).map(Binding::into_full).unwrap_or_default()
     }
@@ -323,7 +323,7 @@ impl Forwarder {
         let lost =
             |prefix: &&Ipv6Net| !leading.as_ref().is_some_and(|leading| leading.inner.contains(prefix));
         for prefix in before.iter().flat_map(|before| &before.inner).filter(lost) {
-            // Another home address may already own the prefix; then the table keeps that owner.
+            // If another home address already has the prefix, it keeps it.
             let held = table.get(*prefix).filter(|held| held.tunnel.home_address == home_address);
             let Some(ends) = held.map(|held| held.sender().ends) else { continue };
             table.remove(*prefix);

@@ -43,7 +43,7 @@ fn packet(source: &str, destination: &str, length: usize) -> PacketBuffer {
     buffer
 }
 
-/// Returns the packet for the tunnel device that the last handled packet caused.
+/// Returns the packet that the forwarder has written to the tunnel device because of the last handled packet.
 fn caused(forwarder: &mut Forwarder) -> Option<Vec<u8>> {
     match forwarder.poll_output()? {
         Caused::Packet(packet) => Some(packet),
@@ -77,7 +77,7 @@ fn pair() -> (Forwarder, Forwarder) {
 fn forwarder_with_reserved_inner_address_drops_packet_at_either_end() {
     let reserved = ["::", "::1", "::2", "::192.0.2.1", "::ffff:192.0.2.1", "64:ff9b:0:1::1", "ff::1"];
     let genuine = ["64:ff9b::c000:201", "64:ff9b:1:2::1", "100::1", "2001:db8:9::1"];
-    // A packet with a reserved source enters the vehicle, and a packet with a reserved destination leaves it.
+    // One packet with a reserved source enters the vehicle, another with a reserved destination leaves it.
     let into_vehicle = |source: &str| {
         let (mut router, _) = pair();
         let mut buffer = packet(source, "2001:db8:a::5", 100);
@@ -105,10 +105,10 @@ fn forwarder_with_reserved_inner_address_drops_packet_at_either_end() {
 }
 
 /// Packets from a direct route must come from the other router's networks and go to this router's networks.
-/// Packets for the other router's networks take the direct route as long as it exists, and the tunnel to the
-/// home agent otherwise.
+/// Packets to the other router's networks use the direct route while it exists, then the tunnel to the home
+/// agent.
 #[test]
-fn a_direct_route_is_for_the_networks_of_its_two_ends_alone() {
+fn direct_route_carries_only_packets_between_its_two_mobile_networks() {
     let (mut router, _) = pair();
     router.serve("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
     let direct = |transmit| Tunnel {
@@ -145,10 +145,10 @@ fn a_direct_route_is_for_the_networks_of_its_two_ends_alone() {
     }
 }
 
-/// Any ICMPv6 error about a direct route ends the route. The host receives no error, because its next packet
-/// takes the tunnel to the home agent.
+/// Any ICMPv6 error about a direct route ends it. The host gets no error, because its next packet uses the
+/// tunnel to the home agent.
 #[test]
-fn an_error_about_a_direct_route_is_for_this_router_alone() {
+fn error_about_direct_route_ends_it_and_is_not_passed_to_host() {
     let (mut router, _) = pair();
     let direct = tunnel(TunnelEnd::Direct, "2001:db8:f1::10", "2001:db8:f2::20", true);
     let inner = vec!["2001:db8:b::/64".parse().expect("prefix")];
@@ -190,7 +190,7 @@ fn an_error_about_a_direct_route_is_for_this_router_alone() {
 /// it has lost the binding. Errors from other sources, with other codes or with quotations of foreign packets
 /// do not show a lost binding.
 #[test]
-fn an_error_from_the_home_agent_about_a_packet_of_ours_is_a_refusal() {
+fn icmp_error_from_home_agent_about_own_packet_is_a_refusal() {
     let (mut router, _) = pair();
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
     assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Forward);
@@ -213,7 +213,7 @@ fn an_error_from_the_home_agent_about_a_packet_of_ours_is_a_refusal() {
 }
 
 #[test]
-fn what_goes_in_comes_out_in_both_directions() {
+fn packet_through_tunnel_comes_out_unchanged_in_both_directions() {
     let (mut router, mut agent) = pair();
     for (from, to, source, destination) in
         [(0, 1, "2001:db8:a::5", "2001:db8:99::1"), (1, 0, "2001:db8:99::1", "2001:db8:a::5")]
@@ -249,7 +249,7 @@ fn reverse_tunnel_checks() {
 }
 
 #[test]
-fn a_handover_is_one_replacement_and_the_old_path_is_still_heard() {
+fn handover_replaces_tunnel_in_one_step_and_accepts_old_path() {
     let (_, mut agent) = pair();
     agent.set_tunnel(tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f2::10", true));
     agent.set_tunnel(tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", false));
@@ -270,7 +270,7 @@ fn a_handover_is_one_replacement_and_the_old_path_is_still_heard() {
 }
 
 #[test]
-fn without_registration_the_sender_is_told() {
+fn host_gets_icmp_error_while_router_is_not_registered() {
     let (mut router, _) = pair();
     router.remove_tunnel(&tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
     router.serve("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
@@ -331,7 +331,7 @@ fn path_mtu() {
 }
 
 #[test]
-fn a_shared_care_of_address_serves_every_binding_and_outlives_one() {
+fn shared_care_of_address_serves_remaining_bindings() {
     let (_, mut agent) = pair();
     let mut second = tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
     second.home_address = address("2001:db8:1::5678");
@@ -366,7 +366,7 @@ fn a_prefix_that_moves_between_home_addresses_of_one_care_of_address_stays_in_th
 }
 
 #[test]
-fn packet_too_big_is_believed_only_about_our_own_packets() {
+fn packet_too_big_is_accepted_only_about_own_packets() {
     let (mut router, _) = pair();
     let local = address("2001:db8:f1::10");
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1460);
@@ -408,11 +408,11 @@ fn packet_too_big_is_believed_only_about_our_own_packets() {
 }
 
 #[test]
-fn what_a_host_on_board_sees_of_fragments_proves_nothing() {
+fn fragment_identification_seen_by_host_proves_nothing() {
     let (_, mut agent) = pair();
     let local = address("2001:db8:1::1");
-    // The home agent's own answer is fragmented inside the tunnel, so the host reads the identification of
-    // its fragments.
+    // The home agent's own answer is fragmented inside the tunnel, so the host sees the fragment
+    // identification.
     let answer = packet("2001:db8:1::1", "2001:db8:a::5", 2000);
     agent.send_in_fragments(ends("2001:db8:1::1", "2001:db8:f1::10"), 1460, answer.as_slice());
     let seen = caused(&mut agent).expect("a fragment");
@@ -430,7 +430,7 @@ fn what_a_host_on_board_sees_of_fragments_proves_nothing() {
 }
 
 #[test]
-fn tcp_hears_of_the_tunnel_in_both_directions_from_both_ends() {
+fn both_tunnel_ends_lower_mss_in_both_directions() {
     const INSIDE: &str = "2001:db8:a::5";
     const OUTSIDE: &str = "2001:db8:99::1";
     for (router_mtu, agent_mtu, expected) in [(1460, 1460, 1400), (1360, 1460, 1300), (1460, 1360, 1300)] {
@@ -472,7 +472,7 @@ fn a_watched_tunnel_reports_one_packet() {
 }
 
 #[test]
-fn a_fragment_of_our_own_is_not_wrapped_again() {
+fn own_outer_fragment_is_not_encapsulated_again() {
     let (mut router, _) = pair();
     let path = &router.paths[&ends("2001:db8:f1::10", "2001:db8:1::1")];
     let tunnel = path.bindings.as_slice()[0].clone();
@@ -485,7 +485,7 @@ fn a_fragment_of_our_own_is_not_wrapped_again() {
 }
 
 #[test]
-fn loops_end() {
+fn encapsulation_loops_end() {
     let (mut router, _) = pair();
     let mut nested = tunnel(TunnelEnd::MobileRouter, "2001:db8:a::9", "2001:db8:1::1", true);
     nested.home_address = address("2001:db8:1::1235");
@@ -495,8 +495,7 @@ fn loops_end() {
     let mut rounds = 0;
     loop {
         let header = Header::parse(buffer.as_slice()).expect("header");
-        // The kernel routes the outer packet into the tunnel device again and again, so the packet gets
-        // nested deeper each time.
+        // The kernel routes the outer packet back into the tunnel device, so each round nests it deeper.
         let header = Header { source: address("2001:db8:a::5"), ..header };
         if router.encapsulate(Time::ZERO, &header, &mut buffer) != Verdict::Forward {
             break;
@@ -508,10 +507,10 @@ fn loops_end() {
     assert!(rounds <= limits::MAX_NESTING, "{rounds}");
 }
 
-/// RFC 2473 4.1.1: each further header has the limit decremented by one. At 0 the sender receives an error
-/// that points at the option's offset.
+/// RFC 2473 4.1.1: each added header has the limit minus 1. At 0 the sender gets an error that points at the
+/// option.
 #[test]
-fn the_encapsulation_limit_of_a_packet_is_kept() {
+fn tunnel_encapsulation_limit_is_obeyed() {
     let (mut router, mut agent) = pair();
     let limited = |limit: u8, length: usize| {
         let mut octets = packet("2001:db8:a::5", "2001:db8:99::1", length).as_slice().to_vec();
@@ -537,7 +536,7 @@ fn the_encapsulation_limit_of_a_packet_is_kept() {
     let (said, _) = icmpv6::parse_error(&error[HEADER_LEN..]).expect("parses");
     assert_eq!(said, ErrorMessage::ParameterProblem { code: 0, pointer: 44 });
 
-    // The option takes 8 octets of the packet's room.
+    // The option needs 8 octets of the MTU.
     let mut buffer = limited(1, 1460);
     assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::TooBig));
     let error = caused(&mut router).expect("an error");

@@ -68,10 +68,11 @@ use search::{Judgement, Limits, RoundTrip, Search};
 const LEARNT_LIFETIME: Duration = Duration::from_secs(600);
 /// `PMTU_RAISE_TIMER` (RFC 8899 5.1.1): time after which the station tries a larger size.
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
-/// `CONFIRMATION_TIMER` (RFC 8899 5.1.1). The actual time varies by up to a quarter, so that paths do not
-/// synchronise.
+/// `CONFIRMATION_TIMER` (RFC 8899 5.1.1). The actual interval varies by up to a quarter, so that the probes
+/// of many paths do not coincide.
 const CONFIRMATION_INTERVAL: Duration = Duration::from_secs(60);
-/// Pause after a search without any answer; doubled each time, up to [`RAISE_INTERVAL`].
+/// Pause after a search in which no probe was answered. Each further pause is twice as long, up to
+/// [`RAISE_INTERVAL`].
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Rate limit of all paths together: after a burst, one probe for each interval.
 const PROBE_INTERVAL: Duration = Duration::from_millis(2);
@@ -80,7 +81,7 @@ const PROBE_BURST: u32 = 64;
 /// Rate limit of the paths of one home address: after a burst, one probe for each interval.
 const PROBE_INTERVAL_OF_ONE: Duration = Duration::from_millis(100);
 const PROBE_BURST_OF_ONE: u32 = 64;
-/// Number of home addresses with a stored time above which the station forgets those whose burst is available
+/// If more home addresses than this have a stored time, the station removes those that may send a full burst
 /// again.
 const MAX_PAYING: usize = 1024;
 
@@ -90,7 +91,7 @@ pub type Ends = (Endpoint, Endpoint);
 /// Action that the station carries out for this module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// The effective MTU has changed: the station sets the tunnel's entries again.
+    /// The effective MTU of this path has changed. The station installs the tunnel's entries again.
     Changed(Ends),
     /// The station sends this inner packet through the tunnel, unfragmented.
     Probe(Ends, Vec<u8>),
@@ -102,24 +103,24 @@ pub enum Order {
 enum Timer {
     /// The MTU of a Packet Too Big expires.
     Expiry,
-    /// The rate limit of the path's home address allows probes again.
+    /// The home address of the path may send probes again, by its rate limit.
     Turn,
-    /// The round of probes is over, or the next confirmation is due.
+    /// A round of probes ends, or the next confirmation of the path MTU is due.
     Step,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The path is idle until a packet enters it.
+    /// No packet has entered the path lately, so no probes are sent.
     Asleep,
-    /// A round of probes is under way, or waits in the queue.
+    /// A round of probes is running or waits for its turn.
     Searching,
-    /// The path waits for the next confirmation.
+    /// The path MTU is known; the next probe confirms it.
     Settled,
 }
 
-/// State of a path. A home agent has very many bindings and a path for each. The sizes are `NonZero`, because
-/// an `Option` of such a size takes no more memory.
+/// State of a path. A home agent has one for each of very many bindings. The sizes are `NonZero`, because an
+/// `Option` of them then needs no more memory.
 #[derive(Debug)]
 struct Path {
     end: TunnelEnd,
@@ -127,7 +128,7 @@ struct Path {
     bindings: SmallMap<Ipv6Addr, bool>,
     link: u32,
     learnt: Option<NonZeroU32>,
-    /// MTU of an ICMP message without proof; the next search tries it.
+    /// MTU from an ICMP message without proof. The next search tests it.
     hint: Option<NonZeroU32>,
     found: Option<NonZeroU32>,
     phase: Phase,
@@ -136,7 +137,7 @@ struct Path {
     search: Option<Box<Search>>,
     queued: bool,
     round_trip: Option<RoundTrip>,
-    /// Whether a packet has used the path since the last search ended.
+    /// Whether a packet has entered the path since its last search.
     used: bool,
     /// Whether a probe on this path was ever answered.
     answered: bool,
@@ -182,10 +183,9 @@ pub struct PathMtus {
     timers: TimerTable<(Ends, Timer)>,
     /// Paths whose next round is due, in the order of their turns; each path is in the queue at most once.
     queue: VecDeque<Ends>,
-    /// Time at which the probes that all paths have sent are within [`PROBE_INTERVAL`] again.
+    /// Time at which all paths together may send a full burst of probes again.
     paid_at: Time,
-    /// Time, for each home address, at which the probes of this home address are within
-    /// [`PROBE_INTERVAL_OF_ONE`] again.
+    /// Time at which the paths of each home address may send a full burst of probes again.
     paid_by: HashMap<Ipv6Addr, Time>,
     rng: Rng,
     orders: VecDeque<Order>,
@@ -219,7 +219,7 @@ impl PathMtus {
         self.counters
     }
 
-    /// Returns the next action for the station.
+    /// Returns the next action that the station must carry out.
     pub fn poll_order(&mut self) -> Option<Order> {
         next_of(&mut self.orders)
     }
@@ -230,8 +230,8 @@ impl PathMtus {
         self.timers.next_deadline().into_iter().chain(queue).min()
     }
 
-    /// Returns the size of the largest inner packet that the path carries unfragmented; `None` for an unknown
-    /// path.
+    /// Returns the effective MTU of a path: the largest inner packet that passes without fragmentation.
+    /// `None` for an unknown path.
     pub fn effective(&self, ends: Ends) -> Option<u32> {
         self.paths.get(&ends).map(Path::effective)
     }
@@ -241,7 +241,7 @@ impl PathMtus {
         self.paths.get(&ends).map(|path| (path.end, path.bindings.keys().copied().collect()))
     }
 
-    /// Adds a tunnel, whose MTU is that of the link, and returns the effective MTU.
+    /// Adds the path of a tunnel, whose MTU is that of the link. Returns the effective MTU.
     pub fn admit(&mut self, now: Time, tunnel: &Tunnel) -> u32 {
         let ends = (tunnel.local, tunnel.remote);
         let path = self.paths.entry(ends).or_insert_with(|| Path {
@@ -303,7 +303,7 @@ impl PathMtus {
         if mtu > path.bound() || (mtu == path.bound() && path.learnt.is_none()) {
             return;
         }
-        // RFC 8201 4: each Packet Too Big starts the lifetime again.
+        // RFC 8201 4: each Packet Too Big starts the lifetime of the path MTU anew.
         self.timers.set((ends, Timer::Expiry), now + LEARNT_LIFETIME);
         if path.learnt == NonZeroU32::new(mtu) {
             return;
@@ -319,8 +319,8 @@ impl PathMtus {
         }
     }
 
-    /// Handles an unproven ICMP message, which says that outer packets of at most `mtu` octets pass. The
-    /// message begins a search that tries the current size and the size of the message (RFC 8899 4.6.2).
+    /// Handles an ICMP message without proof that outer packets of at most `mtu` octets pass. Starts a search
+    /// that tests the present size and this one (RFC 8899 4.6.2).
     pub fn handle_hint(&mut self, now: Time, ends: Ends, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let limits = Limits::of(ends.1);
@@ -332,8 +332,8 @@ impl PathMtus {
         self.begin(now, ends);
     }
 
-    /// Handles an inner packet that came out of a tunnel and is addressed to the station itself. Returns
-    /// whether the packet was the answer to a probe, which has no other receiver.
+    /// Handles an inner packet from a tunnel that is addressed to this station. Returns whether it was the
+    /// answer to a probe, which needs no other receiver.
     pub fn handle_inner(&mut self, now: Time, ends: Ends, packet: &[u8]) -> bool {
         let Some(answer) = probe::parse_answer(packet) else { return false };
         let Some(path) = self.paths.get_mut(&ends) else { return false };
@@ -350,7 +350,7 @@ impl PathMtus {
                 self.conclude(now, ends, target);
             }
         } else if answer.size > path.effective() && answer.size <= path.bound() {
-            // The answer came after its search ended, but proves the size.
+            // The answer arrived after the end of its search, but it still proves that the size passes.
             path.found = NonZeroU32::new(answer.size).filter(|size| size.get() < path.bound());
             self.orders.push_back(Order::Changed(ends));
         }
@@ -463,7 +463,7 @@ impl PathMtus {
         }
     }
 
-    /// Stops probing the path until the next packet enters it.
+    /// Stops the probes on a path until a packet enters it.
     fn rest(&mut self, ends: Ends) {
         if let Some(path) = self.paths.get_mut(&ends) {
             path.phase = Phase::Asleep;
@@ -477,7 +477,7 @@ impl PathMtus {
         match path.phase {
             Phase::Asleep => {}
             Phase::Settled if path.used => self.begin(now, ends),
-            // The forwarder still watches the tunnel, so the path needs no new watch.
+            // The forwarder already reports the next packet of this tunnel.
             Phase::Settled => {
                 path.phase = Phase::Asleep;
                 // All answers to the search that will ever arrive have arrived by now.

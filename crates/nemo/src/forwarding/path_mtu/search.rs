@@ -12,7 +12,7 @@ use std::time::Duration;
 use carnet_base::{Endpoint, Time};
 use carnet_wire::ipv6::MIN_MTU;
 
-/// Size in octets that every IPv4 host accepts, whole or in fragments (RFC 1122 3.3.2); smaller MTUs hardly
+/// Size in octets that each IPv4 host accepts, possibly in fragments (RFC 1122 3.3.2). Smaller MTUs hardly
 /// exist.
 const IPV4_BASE: u32 = 576;
 /// Common MTUs (RFC 8899 5.3.2), with the outer header: jumbo frames, FDDI, Wi-Fi, Ethernet, PPPoE, tunnels
@@ -42,12 +42,12 @@ impl Limits {
 const MAX_PROBES: u32 = 3;
 /// Number of lost probes of the target size that prove it too large if smaller probes were lost as well.
 const MAX_PROBES_LOSSY: u32 = 6;
-/// Number of rounds without any answer after which the search gives up.
+/// Number of rounds without an answer after which the search ends without a result.
 const SILENT_ROUNDS: u16 = 5;
 /// Largest number of rounds of a search.
 const MAX_ROUNDS: u16 = 10;
-/// `PROBE_TIMER` before a round trip has been measured. RFC 8899 5.1.1 wants seconds, for paths that data
-/// share with probes. Here large packets vanish until the search is over. A second round that comes too early
+/// `PROBE_TIMER` until a round trip has been measured. RFC 8899 5.1.1 requires seconds, for paths that share
+/// their capacity with probes. During this search large packets are lost, and a round that begins too early
 /// costs only a few packets.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(250);
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
@@ -63,8 +63,8 @@ pub(super) struct RoundTrip {
 impl RoundTrip {
     /// Returns the round-trip time after one more measured sample.
     pub(super) fn with(known: Option<RoundTrip>, sample: Duration) -> RoundTrip {
-        // Samples beyond [`MAX_TIMEOUT`] make no difference to the result; the bound avoids an overflow of
-        // the sum.
+        // A sample above [`MAX_TIMEOUT`] does not change the result; the limit prevents an overflow of the
+        // sum.
         let sample = sample.min(2 * MAX_TIMEOUT).as_micros() as u32;
         let Some(RoundTrip { smoothed, variation }) = known else {
             return RoundTrip { smoothed: sample, variation: sample / 2 };
@@ -80,7 +80,7 @@ impl RoundTrip {
     }
 }
 
-/// A size, and the rounds in which it was sent and in which it was answered: bit n stands for round n.
+/// A packet size, and in which rounds its probe was sent and was answered: bit n stands for round n.
 #[derive(Debug)]
 struct Candidate {
     size: u32,
@@ -88,7 +88,7 @@ struct Candidate {
     answered: u16,
 }
 
-/// Conclusion of a search from the rounds so far.
+/// Result of a search after the rounds so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Judgement {
     /// The search needs a further round.
@@ -97,7 +97,7 @@ pub(super) enum Judgement {
     Carries(u32),
     /// No probe of the search was answered.
     Silent,
-    /// Too few probes were answered, so that no conclusion is possible.
+    /// Too few probes were answered to decide.
     Unclear,
 }
 
@@ -105,7 +105,7 @@ pub(super) enum Judgement {
 pub(super) struct Search {
     token: u64,
     base: u32,
-    /// Sizes that the search tries, ascending; the last one is the target.
+    /// Packet sizes that the search tries, in ascending order. The last one is the target size.
     candidates: Vec<Candidate>,
     /// Size in use, if this size is smaller than the target.
     current: Option<u32>,
@@ -139,7 +139,7 @@ impl Search {
         self.candidates.iter().rev().find(|c| c.answered != 0).map(|c| c.size)
     }
 
-    /// Begins the next round. Returns the number of the round and the sizes to send, the target first.
+    /// Begins the next round. Returns its number and the packet sizes to send, the target size first.
     pub(super) fn begin_round(&mut self, now: Time) -> (u16, Vec<u32>) {
         let round = u16::try_from(self.rounds.len()).unwrap_or(u16::MAX);
         self.rounds.push(now);
@@ -148,8 +148,8 @@ impl Search {
         for candidate in self.candidates.iter_mut().rev() {
             let size = candidate.size;
             let wanted = match best {
-                // The round tries the sizes that are still unknown, and one answered size that shows that the
-                // path still works.
+                // Try the sizes without a result, and one answered size, which shows whether the path still
+                // works.
                 Some(best) => size >= best,
                 None if round == 0 => Some(size) == self.current,
                 None if round == 1 => true,
@@ -182,7 +182,7 @@ impl Search {
         timeout.clamp(MIN_TIMEOUT, MAX_TIMEOUT)
     }
 
-    /// Returns the conclusion. The caller asks after the end of a round and after each answer.
+    /// Returns the result of the search. The caller asks for it after each round and each answer.
     pub(super) fn judge(&self) -> Judgement {
         let rounds = u16::try_from(self.rounds.len()).unwrap_or(u16::MAX);
         let Some(best) = self.best() else {
@@ -217,8 +217,8 @@ mod tests {
     const LIMITS: Limits = Limits { base: BASE, overhead: 40 };
     const BASE: u32 = 1240;
 
-    /// Runs a search over a path that carries packets up to `mtu` octets. `lose` says which other probes, by
-    /// round and size, are lost.
+    /// Runs a search over a path on which packets of up to `mtu` octets pass. `lose` says which of them are
+    /// lost all the same, by round and size.
     fn run(target: u32, current: u32, mtu: u32, lose: impl Fn(u16, u32) -> bool) -> (Judgement, u16, usize) {
         let mut search = Search::new(1, LIMITS, target, current);
         let (mut now, mut probes) = (Time::ZERO, 0);
@@ -239,12 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_carries_it_costs_one_probe() {
+    fn wide_path_is_confirmed_by_one_probe() {
         assert_eq!(run(1460, 1460, 1460, |_, _| false), (Judgement::Carries(1460), 1, 1));
     }
 
     #[test]
-    fn a_narrow_path_takes_three_rounds() {
+    fn narrow_path_is_measured_in_three_rounds() {
         for mtu in BASE..1460 {
             let (judgement, rounds, probes) = run(1460, 1460, mtu, |_, _| false);
             let Judgement::Carries(size) = judgement else { panic!("{judgement:?}") };
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn each_encapsulation_has_its_own_sizes() {
+    fn each_encapsulation_has_its_own_probe_sizes() {
         let end = |text: &str| text.parse().expect("endpoint");
         for (text, base, overhead) in
             [("2001:db8::1", 1240, 40), ("192.0.2.1", 556, 20), ("udp:192.0.2.1:4191", 548, 28)]
@@ -270,19 +270,19 @@ mod tests {
     }
 
     #[test]
-    fn a_single_loss_lowers_nothing() {
+    fn single_lost_probe_does_not_lower_mtu() {
         assert_eq!(run(1460, 1460, 1460, |round, _| round == 0).0, Judgement::Carries(1460));
         assert_eq!(run(1460, 1460, 1460, |round, _| round < 4).0, Judgement::Carries(1460));
     }
 
     #[test]
-    fn two_losses_are_not_enough_although_smaller_ones_pass() {
+    fn two_lost_probes_do_not_lower_mtu_although_smaller_ones_pass() {
         let unlucky = |round: u16, size: u32| size > 1360 && round < 2;
         assert_eq!(run(1460, 1360, 1460, unlucky).0, Judgement::Carries(1460));
     }
 
     #[test]
-    fn where_others_are_lost_too_more_is_needed() {
+    fn lossy_path_needs_more_lost_probes_to_lower_mtu() {
         // The probes of the target size are lost in five rounds, and a small probe once.
         let unlucky = |round: u16, size: u32| (size == 1460 && round < 5) || (size == 1300 && round == 1);
         assert_eq!(run(1460, 1460, 1460, unlucky).0, Judgement::Carries(1460));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_small_one_that_passes_nothing_is_concluded() {
+    fn search_without_answers_lowers_no_mtu() {
         let (judgement, rounds, probes) = run(1460, 1460, 0, |_, _| false);
         assert_eq!((judgement, rounds), (Judgement::Silent, SILENT_ROUNDS));
         assert!(probes <= 20, "{probes}");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_sent_is_no_answer() {
+    fn answer_to_an_unsent_probe_is_ignored() {
         let mut search = Search::new(1, LIMITS, 1460, 1460);
         search.begin_round(Time::ZERO);
         for (round, size) in [(0, 1452), (1, 1460), (15, 1460), (16, 1460), (u16::MAX, 1460), (0, 0)] {

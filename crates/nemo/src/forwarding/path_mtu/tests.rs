@@ -48,7 +48,7 @@ fn run(mtus: &mut PathMtus, mut now: Time, end: Time) -> (usize, usize) {
 }
 
 #[test]
-fn a_fleet_that_comes_back_at_once_causes_no_storm() {
+fn returning_fleet_probes_within_rate_limit() {
     const FLEET: u32 = 2000;
     let mut mtus = mtus();
     for index in 0..FLEET {
@@ -65,7 +65,7 @@ fn a_fleet_that_comes_back_at_once_causes_no_storm() {
 }
 
 #[test]
-fn nothing_is_kept_of_a_path_that_is_gone() {
+fn removed_path_leaves_no_state() {
     let mut mtus = mtus();
     for index in 0..500 {
         mtus.admit(Time::ZERO, &tunnel(index, true));
@@ -79,7 +79,7 @@ fn nothing_is_kept_of_a_path_that_is_gone() {
     }
     assert!(mtus.paths.is_empty() && mtus.queue.is_empty());
     assert_eq!(mtus.poll_timeout(), None);
-    // A message about an unknown path creates no state.
+    // A Packet Too Big for an unknown path does not create a path.
     mtus.handle_too_big(Time::ZERO, ends(&tunnel(1, true)), 1300);
     assert!(mtus.paths.is_empty() && mtus.poll_timeout().is_none());
 }
@@ -112,7 +112,7 @@ fn bindings_that_share_a_path_share_its_mtu() {
 }
 
 #[test]
-fn a_hint_lowers_nothing_but_begins_a_search() {
+fn unproven_mtu_starts_search_and_lowers_nothing() {
     let mut mtus = mtus();
     let wide = Tunnel {
         local: "udp:192.0.2.1:4191".parse().expect("endpoint"),

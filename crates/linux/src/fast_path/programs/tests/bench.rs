@@ -16,8 +16,8 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use nix::sched::{CloneFlags, unshare};
 
 use super::packets::{address, in_ipv4};
-use crate::fast_path::policy::Routing;
-use crate::fast_path::programs::{Kind, Programs, find, load};
+use crate::fast_path::policy::RoutingKnowledge;
+use crate::fast_path::programs::{Kind, Programs, find_program, load};
 use crate::fast_path::{FastPathConfig, Ports, rules};
 use crate::netlink::{LinkInfo, Requests};
 
@@ -26,8 +26,8 @@ pub(super) const HOME_ADDRESS: &str = "2001:db8:1::1234";
 pub(super) const CARE_OF: [&str; 2] = ["2001:db8:f1::10", "2001:db8:f2::10"];
 pub(super) const MTU: u32 = 1460;
 pub(super) const HOME_AGENT_IPV4: &str = "198.51.100.2";
-/// IPv4 care-of addresses of the router's two uplinks. The next constant has the addresses and ports that the
-/// home agent sees in their place behind a NAT.
+/// IPv4 care-of addresses of the router's two uplinks. The next constant has the addresses and ports that a
+/// NAT puts in their place, which the home agent sees.
 pub(super) const CARE_OF_IPV4: [&str; 2] = ["192.0.2.10", "203.0.113.10"];
 pub(super) const BEHIND_NAT: [&str; 2] = ["192.0.2.77:40001", "203.0.113.77:40002"];
 
@@ -83,10 +83,10 @@ pub(super) const AGENT: &str = "
 
 /// Action of a program on a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Did {
+pub(super) enum ProgramAction {
     /// The program sent this frame.
     Sent(Vec<u8>),
-    /// The program left the packet unchanged, and counted it under this name.
+    /// The program left the packet unchanged. The value is the name of the counter that it incremented.
     Left(&'static str),
 }
 
@@ -99,9 +99,9 @@ fn set(switch: &str, value: &str) {
     std::fs::write(format!("/proc/sys/net/ipv6/conf/{switch}"), value).unwrap();
 }
 
-/// Runs `body` for each kind of program at each end of a tunnel, each time in a new network namespace. At the
-/// home agent's end, runs it once more with cached next hops. Without the right to create a namespace, prints
-/// that the test is skipped.
+/// Runs `body` for each kind of program and each end of a tunnel, in a new network namespace each time. For a
+/// home agent it also runs with cached next hops. Without the right to create a namespace, prints that the
+/// test is skipped.
 pub(super) fn on_every_bench(body: impl Fn(&mut Bench) + Copy + Send + 'static) {
     for kind in [Kind::Tc, Kind::Xdp] {
         for (end, remembers) in
@@ -152,7 +152,7 @@ pub(super) struct Bench {
     pub(super) links: BTreeMap<String, LinkInfo>,
     counted: BTreeMap<&'static str, u64>,
     /// State of the kernel's routing; `None` in a run without cached next hops.
-    pub(super) routing: Option<Routing>,
+    pub(super) routing: Option<RoutingKnowledge>,
     pub(super) requests: Requests,
 }
 
@@ -176,10 +176,10 @@ impl Bench {
             TunnelEnd::HomeAgent | TunnelEnd::Direct => (&["carnet0", "ha0"][..], AGENT),
         };
         for name in names {
-            // The indices of these two interfaces lie beyond the array of addresses, so the programs use the
+            // Give these two interfaces indices beyond the array of addresses, so that the programs use the
             // map `FAR_ADDRESSES`.
             let index = if ["lan0", "ha0"].contains(name) { "index 500000" } else { "" };
-            // All interfaces get the link-layer address to which `frame` addresses its frames.
+            // Give each interface the link-layer address to which `frame` sends.
             ip(&format!("link add {name} {index} address 02:00:00:00:00:09 type veth peer name {name}x"));
             // XDP can redirect only to an interface whose peer polls.
             polls(&format!("{name}x"), true);
@@ -215,7 +215,7 @@ impl Bench {
         let mut programs = Programs::open(kind, &config, indices["carnet0"], &present).unwrap();
         programs.begin();
         // Attaching gives the interface a receive queue, without which the kernel runs no XDP program.
-        let complaints = programs.follow(&links);
+        let complaints = programs.update_interfaces(&links);
         assert!(complaints.is_empty(), "{complaints:?}");
         let mut bench = Bench {
             kind,
@@ -232,23 +232,24 @@ impl Bench {
         bench
     }
 
-    /// Tells the programs by which packet fields the kernel routes, so that they cache next hops.
+    /// Writes into the programs' maps by which packet fields the kernel routes, so that the programs cache
+    /// next hops.
     fn remember(&mut self) {
-        let mut routing = Routing::default();
-        routing.learn(&mut self.programs, &mut self.requests).unwrap();
+        let mut routing = RoutingKnowledge::default();
+        routing.read_all(&mut self.programs, &mut self.requests).unwrap();
         self.routing = Some(routing);
     }
 
-    /// Tells the programs that routes or rules have changed.
+    /// Makes the programs' cached lookups invalid, as after a change of routes or rules.
     pub(super) fn forget(&mut self) {
-        let Some(routing) = &mut self.routing else { return self.programs.forget().unwrap() };
+        let Some(routing) = &mut self.routing else { return self.programs.invalidate_lookups().unwrap() };
         // Reads all routes and rules, because the bench receives no events of the kernel.
-        let mut heard = self.requests.hear_all_routes().unwrap();
+        let mut heard = self.requests.note_all_routes().unwrap();
         heard.rules = true;
-        heard.unforked = true;
-        routing.follow(&mut self.programs, &mut self.requests, heard).unwrap();
-        if routing.is_doubtful() {
-            routing.learn(&mut self.programs, &mut self.requests).unwrap();
+        heard.removed_source_or_multipath_route = true;
+        routing.handle_changes(&mut self.programs, &mut self.requests, heard).unwrap();
+        if routing.may_remove_obstacle() {
+            routing.read_all(&mut self.programs, &mut self.requests).unwrap();
         }
     }
 
@@ -335,7 +336,7 @@ impl Bench {
         }
     }
 
-    /// Returns program and interface for packets that come out of the tunnel.
+    /// Returns the program and the interface that packets out of the tunnel need.
     pub(super) fn exit(&self) -> (&'static str, &'static str) {
         match self.end {
             TunnelEnd::MobileRouter => ("uplink", "wan0"),
@@ -375,8 +376,10 @@ impl Bench {
             ..TestRunOptions::default()
         };
         let result = match self.kind {
-            Kind::Tc => find::<SchedClassifier>(&mut self.programs.ebpf, program).unwrap().test_run(options),
-            Kind::Xdp => find::<Xdp>(&mut self.programs.ebpf, program).unwrap().test_run(options),
+            Kind::Tc => {
+                find_program::<SchedClassifier>(&mut self.programs.ebpf, program).unwrap().test_run(options)
+            }
+            Kind::Xdp => find_program::<Xdp>(&mut self.programs.ebpf, program).unwrap().test_run(options),
         };
         let result = result.unwrap_or_else(|error| panic!("{program} on {} octets: {error:?}", frame.len()));
         out.truncate(result.data_size_out as usize);
@@ -384,7 +387,7 @@ impl Bench {
     }
 
     /// Runs a program and returns its action. Panics if verdict, frame and counters contradict each other.
-    pub(super) fn did(&mut self, program: &str, interface: &str, frame: &[u8]) -> Did {
+    pub(super) fn program_action(&mut self, program: &str, interface: &str, frame: &[u8]) -> ProgramAction {
         let (verdict, out) = self.run(program, interface, frame);
         let reason = self.reason();
         let (pass, redirect) = match self.kind {
@@ -393,17 +396,18 @@ impl Bench {
         };
         if verdict == pass {
             assert_eq!(out, frame, "{program} changed what it left alone");
-            return Did::Left(reason);
+            return ProgramAction::Left(reason);
         }
         assert_eq!(verdict, redirect, "{program}: verdict for {frame:x?}");
         assert_eq!(reason, "", "{program} counted what it sent on");
-        Did::Sent(out)
+        ProgramAction::Sent(out)
     }
 
-    /// Returns the reason for leaving a packet that the programs counted since the last call.
+    /// Returns the reason that the programs counted since the last call: why they left a packet to the slow
+    /// path.
     fn reason(&mut self) -> &'static str {
         let mut found = Vec::new();
-        for (name, number) in self.programs.counters().left {
+        for (name, number) in self.programs.counters().left_to_slow_path {
             if self.counted.insert(name, number).unwrap_or(0) != number {
                 found.push(name);
             }
@@ -412,8 +416,8 @@ impl Bench {
         found.first().copied().unwrap_or("")
     }
 
-    /// Returns the packet that the slow path and the kernel together would forward; `None` if they drop, keep
-    /// or answer it.
+    /// Returns the packet that slow path and kernel together would forward. Returns `None` if they would
+    /// drop, keep or answer it.
     pub(super) fn oracle(&mut self, packet: &[u8], tunnelled: bool) -> Option<Vec<u8>> {
         let (header, payload) = Header::parse_packet(packet).ok()?;
         let special = |a: Ipv6Addr| {
@@ -425,8 +429,8 @@ impl Bench {
         let mut buffer = PacketBuffer::new();
         buffer.copy_from(&packet[..HEADER_LEN + payload.len()]);
         let result = if tunnelled && header.next_header == protocol::IPV6 {
-            // The kernel delivers the packet to the tunnel device without forwarding it. Then the slow path
-            // decapsulates it, and the kernel forwards it.
+            // The kernel passes the packet to the TUN device. The slow path then decapsulates it, and the
+            // kernel forwards the inner packet.
             let ends = (header.destination.into(), header.source.into());
             self.forwarder.decapsulate(ends, header.traffic_class, None, HEADER_LEN, &mut buffer).ok()?;
             let octets = buffer.as_mut_slice();
@@ -490,31 +494,31 @@ impl Bench {
         (local, remote): (Endpoint, Endpoint),
         class: u8,
         inner: &[u8],
-    ) -> Did {
+    ) -> ProgramAction {
         let packet = in_ipv4(remote, local, class, inner);
-        let did = self.did(self.exit().0, interface, &super::packets::frame(0x0800, &packet));
-        if let Did::Sent(sent) = &did {
+        let did = self.program_action(self.exit().0, interface, &super::packets::frame(0x0800, &packet));
+        if let ProgramAction::Sent(sent) = &did {
             let expected = self.oracle_of_ipv4((local, remote), class, inner);
             assert_eq!(Some(&sent[14..]), expected.as_deref(), "{inner:x?}");
         }
         did
     }
 
-    /// Runs the program on an IPv6 packet that goes into the tunnel.
-    pub(super) fn enters(&mut self, packet: &[u8]) -> Did {
+    /// Runs the program on an IPv6 packet that has to go into the tunnel.
+    pub(super) fn enters(&mut self, packet: &[u8]) -> ProgramAction {
         let (program, interface) = self.entrance();
         self.tried(program, interface, packet, false)
     }
 
     /// Runs the program on a tunnelled packet that arrives.
-    pub(super) fn arrives(&mut self, packet: &[u8]) -> Did {
+    pub(super) fn arrives(&mut self, packet: &[u8]) -> ProgramAction {
         let (program, interface) = self.exit();
         self.tried(program, interface, packet, true)
     }
 
-    fn tried(&mut self, program: &str, interface: &str, packet: &[u8], tunnelled: bool) -> Did {
-        let did = self.did(program, interface, &super::packets::frame(0x86dd, packet));
-        if let Did::Sent(sent) = &did {
+    fn tried(&mut self, program: &str, interface: &str, packet: &[u8], tunnelled: bool) -> ProgramAction {
+        let did = self.program_action(program, interface, &super::packets::frame(0x86dd, packet));
+        if let ProgramAction::Sent(sent) = &did {
             self.agree(packet, tunnelled, sent);
         }
         did

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use carnet_nemo::forwarding::desired::TunnelEnd;
 use carnet_wire::ipv6::protocol;
 
-use super::bench::{Bench, Did, HOME_ADDRESS, HOME_AGENT, MTU, NEIGHBOURS, on_every_bench};
+use super::bench::{Bench, HOME_ADDRESS, HOME_AGENT, MTU, NEIGHBOURS, ProgramAction, on_every_bench};
 use super::packets::*;
 use crate::fast_path::programs::Kind;
 
@@ -17,7 +17,7 @@ fn inwards(bench: &Bench) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns inner source and destination of packets that come out of the tunnel.
+/// Returns source and destination of inner packets that come out of the tunnel.
 fn outwards(bench: &Bench) -> (&'static str, &'static str) {
     let (source, destination) = inwards(bench);
     (destination, source)
@@ -29,16 +29,16 @@ fn tunnelled(bench: &Bench, inner: &[u8]) -> Vec<u8> {
     within(source, destination, inner)
 }
 
-fn sent(did: &Did) -> &[u8] {
+fn sent(did: &ProgramAction) -> &[u8] {
     match did {
-        Did::Sent(frame) => frame,
-        Did::Left(why) => panic!("left to the slow path: {why:?}"),
+        ProgramAction::Sent(frame) => frame,
+        ProgramAction::Left(why) => panic!("left to the slow path: {why:?}"),
     }
 }
 
 /// RFC 2473 3: programs add and remove the outer header.
 #[test]
-fn common_packets_are_taken_both_ways() {
+fn common_packets_use_fast_path_in_both_directions() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let (far, near) = outwards(bench);
@@ -64,7 +64,7 @@ fn common_packets_are_taken_both_ways() {
 /// An XDP program writes the neighbour's link-layer address into the frame. With tc, the kernel writes it
 /// after the program.
 #[test]
-fn frames_go_to_the_neighbour_that_the_kernel_knows() {
+fn frames_have_link_layer_address_of_kernel_neighbour() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let entered = bench.enters(&udp(source, destination, 100));
@@ -104,7 +104,7 @@ fn every_combination_of_congestion_marks() {
                 let packet = tunnelled(bench, &with_ecn(udp(far, near, 100), inner));
                 let did = bench.arrives(&with_ecn(packet, outer));
                 if (inner, outer) == (0, 3) {
-                    assert_eq!(did, Did::Left("congestion"));
+                    assert_eq!(did, ProgramAction::Left("congestion"));
                     continue;
                 }
                 let expected = match (inner, outer) {
@@ -122,7 +122,7 @@ fn every_combination_of_congestion_marks() {
 /// RFC 6438 3: the label is a keyed hash of addresses and flow label. `enters` compares it with the slow
 /// path.
 #[test]
-fn flow_labels_are_those_of_the_slow_path() {
+fn fast_path_and_slow_path_write_same_flow_labels() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let mut labels = std::collections::BTreeSet::new();
@@ -152,7 +152,10 @@ fn hop_limits() {
             let packet = tunnelled(bench, &with_hop_limit(udp(far, near, 50), hops));
             let arrived = bench.arrives(&packet);
             if hops < 2 {
-                assert_eq!((entered, arrived), (Did::Left("hop_limit"), Did::Left("hop_limit")));
+                assert_eq!(
+                    (entered, arrived),
+                    (ProgramAction::Left("hop_limit"), ProgramAction::Left("hop_limit"))
+                );
                 continue;
             }
             assert_eq!((sent(&entered)[14 + 7], sent(&entered)[14 + 47]), (64, hops - 1));
@@ -173,12 +176,12 @@ fn special_addresses() {
         for special in ["::", "::1", "fe80::1", "febf::1", "ff02::1", "ff0e::1"] {
             for (from, to) in [(special, destination), (source, special)] {
                 let did = bench.enters(&udp(from, to, 50));
-                assert!(matches!(did, Did::Left("scope" | "")), "{from} to {to}: {did:?}");
+                assert!(matches!(did, ProgramAction::Left("scope" | "")), "{from} to {to}: {did:?}");
             }
             for (from, to) in [(special, near), (far, special)] {
                 let packet = tunnelled(bench, &udp(from, to, 50));
                 let did = bench.arrives(&packet);
-                assert!(matches!(did, Did::Left("scope" | "")), "{from} to {to}: {did:?}");
+                assert!(matches!(did, ProgramAction::Left("scope" | "")), "{from} to {to}: {did:?}");
             }
         }
     });
@@ -193,39 +196,42 @@ fn reverse_tunnel_checks() {
         let inner = udp(far, near, 50);
         let (from, to) = bench.arriving(0);
         let (other, other_end) = bench.arriving(1);
-        // Before the second round a valid packet passes and is cached. The cached lookup must not let the
-        // invalid packets pass.
+        // Between the two rounds a valid packet passes, and its lookup is cached. This lookup must not let
+        // the invalid packets pass.
         for _ in 0..2 {
             for (source, destination) in [("2001:db8:f1::11", to), (from, "2001:db8:f1::11"), (to, from)] {
-                assert_eq!(bench.arrives(&within(source, destination, &inner)), Did::Left("outer_source"));
+                assert_eq!(
+                    bench.arrives(&within(source, destination, &inner)),
+                    ProgramAction::Left("outer_source")
+                );
             }
-            assert_eq!(bench.arrives(&within(other, other_end, &inner)), Did::Left("outer_source"));
+            assert_eq!(bench.arrives(&within(other, other_end, &inner)), ProgramAction::Left("outer_source"));
             sent(&bench.arrives(&within(from, to, &inner)));
         }
         match bench.end {
             TunnelEnd::HomeAgent | TunnelEnd::Direct => {
                 let spoofed = udp("2001:db8:b::10", near, 50);
-                assert_eq!(bench.arrives(&within(from, to, &spoofed)), Did::Left(""));
+                assert_eq!(bench.arrives(&within(from, to, &spoofed)), ProgramAction::Left(""));
             }
             TunnelEnd::MobileRouter => {
                 // The packet has a source in the mobile network and a destination outside.
                 let elsewhere = udp(far, "2001:db8:b::10", 50);
-                assert_eq!(bench.arrives(&within(from, to, &elsewhere)), Did::Left(""));
+                assert_eq!(bench.arrives(&within(from, to, &elsewhere)), ProgramAction::Left(""));
                 let spoofed = udp("2001:db8:a::77", near, 50);
-                assert_eq!(bench.arrives(&within(from, to, &spoofed)), Did::Left("inner_source"));
+                assert_eq!(bench.arrives(&within(from, to, &spoofed)), ProgramAction::Left("inner_source"));
                 // A packet between two hosts of the mobile network does not go into the tunnel (RFC 3963
                 // 5.5).
-                assert_eq!(bench.enters(&udp(INSIDE, "2001:db8:a::77", 50)), Did::Left(""));
-                assert_eq!(bench.enters(&udp("2001:db8:b::10", OUTSIDE, 50)), Did::Left(""));
+                assert_eq!(bench.enters(&udp(INSIDE, "2001:db8:a::77", 50)), ProgramAction::Left(""));
+                assert_eq!(bench.enters(&udp("2001:db8:b::10", OUTSIDE, 50)), ProgramAction::Left(""));
             }
         }
     });
 }
 
-/// RFC 6275 11.7.2, RFC 3963 5.5: without a registered care-of address the station sends nothing into the
-/// tunnel. It still receives packets from the tunnel of the previous care-of address.
+/// RFC 6275 11.7.2, RFC 3963 5.5: without a registered care-of address, the station sends nothing into the
+/// tunnel. It still accepts packets from the tunnel of the previous care-of address.
 #[test]
-fn a_previous_care_of_address_is_heard_and_without_one_in_use_nothing_is_sent() {
+fn previous_care_of_address_only_receives_and_nothing_is_sent_without_one() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let (far, near) = outwards(bench);
@@ -234,13 +240,14 @@ fn a_previous_care_of_address_is_heard_and_without_one_in_use_nothing_is_sent() 
         sent(&bench.arrives(&old));
         let tunnel = bench.tunnel(0, false);
         bench.set(tunnel.clone());
-        assert_eq!(bench.enters(&packet), Did::Left("no_path"));
+        assert_eq!(bench.enters(&packet), ProgramAction::Left("no_path"));
         sent(&bench.arrives(&old));
-        // A handover takes effect at once, and the previous care-of address is accepted for a while.
+        // After a handover the station sends from the new care-of address at once, and accepts packets to the
+        // previous one for a while.
         let new = bench.tunnel(1, true);
         bench.set(new.clone());
         let octets = |end: carnet_base::Endpoint| end.ipv6().unwrap().octets().to_vec();
-        let outer_of = |did: &Did| (sent(did)[22..38].to_vec(), sent(did)[38..54].to_vec());
+        let outer_of = |did: &ProgramAction| (sent(did)[22..38].to_vec(), sent(did)[38..54].to_vec());
         let ends = (octets(new.local), octets(new.remote));
         for port in 0..50 {
             let mut packet = packet.clone();
@@ -251,10 +258,10 @@ fn a_previous_care_of_address_is_heard_and_without_one_in_use_nothing_is_sent() 
         sent(&bench.arrives(&old));
         // As soon as its tunnel is removed, packets of the previous care-of address are no longer accepted.
         bench.remove(&tunnel);
-        assert_eq!(bench.arrives(&old), Did::Left("outer_source"));
+        assert_eq!(bench.arrives(&old), ProgramAction::Left("outer_source"));
         bench.remove(&new);
-        assert_eq!(bench.enters(&packet), Did::Left(""));
-        assert_eq!(bench.arrives(&old), Did::Left(""));
+        assert_eq!(bench.enters(&packet), ProgramAction::Left(""));
+        assert_eq!(bench.arrives(&old), ProgramAction::Left(""));
     });
 }
 
@@ -265,14 +272,15 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
         let (source, destination) = inwards(bench);
         let fits = udp(source, destination, MTU as usize - 40);
         let larger = udp(source, destination, MTU as usize - 39);
-        // The result is the same in any order of the packets, and with a cached lookup in the second round.
+        // The result does not depend on the order of the packets, nor, in the second round, on a cached
+        // lookup.
         for _ in 0..2 {
-            assert_eq!(bench.enters(&larger), Did::Left("too_big"));
+            assert_eq!(bench.enters(&larger), ProgramAction::Left("too_big"));
             sent(&bench.enters(&fits));
         }
         let narrow = bench.tunnel(0, true);
         bench.set(carnet_nemo::forwarding::desired::Tunnel { mtu: 1279, ..narrow });
-        assert_eq!(bench.enters(&udp(source, destination, 1240)), Did::Left("too_big"));
+        assert_eq!(bench.enters(&udp(source, destination, 1240)), ProgramAction::Left("too_big"));
         sent(&bench.enters(&udp(source, destination, 1239)));
         // The route behind the tunnel has an MTU, too.
         let (far, near) = outwards(bench);
@@ -282,7 +290,7 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
         let packet = tunnelled(bench, &udp(far, near, 1360));
         sent(&bench.arrives(&packet));
         let packet = tunnelled(bench, &udp(far, near, 1361));
-        assert_eq!(bench.arrives(&packet), Did::Left("too_big"));
+        assert_eq!(bench.arrives(&packet), ProgramAction::Left("too_big"));
     });
 }
 
@@ -296,9 +304,9 @@ fn extension_headers_fragments_and_tunnels_in_tunnels() {
         let behind = [&[protocol::UDP, 0, 1, 4, 0, 0, 0, 0][..], &udp_payload(30)].concat();
         for next_header in [0, 43, 60, 135] {
             let did = bench.enters(&packet(next_header, source, destination, &behind));
-            assert_eq!(did, Did::Left("extension"), "{next_header}");
+            assert_eq!(did, ProgramAction::Left("extension"), "{next_header}");
             let packet = tunnelled(bench, &packet(next_header, far, near, &behind));
-            assert_eq!(bench.arrives(&packet), Did::Left("extension"), "{next_header}");
+            assert_eq!(bench.arrives(&packet), ProgramAction::Left("extension"), "{next_header}");
             // The programs leave outer packets with extension headers to the slow path.
             let (from, to) = bench.arriving(0);
             let outer = super::packets::packet(
@@ -307,7 +315,7 @@ fn extension_headers_fragments_and_tunnels_in_tunnels() {
                 to,
                 &[&[41, 0, 1, 4, 0, 0, 0, 0][..], &packet].concat(),
             );
-            assert_eq!(bench.arrives(&outer), Did::Left(""), "{next_header}");
+            assert_eq!(bench.arrives(&outer), ProgramAction::Left(""), "{next_header}");
         }
         // The programs handle a fragment that a host has sent like any packet.
         sent(&bench.enters(&packet(protocol::FRAGMENT, source, destination, &behind)));
@@ -317,18 +325,18 @@ fn extension_headers_fragments_and_tunnels_in_tunnels() {
         let (from, to) = bench.arriving(0);
         let pieces = [&[41, 0, 0, 1, 0, 0, 0, 9][..], &udp(far, near, 40)].concat();
         let fragment = super::packets::packet(protocol::FRAGMENT, from, to, &pieces);
-        assert_eq!(bench.arrives(&fragment), Did::Left(""));
+        assert_eq!(bench.arrives(&fragment), ProgramAction::Left(""));
         // The packet contains two tunnels.
         let inner = within(source, destination, &udp(source, destination, 20));
         let did = bench.enters(&inner);
-        assert!(matches!(did, Did::Left("extension" | "")), "{did:?}");
+        assert!(matches!(did, ProgramAction::Left("extension" | "")), "{did:?}");
     });
 }
 
-/// Packets of the protocol itself stay with the slow path: Binding Updates (Home Address option),
-/// acknowledgements (type 2 routing header), ICMPv6 errors about outer packets (RFC 2473 8).
+/// Messages of the protocol stay with the slow path: Binding Updates (Home Address option), acknowledgements
+/// (type 2 routing header), and ICMPv6 errors about outer packets (RFC 2473 8).
 #[test]
-fn what_is_addressed_to_the_ends_is_left_alone() {
+fn packets_to_the_tunnel_ends_take_the_slow_path() {
     on_every_bench(|bench| {
         let home: Ipv6Addr = address(HOME_ADDRESS);
         let mobility = [59, 1, 6, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2];
@@ -347,7 +355,7 @@ fn what_is_addressed_to_the_ends_is_left_alone() {
             (59, &[0; 8]),
         ] {
             for source in [from, "2001:db8:c::7"] {
-                assert_eq!(bench.arrives(&packet(next_header, source, to, payload)), Did::Left(""));
+                assert_eq!(bench.arrives(&packet(next_header, source, to, payload)), ProgramAction::Left(""));
             }
         }
     });
@@ -356,7 +364,7 @@ fn what_is_addressed_to_the_ends_is_left_alone() {
 /// RFC 9293 3.7.1: the slow path lowers the Maximum Segment Size of a SYN. The programs handle all other TCP
 /// segments.
 #[test]
-fn tcp_segments_are_taken_but_syn() {
+fn tcp_segments_except_syn_use_fast_path() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let (far, near) = outwards(bench);
@@ -365,7 +373,11 @@ fn tcp_segments_are_taken_but_syn() {
             let packet = tunnelled(bench, &tcp(far, near, flags));
             let arrived = bench.arrives(&packet);
             if flags & 2 != 0 {
-                assert_eq!((entered, arrived), (Did::Left("syn"), Did::Left("syn")), "{flags:#x}");
+                assert_eq!(
+                    (entered, arrived),
+                    (ProgramAction::Left("syn"), ProgramAction::Left("syn")),
+                    "{flags:#x}"
+                );
             } else {
                 sent(&entered);
                 sent(&arrived);
@@ -376,7 +388,7 @@ fn tcp_segments_are_taken_but_syn() {
 
 /// RFC 8200 3: the payload length of the header counts.
 #[test]
-fn lengths_that_lie() {
+fn packets_with_wrong_length_take_the_slow_path() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let (far, near) = outwards(bench);
@@ -386,25 +398,33 @@ fn lengths_that_lie() {
         };
         let (packet, outer) = (udp(source, destination, 50), tunnelled(bench, &udp(far, near, 50)));
         for (length, why) in [(51, ""), (0, ""), (0xffff, ""), (49, "")] {
-            assert_eq!(bench.enters(&with_length(packet.clone(), 4, length)), Did::Left(why), "{length}");
+            assert_eq!(
+                bench.enters(&with_length(packet.clone(), 4, length)),
+                ProgramAction::Left(why),
+                "{length}"
+            );
         }
         for (length, why) in [(91, ""), (89, ""), (39, ""), (0, ""), (0xffff, "")] {
-            assert_eq!(bench.arrives(&with_length(outer.clone(), 4, length)), Did::Left(why), "{length}");
+            assert_eq!(
+                bench.arrives(&with_length(outer.clone(), 4, length)),
+                ProgramAction::Left(why),
+                "{length}"
+            );
         }
         for length in [51, 49, 0, 0xffff] {
             let did = bench.arrives(&with_length(outer.clone(), 44, length));
-            assert_eq!(did, Did::Left("malformed"), "{length}");
+            assert_eq!(did, ProgramAction::Left("malformed"), "{length}");
         }
         // The outer packet contains 7 more octets after the inner packet.
         let inner = [&udp(far, near, 50)[..], &[0xee; 7]].concat();
         let packet = tunnelled(bench, &inner);
-        assert_eq!(bench.arrives(&packet), Did::Left("malformed"));
+        assert_eq!(bench.arrives(&packet), ProgramAction::Left("malformed"));
     });
 }
 
 /// The programs leave frames with IEEE 802.1Q tags, IPv4, ARP and other EtherTypes.
 #[test]
-fn other_frames_are_left_alone() {
+fn frames_of_other_protocols_take_the_slow_path() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let packet = udp(source, destination, 50);
@@ -420,33 +440,33 @@ fn other_frames_are_left_alone() {
             (0x86dd, &version),
         ] {
             assert_eq!(
-                bench.did(program, interface, &frame(ethertype, payload)),
-                Did::Left(""),
+                bench.program_action(program, interface, &frame(ethertype, payload)),
+                ProgramAction::Left(""),
                 "{ethertype:#x}"
             );
         }
     });
 }
 
-/// An interface receives frames for other stations while a program captures on it. The kernel drops these
-/// frames.
+/// While a program captures on an interface, the interface also receives frames for other stations. The
+/// kernel drops these frames, so the programs must leave them.
 #[test]
-fn frames_for_another_station_are_left_alone() {
+fn frames_for_other_stations_are_left_to_the_kernel() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let (program, interface) = bench.entrance();
         let mut frame = frame(0x86dd, &udp(source, destination, 50));
-        sent(&bench.did(program, interface, &frame));
+        sent(&bench.program_action(program, interface, &frame));
         frame[5] ^= 1;
-        assert_eq!(bench.did(program, interface, &frame), Did::Left(""));
+        assert_eq!(bench.program_action(program, interface, &frame), ProgramAction::Left(""));
         frame[..6].fill(0xff);
-        assert_eq!(bench.did(program, interface, &frame), Did::Left(""));
+        assert_eq!(bench.program_action(program, interface, &frame), ProgramAction::Left(""));
     });
 }
 
-/// If a frame is too short, the program reads nothing after its end.
+/// If a frame ends early, the program does not read beyond its end.
 #[test]
-fn frames_cut_at_every_length() {
+fn truncated_frames_take_the_slow_path() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let (far, near) = outwards(bench);
@@ -457,17 +477,21 @@ fn frames_cut_at_every_length() {
             let whole = frame(0x86dd, &packet);
             // For a test run of a tc program, the kernel requires a complete header.
             for length in bench.shortest()..whole.len() {
-                assert_eq!(bench.did(program, interface, &whole[..length]), Did::Left(""), "{length}");
+                assert_eq!(
+                    bench.program_action(program, interface, &whole[..length]),
+                    ProgramAction::Left(""),
+                    "{length}"
+                );
             }
-            sent(&bench.did(program, interface, &whole));
-            // Here the payload length in the IPv6 header agrees with the truncated frame.
+            sent(&bench.program_action(program, interface, &whole));
+            // Here the IPv6 header has the payload length of the truncated packet.
             for length in 1..packet.len() - 40 {
                 let mut packet = packet[..40 + length].to_vec();
                 packet[4..6].copy_from_slice(&u16::try_from(length).unwrap().to_be_bytes());
                 let tunnelled = interface == bench.exit().1;
-                match bench.did(program, interface, &frame(0x86dd, &packet)) {
-                    Did::Sent(sent) => bench.agree(&packet, tunnelled, &sent),
-                    Did::Left(_) => {}
+                match bench.program_action(program, interface, &frame(0x86dd, &packet)) {
+                    ProgramAction::Sent(sent) => bench.agree(&packet, tunnelled, &sent),
+                    ProgramAction::Left(_) => {}
                 }
             }
         }
@@ -476,41 +500,41 @@ fn frames_cut_at_every_length() {
 
 /// Two bindings with care-of addresses in each other's network would make a loop (RFC 2473 4.1).
 #[test]
-fn packets_of_our_own_do_not_enter_again() {
+fn own_outer_packets_do_not_enter_tunnel_again() {
     on_every_bench(|bench| {
         if bench.end != TunnelEnd::HomeAgent {
             return;
         }
         let own = packet(protocol::FRAGMENT, HOME_AGENT, INSIDE, &[41, 0, 0, 1, 0, 0, 0, 9, 1, 2]);
-        assert_eq!(bench.enters(&own), Did::Left("extension"));
+        assert_eq!(bench.enters(&own), ProgramAction::Left("extension"));
     });
 }
 
 /// Cached lookups of tunnelled packets are valid only for the interface on which the packets arrived: another
 /// interface may have another role.
 #[test]
-fn on_an_interface_with_another_task_nothing_remembered_counts() {
+fn changed_role_of_interface_invalidates_cached_lookups() {
     on_every_bench(|bench| {
         if bench.end == TunnelEnd::HomeAgent {
             return;
         }
         let packet = tunnelled(bench, &udp(OUTSIDE, INSIDE, 50));
         sent(&bench.arrives(&packet));
-        assert_eq!(bench.did("agent", "lan0", &frame(0x86dd, &packet)), Did::Left(""));
+        assert_eq!(bench.program_action("agent", "lan0", &frame(0x86dd, &packet)), ProgramAction::Left(""));
     });
 }
 
-/// On a modem, packets begin with the IPv6 header. The kernel can redirect only frames with an Ethernet
-/// header, so the program adds one.
+/// On a modem interface, packets begin with the IPv6 header. The kernel redirects only frames with an
+/// Ethernet header, so the program adds one.
 #[test]
 fn packets_without_an_ethernet_header() {
     on_every_bench(|bench| {
         if bench.kind == Kind::Xdp {
             return;
         }
-        // In a test run the kernel takes octets 12 and 13 of the packet for the EtherType. When the program
-        // removes the outer header, the kernel does not move octets 0 to 13. So the addresses at these octets
-        // are equal in the inner and the outer header.
+        // The kernel's test run takes octets 12 and 13 of a packet for the EtherType. It does not move octets
+        // 0 to 13 when the program removes the outer header. So inner and outer header have equal addresses
+        // at these octets.
         const FAR: &str = "2001:db8:86dd::1";
         const HERE: &str = "2001:db8:86dd:a::10";
         let (entrance, exit) = match bench.end {
@@ -539,13 +563,16 @@ fn packets_without_an_ethernet_header() {
             for (program, interface, packet, tunnelled) in
                 [(entrance, bench.entrance().1, &plain, false), (exit, bench.exit().1, &outer, true)]
             {
-                let did = bench.did(program, interface, packet);
+                let did = bench.program_action(program, interface, packet);
                 let expected = bench.oracle(packet, tunnelled).unwrap();
                 assert_eq!(sent(&did)[14..], expected, "{program}");
                 for hops in [0, 1] {
                     let mut packet = packet.clone();
                     packet[if tunnelled { 47 } else { 7 }] = hops;
-                    assert_eq!(bench.did(program, interface, &packet), Did::Left("hop_limit"));
+                    assert_eq!(
+                        bench.program_action(program, interface, &packet),
+                        ProgramAction::Left("hop_limit")
+                    );
                 }
             }
         }

@@ -8,7 +8,7 @@ use carnet_nemo::forwarding::desired::{
 };
 use carnet_wire::ipv6::protocol;
 
-use super::bench::{Bench, Did, HOME_ADDRESS, HOME_AGENT, on_every_bench};
+use super::bench::{Bench, HOME_ADDRESS, HOME_AGENT, ProgramAction, on_every_bench};
 use super::packets::*;
 use crate::fast_path::programs::Kind;
 
@@ -48,7 +48,7 @@ fn rule(selector: Option<Ipv6Selector>, action: FlowAction, members: Vec<Member>
     DistributionRule { selector: selector.map(TrafficSelector::Ipv6), action, members }
 }
 
-/// Returns a packet of a random flow that goes into a tunnel.
+/// Returns a packet of a random flow through the tunnel.
 fn any(bench: &Bench, rng: &mut Rng) -> Vec<u8> {
     let (source, destination) = match bench.end {
         TunnelEnd::MobileRouter => (INSIDE, OUTSIDE),
@@ -71,18 +71,18 @@ fn any(bench: &Bench, rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Returns the ends of the tunnel of an outer packet.
-fn outer(did: &Did) -> (u8, Vec<u8>) {
+fn outer(did: &ProgramAction) -> (u8, Vec<u8>) {
     match did {
-        Did::Sent(frame) if frame[14] >> 4 == 6 => (6, frame[22..54].to_vec()),
-        Did::Sent(frame) => (4, frame[23..38].to_vec()),
-        Did::Left(why) => panic!("left to the slow path: {why:?}"),
+        ProgramAction::Sent(frame) if frame[14] >> 4 == 6 => (6, frame[22..54].to_vec()),
+        ProgramAction::Sent(frame) => (4, frame[23..38].to_vec()),
+        ProgramAction::Left(why) => panic!("left to the slow path: {why:?}"),
     }
 }
 
-/// `enters` compares each packet with the slow path. This test also checks that the tunnels get shares of the
-/// flows according to their weights.
+/// `enters` compares each packet with the slow path's result. In addition, this test checks that each tunnel
+/// gets the share of flows that its weight says.
 #[test]
-fn conversations_are_balanced_as_by_the_slow_path() {
+fn fast_path_balances_flows_like_the_slow_path() {
     on_every_bench(|bench| {
         let tunnels = tunnels(bench);
         let members = tunnels.iter().zip([4, 3, 2, 1]).map(|(tunnel, weight)| member(tunnel, weight * 100));
@@ -118,9 +118,9 @@ fn conversations_are_balanced_as_by_the_slow_path() {
     });
 }
 
-/// RFC 6088 3.2, RFC 6089 4.1: the first matching rule applies, with any field and any range.
+/// RFC 6088 3.2, RFC 6089 4.1: the first matching rule decides, for all fields and ranges.
 #[test]
-fn rules_match_what_the_slow_path_matches() {
+fn fast_path_rules_match_same_packets_as_slow_path() {
     on_every_bench(|bench| {
         let tunnels = tunnels(bench);
         let only = |at: usize| vec![member(&tunnels[at], 1)];
@@ -169,10 +169,10 @@ fn rules_match_what_the_slow_path_matches() {
     });
 }
 
-/// The slow path writes a number into each copy of a packet. Fragments after the first contain no ports for
-/// the rules.
+/// The programs leave packets to duplicate to the slow path, because their copies need a number. They also
+/// leave fragments after the first, which have no ports.
 #[test]
-fn copies_and_fragments_are_left_alone() {
+fn duplicated_packets_and_fragments_take_the_slow_path() {
     on_every_bench(|bench| {
         let tunnels = tunnels(bench);
         let everywhere: Vec<Member> = tunnels.iter().map(|tunnel| member(tunnel, 1)).collect();
@@ -189,11 +189,11 @@ fn copies_and_fragments_are_left_alone() {
             TunnelEnd::MobileRouter => (INSIDE, OUTSIDE),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => (OUTSIDE, INSIDE),
         };
-        assert_eq!(bench.enters(&udp(source, destination, 50)), Did::Left("policy"));
+        assert_eq!(bench.enters(&udp(source, destination, 50)), ProgramAction::Left("policy"));
         outer(&bench.enters(&tcp(source, destination, 0x10)));
         let fragment = [&[6, 0, 0, 1, 0, 0, 0, 9][..], &udp_payload(30)].concat();
         let fragment = packet(protocol::FRAGMENT, source, destination, &fragment);
-        assert_eq!(bench.enters(&fragment), Did::Left("policy"));
+        assert_eq!(bench.enters(&fragment), ProgramAction::Left("policy"));
         // The programs accept packets from each tunnel.
         let back = tcp(destination, source, 0x10);
         for (way, tunnel) in tunnels.iter().enumerate() {
@@ -210,14 +210,14 @@ fn copies_and_fragments_are_left_alone() {
                     bench.arrives_in_ipv4(interface, (tunnel.local, tunnel.remote), 0, &back)
                 }
             };
-            assert!(matches!(did, Did::Sent(_)), "{way}: {did:?}");
+            assert!(matches!(did, ProgramAction::Sent(_)), "{way}: {did:?}");
         }
         // A binding has more rules than the programs have room for.
         let ports = |port| Ipv6Selector { source_port: Some(Range::only(port)), ..Ipv6Selector::default() };
         let many = (0..9).map(|port| rule(Some(ports(port)), FlowAction::Failover, everywhere.clone()));
         let many = distribution(bench, many.collect());
         bench.distribute(&many);
-        assert_eq!(bench.enters(&tcp(source, destination, 0x10)), Did::Left("no_path"));
+        assert_eq!(bench.enters(&tcp(source, destination, 0x10)), ProgramAction::Left("no_path"));
         assert!(bench.kind == Kind::Tc || bench.kind == Kind::Xdp);
     });
 }

@@ -6,7 +6,7 @@ use carnet_nemo::forwarding::desired::TunnelEnd;
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::bench::{Bench, Did, NEIGHBOURS, ip, on_every_bench, polls};
+use super::bench::{Bench, NEIGHBOURS, ProgramAction, ip, on_every_bench, polls};
 use super::packets::*;
 use crate::fast_path::Ports;
 use crate::fast_path::programs::{Kind, expected};
@@ -19,15 +19,15 @@ fn entering(bench: &Bench) -> Vec<u8> {
     }
 }
 
-/// A routing rule, packets that the rule redirects, and packets that it does not match.
-type Case<'a> = (&'a str, &'a [&'a [u8]], &'a [&'a [u8]]);
+/// A routing rule of another program, packets that it redirects, and packets that it does not match.
+type RuleCase<'a> = (&'a str, &'a [&'a [u8]], &'a [&'a [u8]]);
 
-pub(super) fn is_sent(did: &Did) -> bool {
-    matches!(did, Did::Sent(_))
+pub(super) fn is_sent(did: &ProgramAction) -> bool {
+    matches!(did, ProgramAction::Sent(_))
 }
 
 /// Binds the thread to one processor, because each processor has its own cache.
-pub(super) fn stay() {
+pub(super) fn pin_to_one_processor() {
     let mut processors = CpuSet::new();
     processors.set(sched_getcpu().unwrap()).unwrap();
     sched_setaffinity(Pid::from_raw(0), &processors).unwrap();
@@ -35,7 +35,7 @@ pub(super) fn stay() {
 
 /// An operator's routing rules precede carnet's rules; they match port, protocol, traffic class or source.
 #[test]
-fn a_rule_that_leads_a_flow_elsewhere_holds() {
+fn foreign_routing_rule_redirects_flow_from_fast_path() {
     on_every_bench(|bench| {
         let (_, interface) = bench.entrance();
         let packet = entering(bench);
@@ -52,7 +52,7 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
         let sctp = super::packets::packet(132, source, destination, &udp_payload(60));
         ip("-6 route add unreachable default table 77");
         let (packet, other_port, fragment, sctp) = (&packet[..], &other_port[..], &fragment[..], &sctp[..]);
-        let cases: [Case<'_>; 7] = [
+        let cases: [RuleCase<'_>; 7] = [
             ("ipproto udp dport 4242", &[packet], &[other_port, fragment, sctp]),
             ("ipproto udp sport 12345", &[packet, other_port], &[fragment, sctp]),
             ("ipproto udp", &[packet, other_port, fragment], &[sctp]),
@@ -62,14 +62,14 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
             (&format!("to {destination} iif {interface}"), &[packet, fragment, sctp], &[]),
         ];
         for (rule, away, untouched) in cases {
-            // A lookup that was cached before the rule existed must not remain valid.
+            // The lookup was cached before the rule existed, and must not be used any more.
             for packet in away.iter().chain(untouched) {
                 assert!(is_sent(&bench.enters(packet)), "before {rule}");
             }
             ip(&format!("-6 rule add pref 50 {rule} lookup 77"));
             bench.forget();
             for packet in away {
-                assert_eq!(bench.enters(packet), Did::Left("route"), "{rule}");
+                assert_eq!(bench.enters(packet), ProgramAction::Left("route"), "{rule}");
             }
             for packet in untouched {
                 assert!(is_sent(&bench.enters(packet)), "{rule}");
@@ -83,7 +83,7 @@ fn a_rule_that_leads_a_flow_elsewhere_holds() {
 /// XDP leaves a packet to the slow path if its interface accepts no redirected frames. The packet is not
 /// lost.
 #[test]
-fn where_frames_are_not_taken_none_are_redirected() {
+fn frames_are_not_redirected_to_interface_that_refuses_them() {
     on_every_bench(|bench| {
         // A home agent uses all interfaces, and the kernel creates some in this namespace that do not support
         // XDP.
@@ -94,38 +94,39 @@ fn where_frames_are_not_taken_none_are_redirected() {
         let exit = "wan0";
         assert!(is_sent(&bench.enters(&packet)));
         polls(&format!("{exit}x"), false);
-        let complaints = bench.programs.follow_receivers();
+        let complaints = bench.programs.update_receivers();
         assert!(matches!(&complaints[..], [one] if one.starts_with(exit)), "{complaints:?}");
-        assert_eq!(bench.enters(&packet), Did::Left("neighbour"));
+        assert_eq!(bench.enters(&packet), ProgramAction::Left("neighbour"));
         // The error is reported only once.
-        assert_eq!(bench.programs.follow_receivers(), Vec::<String>::new());
+        assert_eq!(bench.programs.update_receivers(), Vec::<String>::new());
         polls(&format!("{exit}x"), true);
-        assert_eq!(bench.programs.follow_receivers(), Vec::<String>::new());
+        assert_eq!(bench.programs.update_receivers(), Vec::<String>::new());
         assert!(is_sent(&bench.enters(&packet)));
     });
 }
 
-/// A changed route takes effect at once if carnet tells the programs, otherwise after a second.
+/// The programs use a changed route at once if carnet invalidates their lookups, otherwise after a second.
 #[test]
-fn a_changed_route_is_followed() {
+fn fast_path_uses_changed_route() {
     on_every_bench(|bench| {
-        stay();
+        pin_to_one_processor();
         let packet = entering(bench);
         assert!(is_sent(&bench.enters(&packet)));
         let rule = "pref 50 to 2001:db8::/32 lookup 77";
         ip("-6 route add unreachable default table 77");
         ip(&format!("-6 rule add {rule}"));
         bench.forget();
-        assert_eq!(bench.enters(&packet), Did::Left("route"));
-        // The packet stays with the slow path even if the rule's table has a usable route.
+        assert_eq!(bench.enters(&packet), ProgramAction::Left("route"));
+        // With a rule of another program, the packet takes the slow path even if the rule's table has a
+        // route.
         let (gateway, interface) = match bench.end {
             TunnelEnd::MobileRouter => ("2001:db8:f1::1", "wan0"),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => ("2001:db8:f0::1", "ha0"),
         };
         ip(&format!("-6 route replace default via {gateway} dev {interface} table 77"));
-        assert_eq!(bench.enters(&packet), Did::Left("route"));
+        assert_eq!(bench.enters(&packet), ProgramAction::Left("route"));
         ip("-6 rule del pref 50");
-        // The programs do not cache that the kernel found no route.
+        // The programs do not cache that the kernel had no route.
         assert!(is_sent(&bench.enters(&packet)));
         ip(&format!("-6 rule add {rule}"));
         let start = Instant::now();
@@ -138,7 +139,7 @@ fn a_changed_route_is_followed() {
 
 /// After a handover the outer packet leaves by the route of its new source address.
 #[test]
-fn a_handover_takes_the_other_uplink() {
+fn handover_moves_packets_to_other_uplink() {
     on_every_bench(|bench| {
         if bench.end == TunnelEnd::HomeAgent || bench.kind == Kind::Tc {
             return;
@@ -149,17 +150,17 @@ fn a_handover_takes_the_other_uplink() {
                 let tunnel = bench.tunnel(number, number == way);
                 bench.set(tunnel);
             }
-            let Did::Sent(frame) = bench.enters(&packet) else { panic!("left to the slow path") };
+            let ProgramAction::Sent(frame) = bench.enters(&packet) else { panic!("left to the slow path") };
             let neighbour = NEIGHBOURS.iter().find(|(name, ..)| *name == interface).unwrap().2;
             assert_eq!(frame[..6], neighbour, "{interface}");
         }
     });
 }
 
-/// The kernel resolves an unknown neighbour: with tc after the program has sent the packet, with XDP on the
-/// slow path. Once the neighbour is known, the programs send small and large packets.
+/// The kernel resolves an unknown neighbour: for tc when the program has sent the packet, for XDP when the
+/// slow path sends it. Afterwards the programs send packets of all sizes.
 #[test]
-fn an_unknown_neighbour() {
+fn kernel_resolves_unknown_neighbour_of_fast_path() {
     on_every_bench(|bench| {
         let (interface, neighbour) = match bench.end {
             TunnelEnd::MobileRouter => ("wan0", "2001:db8:f1::1"),
@@ -174,7 +175,7 @@ fn an_unknown_neighbour() {
         for packet in [&small, &large] {
             match bench.kind {
                 Kind::Tc => assert!(is_sent(&bench.enters(packet))),
-                Kind::Xdp => assert_eq!(bench.enters(packet), Did::Left("neighbour")),
+                Kind::Xdp => assert_eq!(bench.enters(packet), ProgramAction::Left("neighbour")),
             }
         }
         ip(&format!("-6 neigh add {neighbour} lladdr 02:00:00:00:09:00 dev {interface}"));
@@ -183,10 +184,10 @@ fn an_unknown_neighbour() {
     });
 }
 
-/// The slow path handles a packet from one mobile router to another of the same home agent, which leaves one
-/// tunnel and enters another.
+/// A packet from one mobile router to another one leaves one tunnel of the home agent and enters another. The
+/// slow path handles it.
 #[test]
-fn from_one_tunnel_into_another_is_the_slow_paths() {
+fn packets_between_two_tunnels_take_the_slow_path() {
     on_every_bench(|bench| {
         if bench.end == TunnelEnd::MobileRouter {
             return;
@@ -194,30 +195,30 @@ fn from_one_tunnel_into_another_is_the_slow_paths() {
         ip("-6 route add 2001:db8:b::/64 dev carnet0");
         let (from, to) = bench.arriving(0);
         let packet = within(from, to, &udp(INSIDE, "2001:db8:b::1", 50));
-        assert_eq!(bench.arrives(&packet), Did::Left("route"));
+        assert_eq!(bench.arrives(&packet), ProgramAction::Left("route"));
     });
 }
 
 /// A new config may change the role of an interface.
 #[test]
-fn what_an_interface_was_for_is_forgotten_with_its_task() {
+fn removed_role_of_interface_detaches_its_program() {
     on_every_bench(|bench| {
         if bench.end == TunnelEnd::HomeAgent {
             return;
         }
-        stay();
+        pin_to_one_processor();
         let packet = entering(bench);
         assert!(is_sent(&bench.enters(&packet)));
         bench.programs.ports = Ports { home_agent: true, ..Ports::default() };
         let links = bench.links.clone();
-        assert!(bench.programs.follow(&links).is_empty());
-        assert_eq!(bench.did("agent", "lan0", &frame(0x86dd, &packet)), Did::Left(""));
+        assert!(bench.programs.update_interfaces(&links).is_empty());
+        assert_eq!(bench.program_action("agent", "lan0", &frame(0x86dd, &packet)), ProgramAction::Left(""));
     });
 }
 
-/// The forwarding thread does not wait for the kernel's verifier. The loading thread loads the programs for
-/// all interfaces beforehand, also for interfaces without a link-layer address and for interfaces that appear
-/// later.
+/// The forwarding thread never waits for the kernel's verifier, because the loading thread has loaded the
+/// programs for all interfaces before. This includes interfaces without a link-layer address, and interfaces
+/// that appear later.
 #[test]
 fn programs_of_present_and_configured_interfaces_are_expected() {
     let link = |index: u32, name: &str, bare: bool| LinkInfo {

@@ -4,13 +4,13 @@
 use carnet_base::Rng;
 use carnet_nemo::forwarding::desired::TunnelEnd;
 
-use super::bench::{Bench, CARE_OF, Did, HOME_ADDRESS, HOME_AGENT, on_every_bench};
+use super::bench::{Bench, CARE_OF, HOME_ADDRESS, HOME_AGENT, ProgramAction, on_every_bench};
 use super::packets::*;
 
 /// Number of changed packets for each kind of program and each end of the tunnel.
 const MUTATIONS: usize = 5000;
 
-/// Returns the packets that the test changes: kinds that programs inspect in detail.
+/// Returns the packets that the test mutates, of all kinds that the programs inspect closely.
 fn seeds(bench: &Bench) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     let (from, to) = bench.arriving(0);
@@ -50,7 +50,7 @@ fn mutate(rng: &mut Rng, packet: &mut Vec<u8>) {
             let at = below(packet.len());
             packet[at] = below(256) as u8;
         }
-        // Change one octet among the first 100, which are headers.
+        // Mutate one octet of the headers, which are within the first 100 octets.
         2 => {
             let at = below(packet.len().min(100));
             packet[at] = [0, 1, 2, 6, 17, 41, 43, 44, 58, 60, 0x60, 135, 255][below(13)];
@@ -84,7 +84,7 @@ fn mutate(rng: &mut Rng, packet: &mut Vec<u8>) {
 }
 
 #[test]
-fn whatever_arrives_is_sent_on_rightly_or_left_alone() {
+fn mutated_packets_are_forwarded_correctly_or_left_to_slow_path() {
     on_every_bench(|bench| {
         let seed = 0x5eed + bench.kind as u64 * 2 + u64::from(bench.end == TunnelEnd::HomeAgent);
         let mut rng = Rng::new(seed);
@@ -100,15 +100,15 @@ fn whatever_arrives_is_sent_on_rightly_or_left_alone() {
             }
             let places = [bench.entrance(), bench.exit()];
             let (program, interface) = places[rng.below(2) as usize];
-            match bench.did(program, interface, &frame(0x86dd, &packet)) {
-                Did::Sent(out) => {
+            match bench.program_action(program, interface, &frame(0x86dd, &packet)) {
+                ProgramAction::Sent(out) => {
                     // The home agent's single program handles both directions.
                     let own = bench.end == TunnelEnd::MobileRouter
                         || packet[24..40] == address(HOME_AGENT).octets();
                     bench.agree(&packet, program != "lan" && own, &out);
                     sent += 1;
                 }
-                Did::Left(_) => left += 1,
+                ProgramAction::Left(_) => left += 1,
             }
         }
         println!("{:?} at the {:?}'s end: {sent} sent on, {left} left alone", bench.kind, bench.end);

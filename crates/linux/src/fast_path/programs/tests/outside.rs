@@ -13,7 +13,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
-use super::bench::{BEHIND_NAT, Bench, Did, HOME_ADDRESS, MTU, ip, on_every_bench};
+use super::bench::{BEHIND_NAT, Bench, HOME_ADDRESS, MTU, ProgramAction, ip, on_every_bench};
 use super::packets::*;
 use crate::datagrams::{DatagramWriter, Datagrams};
 use crate::fast_path::programs::Kind;
@@ -32,8 +32,8 @@ fn in_both(body: fn(&mut Bench, &Tunnel)) {
     }
 }
 
-/// Turns IPv4 forwarding on or off. XDP can look up the route of a mobile router's packets only while it is
-/// on.
+/// Turns IPv4 forwarding of this machine on or off. XDP programs can look up routes for a mobile router's
+/// packets only while it is on.
 fn forward_ipv4(bench: &Bench, on: bool) {
     for interface in ["wan0", "wan1"].iter().filter(|_| bench.end == TunnelEnd::MobileRouter) {
         let switch = format!("/proc/sys/net/ipv4/conf/{interface}/forwarding");
@@ -53,17 +53,17 @@ fn uplink(bench: &Bench) -> &'static str {
     bench.exit().1
 }
 
-fn sent(did: &Did) -> &[u8] {
+fn sent(did: &ProgramAction) -> &[u8] {
     match did {
-        Did::Sent(frame) => &frame[14..],
-        Did::Left(why) => panic!("left to the slow path: {why:?}"),
+        ProgramAction::Sent(frame) => &frame[14..],
+        ProgramAction::Left(why) => panic!("left to the slow path: {why:?}"),
     }
 }
 
 /// RFC 4213 3.4 and 3.6, RFC 5555 4.1. `enters` and `arrives_in_ipv4` compare the sent packets with the
 /// oracle.
 #[test]
-fn common_packets_are_taken_both_ways() {
+fn common_packets_use_fast_path_in_both_directions() {
     in_both(|bench, tunnel| {
         let (source, destination) = inwards(bench);
         let ends = (tunnel.local, tunnel.remote);
@@ -96,7 +96,7 @@ fn congestion_marks() {
                 let packet = with_ecn(udp(destination, source, 100), inner);
                 let did = bench.arrives_in_ipv4(uplink(bench), ends, outer, &packet);
                 if (inner, outer) == (0, 3) {
-                    assert_eq!(did, Did::Left("congestion"));
+                    assert_eq!(did, ProgramAction::Left("congestion"));
                 } else {
                     sent(&did);
                 }
@@ -131,34 +131,40 @@ fn reverse_tunnel_checks() {
             sent(&bench.arrives_in_ipv4(uplink(bench), (local, remote), 0, &inner));
             for ends in [(local, stranger(remote)), (stranger(local), remote), (remote, local)] {
                 let did = bench.arrives_in_ipv4(uplink(bench), ends, 0, &inner);
-                assert_eq!(did, Did::Left("outer_source"), "{ends:?}");
+                assert_eq!(did, ProgramAction::Left("outer_source"), "{ends:?}");
             }
-            // The changed port is that of the remote end.
+            // Change the port of the tunnel's remote end.
             let far = if bench.end == TunnelEnd::HomeAgent {
                 (local, other(remote))
             } else {
                 (other(local), remote)
             };
-            assert_eq!(bench.arrives_in_ipv4(uplink(bench), far, 0, &inner), Did::Left("outer_source"));
-            // The same addresses with the other encapsulation are refused.
+            assert_eq!(
+                bench.arrives_in_ipv4(uplink(bench), far, 0, &inner),
+                ProgramAction::Left("outer_source")
+            );
+            // The programs refuse a packet with these addresses and the other encapsulation.
             let address = |end: Endpoint| Endpoint::Ipv4(end.ipv4().unwrap());
             let udp = |end: Endpoint| Endpoint::Udp(SocketAddrV4::new(end.ipv4().unwrap(), 4191));
             let otherwise = match local {
                 Endpoint::Udp(_) => (address(local), address(remote)),
                 _ => (udp(local), udp(remote)),
             };
-            assert_eq!(bench.arrives_in_ipv4(uplink(bench), otherwise, 0, &inner), Did::Left("outer_source"));
+            assert_eq!(
+                bench.arrives_in_ipv4(uplink(bench), otherwise, 0, &inner),
+                ProgramAction::Left("outer_source")
+            );
             let spoofed = match bench.end {
                 TunnelEnd::HomeAgent | TunnelEnd::Direct => udp_from("2001:db8:b::10", source),
                 TunnelEnd::MobileRouter => udp_from("2001:db8:a::77", source),
             };
             let did = bench.arrives_in_ipv4(uplink(bench), (local, remote), 0, &spoofed);
-            assert!(matches!(did, Did::Left("inner_source" | "")), "{did:?}");
+            assert!(matches!(did, ProgramAction::Left("inner_source" | "")), "{did:?}");
         }
         // A socket that is bound to an interface receives no packets from other interfaces.
         if bench.end == TunnelEnd::MobileRouter {
             let did = bench.arrives_in_ipv4("wan1", (local, remote), 0, &inner);
-            assert_eq!(did, Did::Left("outer_source"));
+            assert_eq!(did, ProgramAction::Left("outer_source"));
         }
     });
 }
@@ -169,7 +175,7 @@ fn udp_from(source: &str, destination: &str) -> Vec<u8> {
 
 /// Each of these changed headers makes the programs leave the packet to the kernel.
 #[test]
-fn odd_headers_are_left_alone() {
+fn unusual_ipv4_headers_take_the_slow_path() {
     in_both(|bench, tunnel| {
         let (source, destination) = inwards(bench);
         let ends = (tunnel.local, tunnel.remote);
@@ -181,7 +187,11 @@ fn odd_headers_are_left_alone() {
             let mut packet = packet.clone();
             change(&mut packet);
             let packet = if sums { with_sum(packet) } else { packet };
-            assert_eq!(bench.did(program, interface, &frame(0x0800, &packet)), Did::Left(why), "{what}");
+            assert_eq!(
+                bench.program_action(program, interface, &frame(0x0800, &packet)),
+                ProgramAction::Left(why),
+                "{what}"
+            );
         };
         left(&|p| p[10] ^= 1, false, "", "header checksum");
         left(&|p| p[8] ^= 1, false, "", "a bit of the TTL");
@@ -206,33 +216,37 @@ fn odd_headers_are_left_alone() {
         packet[6] &= !0x40;
         packet[4] = 7;
         let frame = frame(0x0800, &with_sum(packet));
-        assert!(matches!(bench.did(program, interface, &frame), Did::Sent(_)));
+        assert!(matches!(bench.program_action(program, interface, &frame), ProgramAction::Sent(_)));
         for length in 14..frame.len() {
             // For a test run of a tc program, the kernel requires a complete header.
             if length >= bench.shortest() {
-                assert_eq!(bench.did(program, interface, &frame[..length]), Did::Left(""), "{length}");
+                assert_eq!(
+                    bench.program_action(program, interface, &frame[..length]),
+                    ProgramAction::Left(""),
+                    "{length}"
+                );
             }
         }
     });
 }
 
-/// The slow path gets Mobility Headers, SYN segments and packets to the station itself.
+/// Mobility Headers, SYN segments and packets to the station itself take the slow path.
 #[test]
-fn control_is_left_alone() {
+fn control_messages_take_the_slow_path() {
     in_both(|bench, tunnel| {
         let (source, destination) = inwards(bench);
         let ends = (tunnel.local, tunnel.remote);
         let inner = packet(135, destination, source, &[59, 1, 6, 0, 0, 0, 0, 0]);
-        assert_eq!(bench.arrives_in_ipv4(uplink(bench), ends, 0, &inner), Did::Left("extension"));
-        assert_eq!(bench.enters(&tcp(source, destination, 2)), Did::Left("syn"));
+        assert_eq!(bench.arrives_in_ipv4(uplink(bench), ends, 0, &inner), ProgramAction::Left("extension"));
+        assert_eq!(bench.enters(&tcp(source, destination, 2)), ProgramAction::Left("syn"));
         let inner = tcp(destination, source, 0x12);
-        assert_eq!(bench.arrives_in_ipv4(uplink(bench), ends, 0, &inner), Did::Left("syn"));
+        assert_eq!(bench.arrives_in_ipv4(uplink(bench), ends, 0, &inner), ProgramAction::Left("syn"));
         let (from, to) = match bench.end {
             TunnelEnd::MobileRouter => (OUTSIDE, HOME_ADDRESS),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => (INSIDE, super::bench::HOME_AGENT),
         };
         let did = bench.arrives_in_ipv4(uplink(bench), ends, 0, &udp(from, to, 50));
-        assert_eq!(did, Did::Left("route"));
+        assert_eq!(did, ProgramAction::Left("route"));
     });
 }
 
@@ -241,11 +255,14 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
     in_both(|bench, tunnel| {
         let (source, destination) = inwards(bench);
         for _ in 0..2 {
-            assert_eq!(bench.enters(&udp(source, destination, MTU as usize - 39)), Did::Left("too_big"));
+            assert_eq!(
+                bench.enters(&udp(source, destination, MTU as usize - 39)),
+                ProgramAction::Left("too_big")
+            );
             sent(&bench.enters(&udp(source, destination, MTU as usize - 40)));
         }
         bench.set(Tunnel { mtu: 1279, ..tunnel.clone() });
-        assert_eq!(bench.enters(&udp(source, destination, 1240)), Did::Left("too_big"));
+        assert_eq!(bench.enters(&udp(source, destination, 1240)), ProgramAction::Left("too_big"));
         sent(&bench.enters(&udp(source, destination, 1239)));
         bench.set(tunnel.clone());
         if bench.end == TunnelEnd::HomeAgent {
@@ -253,15 +270,15 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
             bench.forget();
             let room = 1400 - tunnel.remote.overhead() as usize - 40;
             sent(&bench.enters(&udp(source, destination, room)));
-            assert_eq!(bench.enters(&udp(source, destination, room + 1)), Did::Left("too_big"));
+            assert_eq!(bench.enters(&udp(source, destination, room + 1)), ProgramAction::Left("too_big"));
         }
     });
 }
 
-/// A handover to another kind of tunnel writes one new value into the maps. The programs still accept packets
-/// that are under way in the old tunnel.
+/// A handover from one kind of tunnel to another is one write to the maps. The programs still accept packets
+/// in transit from the old tunnel.
 #[test]
-fn a_handover_between_the_kinds() {
+fn handover_between_tunnel_kinds_accepts_both() {
     in_both(|bench, tunnel| {
         let (source, destination) = inwards(bench);
         let (packet, back) = (udp(source, destination, 50), udp(destination, source, 50));
@@ -278,19 +295,19 @@ fn a_handover_between_the_kinds() {
         let (from, to) = bench.arriving(1);
         sent(&bench.arrives(&within(from, to, &back)));
         bench.remove(tunnel);
-        assert_eq!(bench.arrives_in_ipv4(uplink(bench), ends, 0, &back), Did::Left("outer_source"));
+        assert_eq!(bench.arrives_in_ipv4(uplink(bench), ends, 0, &back), ProgramAction::Left("outer_source"));
         // After the handover back, the socket of the IPv4 tunnel is closed, and its packets belong to no
         // binding.
         bench.set(tunnel.clone());
         assert_eq!(sent(&bench.enters(&packet))[0], 0x45);
         bench.programs.table.set_socket(tunnel.local, None);
         bench.programs.commit().unwrap();
-        assert_eq!(bench.enters(&packet), Did::Left("no_path"));
-        assert_eq!(bench.arrives_in_ipv4(uplink(bench), ends, 0, &back), Did::Left("outer_source"));
+        assert_eq!(bench.enters(&packet), ProgramAction::Left("no_path"));
+        assert_eq!(bench.arrives_in_ipv4(uplink(bench), ends, 0, &back), ProgramAction::Left("outer_source"));
     });
 }
 
-/// Two modems of one make may assign the same address, so that only interface and port distinguish the
+/// Two modems of the same type may assign the same address. Then only interface and port distinguish the
 /// uplinks.
 #[test]
 fn two_uplinks_with_one_address() {
@@ -310,7 +327,10 @@ fn two_uplinks_with_one_address() {
         for (interface, tunnel, elsewhere) in [("wan0", &one, "wan1"), ("wan1", &other, "wan0")] {
             let ends = (tunnel.local, tunnel.remote);
             sent(&bench.arrives_in_ipv4(interface, ends, 0, &inner));
-            assert_eq!(bench.arrives_in_ipv4(elsewhere, ends, 0, &inner), Did::Left("outer_source"));
+            assert_eq!(
+                bench.arrives_in_ipv4(elsewhere, ends, 0, &inner),
+                ProgramAction::Left("outer_source")
+            );
         }
         let did = bench.enters(&udp(INSIDE, OUTSIDE, 50));
         assert_eq!(sent(&did)[20..22], 4192u16.to_be_bytes(), "the one that was told last");
@@ -327,14 +347,14 @@ fn xdp_of_a_mobile_router_wants_forwarding() {
         sent(&bench.enters(&udp(INSIDE, OUTSIDE, 50)));
         forward_ipv4(bench, false);
         bench.forget();
-        assert_eq!(bench.enters(&udp(INSIDE, OUTSIDE, 50)), Did::Left("route"));
+        assert_eq!(bench.enters(&udp(INSIDE, OUTSIDE, 50)), ProgramAction::Left("route"));
     });
 }
 
 /// Changes packets at random. A program must forward the same packet as the slow path, or leave the packet
 /// unchanged.
 #[test]
-fn whatever_arrives_is_sent_on_rightly_or_left_alone() {
+fn mutated_packets_are_forwarded_correctly_or_left_to_slow_path() {
     in_both(|bench, tunnel| {
         let (source, destination) = inwards(bench);
         let ends = (tunnel.local, tunnel.remote);
@@ -359,9 +379,9 @@ fn whatever_arrives_is_sent_on_rightly_or_left_alone() {
                 packet = with_sum(packet);
             }
             let (program, interface) = bench.exit();
-            match bench.did(program, interface, &frame(0x0800, &packet)) {
-                Did::Left(_) => left += 1,
-                Did::Sent(sent) => {
+            match bench.program_action(program, interface, &frame(0x0800, &packet)) {
+                ProgramAction::Left(_) => left += 1,
+                ProgramAction::Sent(sent) => {
                     let port = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
                     let address = |at: usize| <[u8; 4]>::try_from(&packet[at..at + 4]).unwrap();
                     let end = |ip: usize, udp: usize| match packet[9] {
@@ -379,10 +399,9 @@ fn whatever_arrives_is_sent_on_rightly_or_left_alone() {
     });
 }
 
-/// Compares the programs' packets with packets that the slow path's sockets send. Only the UDP checksum may
-/// differ.
+/// The programs' outer headers equal those of the slow path's sockets, except for the UDP checksum.
 #[test]
-fn headers_are_those_that_sockets_send() {
+fn fast_path_headers_equal_those_of_sockets() {
     in_both(|bench, tunnel| {
         let (source, destination) = inwards(bench);
         let (interface, peer) = match bench.end {
@@ -415,7 +434,7 @@ fn headers_are_those_that_sockets_send() {
             let interface = (bench.end == TunnelEnd::MobileRouter).then(|| interface.to_owned());
             sockets.open(&Socket { local, interface }, false).unwrap();
             let mut writer = DatagramWriter::new(sockets);
-            // The kernel has forwarded the packet before the socket sends it, so its hop limit is 63.
+            // The kernel forwards the packet before the slow path's socket sends it, so its hop limit is 63.
             let inner = with_hop_limit(inner.clone(), 63);
             writer.write(local, remote, false, &inner);
             writer.flush();
@@ -448,15 +467,15 @@ fn headers_are_those_that_sockets_send() {
 fn the_verifier_is_far_from_its_limit() {
     use aya::programs::{SchedClassifier, Xdp};
 
-    use crate::fast_path::programs::{find, load};
+    use crate::fast_path::programs::{find_program, load};
 
     on_every_bench(|bench| {
         let ebpf = &mut bench.programs.ebpf;
         for name in ["lan", "uplink", "agent", "agent_lan", "agent_uplink"] {
             load(ebpf, bench.kind, name).unwrap();
             let info = match bench.kind {
-                Kind::Tc => find::<SchedClassifier>(ebpf, name).unwrap().info(),
-                Kind::Xdp => find::<Xdp>(ebpf, name).unwrap().info(),
+                Kind::Tc => find_program::<SchedClassifier>(ebpf, name).unwrap().info(),
+                Kind::Xdp => find_program::<Xdp>(ebpf, name).unwrap().info(),
             };
             // A kernel before Linux 5.16 does not report the number of verified instructions.
             let Some(count) = info.unwrap().verified_instruction_count() else { return };

@@ -52,7 +52,7 @@ pub(super) fn with_hop_limit(mut packet: Vec<u8>, hop_limit: u8) -> Vec<u8> {
     packet
 }
 
-/// Returns the packet with another ECN field.
+/// Returns the packet with its ECN field set to `ecn`.
 pub(super) fn with_ecn(mut packet: Vec<u8>, ecn: u8) -> Vec<u8> {
     packet[1] = packet[1] & !0x30 | ecn << 4;
     packet
@@ -79,7 +79,7 @@ pub(super) fn with_sum(mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-/// Returns an IPv6 packet in IPv4, as a socket would send it, except for the UDP checksum: RFC 4213 3.5, RFC
+/// Returns an IPv6 packet inside IPv4 as a socket sends it, except for the UDP checksum: RFC 4213 3.5, RFC
 /// 5555 4.
 pub(super) fn in_ipv4(from: Endpoint, to: Endpoint, class: u8, inner: &[u8]) -> Vec<u8> {
     let octets = |end: Endpoint| end.ipv4().unwrap_or(Ipv4Addr::UNSPECIFIED).octets();

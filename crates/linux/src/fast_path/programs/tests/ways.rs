@@ -1,8 +1,8 @@
 //! Tests the cached next hops of a home agent's bindings. They must be right for every packet that uses them,
 //! and become invalid in time.
 
-use super::bench::{Bench, Did, ip, on_every_bench};
-use super::following::{is_sent, stay};
+use super::bench::{Bench, ProgramAction, ip, on_every_bench};
+use super::following::{is_sent, pin_to_one_processor};
 use super::packets::*;
 use crate::fast_path::programs::Kind;
 
@@ -18,15 +18,15 @@ fn fresh(destination: &str) -> Vec<u8> {
     packet
 }
 
-/// Returns whether the programs forward a new flow to a destination without asking the kernel. For this, the
-/// test changes the kernel's routes without telling the programs.
+/// Returns whether the programs forward a new flow to this destination by a cached next hop. To find out, the
+/// test changes the kernel's routes and leaves the programs' cache unchanged.
 fn is_remembered(bench: &mut Bench, destination: &str) -> bool {
     let rule = format!("pref 50 to {destination} lookup 76");
     ip("-6 route replace unreachable default table 76");
     ip(&format!("-6 rule add {rule}"));
     let did = bench.enters(&fresh(destination));
     ip(&format!("-6 rule del {rule}"));
-    assert!(is_sent(&did) || did == Did::Left("route"), "{did:?}");
+    assert!(is_sent(&did) || did == ProgramAction::Left("route"), "{did:?}");
     is_sent(&did)
 }
 
@@ -34,44 +34,45 @@ fn is_sent_to(bench: &mut Bench, destination: &str) -> bool {
     is_sent(&bench.enters(&fresh(destination)))
 }
 
-/// One packet fills the cache for all flows and hosts of a network, in both directions.
+/// A cached next hop serves all flows and hosts of a mobile network, in both directions. One packet creates
+/// it.
 #[test]
-fn a_way_is_that_of_all_flows_and_hosts() {
+fn cached_next_hop_serves_all_flows_and_hosts_of_network() {
     on_every_bench(|bench| {
         if bench.routing.is_none() {
             return;
         }
-        stay();
+        pin_to_one_processor();
         assert!(!is_remembered(bench, INSIDE));
         assert!(is_sent_to(bench, INSIDE));
         assert!(is_remembered(bench, INSIDE) && is_remembered(bench, OTHER));
         // The /64 of the home address contains other addresses that do not belong to the binding.
         let home = super::bench::HOME_ADDRESS;
         assert!(is_sent_to(bench, home) && is_remembered(bench, home));
-        assert_eq!(bench.enters(&fresh("2001:db8:1::77")), Did::Left(""));
-        // Packets from the home address must come from the binding's care-of address.
+        assert_eq!(bench.enters(&fresh("2001:db8:1::77")), ProgramAction::Left(""));
+        // The home agent accepts packets from a home address only through the tunnel of its care-of address.
         let (from, to) = bench.arriving(0);
         for source in [INSIDE, OTHER, home] {
             for _ in 0..2 {
                 assert!(is_sent(&bench.arrives(&within(from, to, &udp(source, OUTSIDE, 50)))));
                 let spoofed = within("2001:db8:f1::11", to, &udp(source, OUTSIDE, 50));
-                assert_eq!(bench.arrives(&spoofed), Did::Left("outer_source"));
+                assert_eq!(bench.arrives(&spoofed), ProgramAction::Left("outer_source"));
             }
         }
         let stranger = within(from, to, &udp("2001:db8:1::77", OUTSIDE, 50));
-        assert_eq!(bench.arrives(&stranger), Did::Left(""));
+        assert_eq!(bench.arrives(&stranger), ProgramAction::Left(""));
     });
 }
 
-/// A packet from a network caches only the network's binding. At the first packet to the network, the program
-/// asks the kernel for the next hop.
+/// A packet that came from a network caches only the network's binding. For the first packet to the network,
+/// the program asks the kernel for the next hop.
 #[test]
-fn a_way_that_packets_came_by_is_asked_for_before_others_go_there() {
+fn program_looks_up_next_hop_before_first_packet_to_network() {
     on_every_bench(|bench| {
         if bench.routing.is_none() {
             return;
         }
-        stay();
+        pin_to_one_processor();
         let (from, to) = bench.arriving(0);
         for _ in 0..2 {
             assert!(is_sent(&bench.arrives(&within(from, to, &udp(INSIDE, OUTSIDE, 50)))));
@@ -81,14 +82,15 @@ fn a_way_that_packets_came_by_is_asked_for_before_others_go_there() {
     });
 }
 
-/// While a rule uses more than interface and destination, the programs ask the kernel for each flow.
+/// While a routing rule of another program uses more than interface and destination, the programs ask the
+/// kernel for each flow.
 #[test]
-fn somebody_elses_rule_ends_ways() {
+fn foreign_rule_with_other_fields_disables_cached_next_hops() {
     on_every_bench(|bench| {
         if bench.routing.is_none() {
             return;
         }
-        stay();
+        pin_to_one_processor();
         ip("-6 route add unreachable default table 77");
         for rule in
             ["ipproto udp dport 9", "from 2001:db8:c::9", "tos 0x10", "fwmark 7", "not to 2001:db8::/32"]
@@ -102,7 +104,7 @@ fn somebody_elses_rule_ends_ways() {
             bench.forget();
             assert!(!is_remembered(bench, INSIDE), "after {rule}");
         }
-        // These rules match only packets from the tunnel device, or packets to another network.
+        // These rules match only packets from the TUN device, or packets to another network.
         for rule in ["iif carnet0 from 2001:db8:a::9", "to 2001:db8:b::/64"] {
             ip(&format!("-6 rule add pref 60 {rule} lookup 77"));
             bench.forget();
@@ -116,12 +118,12 @@ fn somebody_elses_rule_ends_ways() {
 /// The kernel applies a rule about inner sources to each packet that leaves the tunnel, because the sources
 /// of packets differ.
 #[test]
-fn a_rule_about_sources_inside_holds() {
+fn rule_about_inner_sources_is_obeyed() {
     on_every_bench(|bench| {
         if bench.routing.is_none() {
             return;
         }
-        stay();
+        pin_to_one_processor();
         let (from, to) = bench.arriving(0);
         ip("-6 route add unreachable default table 77");
         for _ in 0..2 {
@@ -132,7 +134,7 @@ fn a_rule_about_sources_inside_holds() {
             for _ in 0..2 {
                 assert!(is_sent(&bench.arrives(&within(from, to, &udp(INSIDE, OUTSIDE, 50)))));
                 let packet = within(from, to, &udp(OTHER, OUTSIDE, 50));
-                assert_eq!(bench.arrives(&packet), Did::Left("route"));
+                assert_eq!(bench.arrives(&packet), ProgramAction::Left("route"));
             }
             ip(&format!("-6 rule del pref 60 iif carnet0 from {OTHER} lookup 77"));
             bench.forget();
@@ -142,12 +144,12 @@ fn a_rule_about_sources_inside_holds() {
 
 /// Tests a longer route inside a binding's prefix, and a route of equal length with a better metric.
 #[test]
-fn somebody_elses_route_inside_a_prefix_holds() {
+fn foreign_route_inside_prefix_is_obeyed() {
     on_every_bench(|bench| {
         if bench.routing.is_none() {
             return;
         }
-        stay();
+        pin_to_one_processor();
         for (route, leads_away) in [
             ("unreachable 2001:db8:a::42/128", true),
             ("2001:db8:a::40/122 via 2001:db8:f0::1 dev ha0", true),
@@ -162,7 +164,7 @@ fn somebody_elses_route_inside_a_prefix_holds() {
                 assert_eq!(is_sent_to(bench, INSIDE), !all, "{route}");
                 assert_eq!(is_sent_to(bench, OTHER), !leads_away, "{route}");
             }
-            // An address that the new route does not lead away still gets a cached next hop.
+            // If the new route does not concern the address, the program still caches a next hop for it.
             assert_eq!(is_remembered(bench, INSIDE), !all, "{route}");
             ip(&format!("-6 route del {route}"));
             bench.forget();
@@ -175,12 +177,12 @@ fn somebody_elses_route_inside_a_prefix_holds() {
 
 /// Tests routes with several next hops, among which flows are distributed, and routes for certain sources.
 #[test]
-fn forks_end_ways() {
+fn multipath_routes_disable_cached_next_hops() {
     on_every_bench(|bench| {
         if bench.routing.is_none() {
             return;
         }
-        stay();
+        pin_to_one_processor();
         ip("-6 neigh add 2001:db8:f0::9 lladdr 02:00:00:00:04:09 dev ha0");
         for route in [
             "2001:db8:f1::/64 nexthop via 2001:db8:f0::1 dev ha0 nexthop via 2001:db8:f0::9 dev ha0",
@@ -197,51 +199,51 @@ fn forks_end_ways() {
     });
 }
 
-/// If a neighbour gets another link-layer address, one lookup in the kernel updates all cached next hops.
+/// After one lookup of a neighbour's new link-layer address, all cached next hops use it.
 #[test]
-fn a_neighbour_that_moves() {
+fn changed_link_layer_address_updates_cached_next_hops() {
     on_every_bench(|bench| {
         if bench.routing.is_none() || bench.kind == Kind::Tc {
             return;
         }
-        stay();
+        pin_to_one_processor();
         let home = super::bench::HOME_ADDRESS;
         assert!(is_sent_to(bench, INSIDE) && is_sent_to(bench, home));
         ip("-6 neigh replace 2001:db8:f0::1 lladdr 02:00:00:00:04:77 dev ha0");
-        bench.programs.forget_flows().unwrap();
+        bench.programs.invalidate_flow_lookups().unwrap();
         let goes_to = |bench: &mut Bench, host: &str| match bench.enters(&fresh(host)) {
-            Did::Sent(frame) => frame[5],
-            Did::Left(why) => panic!("left to the slow path: {why}"),
+            ProgramAction::Sent(frame) => frame[5],
+            ProgramAction::Left(why) => panic!("left to the slow path: {why}"),
         };
         assert!(!is_remembered(bench, INSIDE));
         assert_eq!(goes_to(bench, INSIDE), 0x77);
         assert!(is_remembered(bench, home));
         assert_eq!(goes_to(bench, home), 0x77);
         ip("-6 neigh del 2001:db8:f0::1 dev ha0");
-        bench.programs.forget_flows().unwrap();
+        bench.programs.invalidate_flow_lookups().unwrap();
         for host in [INSIDE, home, OTHER] {
-            assert_eq!(bench.enters(&fresh(host)), Did::Left("neighbour"));
+            assert_eq!(bench.enters(&fresh(host)), ProgramAction::Left("neighbour"));
         }
     });
 }
 
-/// Tests a handover of one binding, and at once a new binding whose longer prefix lies inside a prefix of the
-/// first.
+/// Tests a handover of a binding, directly followed by a new binding whose longer prefix lies inside a prefix
+/// of the first.
 #[test]
-fn changes_of_bindings_end_ways() {
+fn changed_bindings_invalidate_cached_next_hops() {
     on_every_bench(|bench| {
         if bench.routing.is_none() {
             return;
         }
-        stay();
+        pin_to_one_processor();
         assert!(is_sent_to(bench, INSIDE) && is_sent_to(bench, OTHER));
         let mut other = bench.tunnel(1, true);
         other.home_address = address("2001:db8:1::4321");
         other.inner = vec!["2001:db8:a::42/128".parse().unwrap()];
         bench.set(other.clone());
         let goes_to = |bench: &mut Bench, host: &str| match bench.enters(&fresh(host)) {
-            Did::Sent(frame) => frame[38..54].to_vec(),
-            Did::Left(why) => panic!("left to the slow path: {why}"),
+            ProgramAction::Sent(frame) => frame[38..54].to_vec(),
+            ProgramAction::Left(why) => panic!("left to the slow path: {why}"),
         };
         let [first, second] = super::bench::CARE_OF.map(|text| address(text).octets().to_vec());
         for _ in 0..2 {
@@ -251,7 +253,8 @@ fn changes_of_bindings_end_ways() {
         for _ in 0..2 {
             assert_eq!((goes_to(bench, INSIDE), goes_to(bench, OTHER)), (first.clone(), first.clone()));
         }
-        // Adding and removing an unrelated binding invalidates no cached lookups of the first binding.
+        // A binding with other prefixes and another version number does not invalidate cached lookups of the
+        // first binding.
         other.inner = vec!["2001:db8:b::/64".parse().unwrap()];
         for _ in 0..2 {
             bench.set(other.clone());
@@ -261,8 +264,8 @@ fn changes_of_bindings_end_ways() {
             bench.enters(&fresh(super::bench::HOME_ADDRESS));
             assert!(is_remembered(bench, INSIDE));
         }
-        // One of two further bindings shares the version number of the first binding. When it changes, the
-        // programs look up the first binding's next hop once more.
+        // One of two further bindings has the same version number as the first. Its change invalidates the
+        // first binding's cached lookup once.
         let mut third = other.clone();
         third.home_address = address("2001:db8:1::4322");
         third.inner = vec!["2001:db8:c::/64".parse().unwrap()];

@@ -120,7 +120,7 @@ fn ports(port: u16) -> Option<TrafficSelector> {
 }
 
 #[test]
-fn inside_ipv4_the_packet_stays_as_it_is_and_the_ends_are_named() {
+fn ipv4_tunnel_keeps_packet_and_reports_tunnel_ends() {
     for (at, mtu) in [(1, 1472), (2, 1480)] {
         let mut forwarder = Forwarder::new(&mut Rng::new(1));
         let made = way(TunnelEnd::MobileRouter, at, true);
@@ -135,7 +135,7 @@ fn inside_ipv4_the_packet_stays_as_it_is_and_the_ends_are_named() {
         let mut large = packet(INSIDE, OUTSIDE, mtu + 1);
         assert_eq!(encapsulate(&mut forwarder, &mut large), Verdict::from(TunnelDrop::TooBig));
         assert!(caused(&mut forwarder).is_some(), "Packet Too Big");
-        // The path gets a smaller MTU: now packets up to 1280 octets may be fragmented.
+        // With a smaller path MTU, packets up to 1280 octets may be fragmented.
         forwarder.set_tunnel(Tunnel { mtu: 1100, ..made });
         for (length, expected) in [(1100, false), (1101, true), (1280, true)] {
             let mut buffer = packet(INSIDE, OUTSIDE, length);
@@ -149,7 +149,7 @@ fn inside_ipv4_the_packet_stays_as_it_is_and_the_ends_are_named() {
 }
 
 #[test]
-fn inside_ipv4_the_checks_are_the_same_and_congestion_passes() {
+fn ipv4_tunnel_makes_same_checks_and_copies_congestion_mark() {
     let [_, mut agent] = both();
     let tunnel = way(TunnelEnd::HomeAgent, 1, true);
     let ends = (tunnel.local, tunnel.remote);
@@ -167,7 +167,7 @@ fn inside_ipv4_the_checks_are_the_same_and_congestion_passes() {
 }
 
 #[test]
-fn each_kind_of_traffic_takes_its_way_in_both_directions() {
+fn each_policy_uses_its_tunnel_in_both_directions() {
     let ends = [TunnelEnd::MobileRouter, TunnelEnd::HomeAgent];
     let mut forwarders = both();
     for (forwarder, end) in forwarders.iter_mut().zip(ends) {
@@ -186,7 +186,7 @@ fn each_kind_of_traffic_takes_its_way_in_both_directions() {
             assert_eq!(arrive(&mut forwarders[1 - from], ends[1 - from], &sent[0]), Ok(before));
         }
     }
-    // Without its own tunnel the special traffic takes the common tunnel, and no packet is lost.
+    // If its own tunnel is missing, this traffic uses the common tunnel, and no packet is lost.
     forwarders[0].remove_tunnel(&way(TunnelEnd::MobileRouter, 2, true));
     let mut buffer = udp(INSIDE, OUTSIDE, (5000, 9), 0);
     let verdict = encapsulate(&mut forwarders[0], &mut buffer);
@@ -213,7 +213,7 @@ fn copies_have_one_number_and_the_first_one_passes() {
                     assert_eq!((header.source, header.destination), (home[from], home[1 - from]));
                 }
             }
-            // Packets with the same content in a later round are not copies.
+            // A packet with the same content in a later round is a new packet, not a copy.
             for (turn, copy) in [round % 3, (round + 1) % 3, (round + 2) % 3].into_iter().enumerate() {
                 let result = arrive(&mut forwarders[1 - from], ends[1 - from], &sent[copy]);
                 match turn {
@@ -224,7 +224,8 @@ fn copies_have_one_number_and_the_first_one_passes() {
         }
         let (sender, receiver) = (&forwarders[from].counters, &forwarders[1 - from].counters);
         assert_eq!((sender.encapsulated, sender.duplicated, receiver.decapsulated), (5, 10, 5));
-        // Each tunnel counts the copies that it carries, even if another tunnel's copy came first.
+        // Each tunnel counts the copies that came through it, also those that arrived after another tunnel's
+        // copy.
         for at in 0..3 {
             let tunnel = way(ends[1 - from], at, true);
             assert_eq!(forwarders[1 - from].traffic((tunnel.local, tunnel.remote)).packets_in, 5);
@@ -232,9 +233,10 @@ fn copies_have_one_number_and_the_first_one_passes() {
     }
 }
 
-/// Unsolicited numbers use little memory, and the forwarder drops no packet because of them.
+/// Numbered packets without a duplicate rule use little memory, and the forwarder drops none of them for
+/// their number.
 #[test]
-fn numbers_without_a_reason_are_seldom_remembered() {
+fn unsolicited_numbers_use_little_memory() {
     for (before, remembered) in [(0, true), (WINDOWS - 1, true), (WINDOWS, false)] {
         let mut forwarders = both();
         let all = |end| distribution(end, None, FlowAction::Duplicate, &[0, 1, 2]);
@@ -250,7 +252,7 @@ fn numbers_without_a_reason_are_seldom_remembered() {
             forwarders[1].set_distribution(&all(TunnelEnd::HomeAgent));
         }
         assert_eq!(forwarders[1].windows, before + 1);
-        // When the binding goes, its window goes as well.
+        // When a binding is removed, its window is removed as well.
         forwarders[1].remove_distribution(&all(TunnelEnd::HomeAgent));
         (0..3).for_each(|at| forwarders[1].remove_tunnel(&way(TunnelEnd::HomeAgent, at, true)));
         assert_eq!(forwarders[1].windows, before);
@@ -258,7 +260,7 @@ fn numbers_without_a_reason_are_seldom_remembered() {
 }
 
 #[test]
-fn numbers_cost_room() {
+fn number_reduces_mtu_of_duplicated_packets() {
     let [mut router, _] = both();
     router.set_distribution(&distribution(TunnelEnd::MobileRouter, None, FlowAction::Duplicate, &[0, 1]));
     // Octets of the largest inner packet: 1472 in UDP, less an IPv6 header and the number.
@@ -288,7 +290,7 @@ fn numbers_cost_room() {
 }
 
 #[test]
-fn an_error_about_a_copy_is_believed() {
+fn icmp_error_about_a_copy_is_accepted() {
     let [mut router, _] = both();
     router.set_distribution(&distribution(TunnelEnd::MobileRouter, None, FlowAction::Duplicate, &[0, 1]));
     let mut buffer = packet(INSIDE, OUTSIDE, 1400);
@@ -308,10 +310,10 @@ fn an_error_about_a_copy_is_believed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Tunnels come and go and rules change, packet by packet. A packet into a working tunnel arrives exactly
-    /// once, and a packet without a duplicate rule is sent once.
+    /// Between packets, tunnels appear and vanish and rules change. Each packet into a working tunnel arrives
+    /// exactly once, and a packet without a duplicate rule is sent once.
     #[test]
-    fn nothing_is_lost_or_doubled_while_ways_and_rules_change(
+    fn changing_tunnels_and_rules_lose_and_duplicate_no_packet(
         steps in prop::collection::vec((0u8..6, 0usize..3, any::<u16>()), 1..200),
     ) {
         let (router, agent) = (TunnelEnd::MobileRouter, TunnelEnd::HomeAgent);
