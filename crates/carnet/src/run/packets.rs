@@ -114,7 +114,7 @@ impl Runner {
             is_all &= count < most;
         }
         self.read_pause.read(Instant::now(), asked, is_all);
-        self.reader.iter_mut().for_each(TunnelReader::handled);
+        self.reader.iter_mut().for_each(TunnelReader::move_senders);
         asked
     }
 

@@ -187,13 +187,13 @@ impl Node {
     /// Makes the process end after this number of steps: requests to the kernel and outputs.
     pub fn set_crash(&mut self, steps: u32, end: ProcessEnd) {
         self.crash_after = Some((steps, end));
-        self.kernel.set_fuse(Some((steps, self.disk.clone())));
+        self.kernel.set_steps_until_death(Some((steps, self.disk.clone())));
     }
 
     /// Cancels the planned end of the process.
     pub fn put_out(&mut self) {
         self.crash_after = None;
-        self.kernel.set_fuse(None);
+        self.kernel.set_steps_until_death(None);
     }
 
     /// Counts a step of the process; returns whether the process has ended at this step.
@@ -366,7 +366,7 @@ impl Node {
 
     /// Ends the process in this way; the machine restarts it later.
     pub fn end(&mut self, now: Time, end: ProcessEnd) {
-        self.kernel.set_fuse(None);
+        self.kernel.set_steps_until_death(None);
         self.crash_after = None;
         self.start_at = Some(now + AGAIN);
         if let Some(process) = self.process.take() {
