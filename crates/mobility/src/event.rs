@@ -1,4 +1,4 @@
-//! Events for the log and for watching programs.
+//! Events for the log and for `carnet watch`.
 
 use std::net::Ipv6Addr;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// Mobile router: registered with the home agent (or registration renewed after a change).
+    /// Mobile router: the home agent has accepted a registration, or a renewal.
     Registered {
         /// Home agent.
         home_agent: Ipv6Addr,
@@ -25,10 +25,10 @@ pub enum Event {
         latency_us: u64,
         /// Granted lifetime in seconds.
         lifetime_s: u32,
-        /// Whether only the lifetime changed.
+        /// Whether the registration only renewed the lifetime.
         refresh: bool,
     },
-    /// Mobile router: no longer registered.
+    /// Mobile router: it is no longer registered.
     Deregistered {
         /// Reason in plain words.
         reason: String,
@@ -40,8 +40,8 @@ pub enum Event {
         /// Meaning of the status, and the router's reaction.
         reason: String,
     },
-    /// Mobile router: it is registered with another home agent, or will register with the first that it has
-    /// found.
+    /// Mobile router: it is registered with another home agent, or tries the first home agent that it has
+    /// discovered.
     HomeAgent {
         /// Former home agent.
         from: Option<Ipv6Addr>,
@@ -50,7 +50,7 @@ pub enum Event {
         /// Reason of the change.
         reason: String,
     },
-    /// Mobile router: traffic moves to another uplink, or has no uplink any more.
+    /// Mobile router: the traffic moves to another uplink, or no uplink can carry it any more.
     Handover {
         /// Interface that carried the traffic until now.
         from: Option<String>,
@@ -66,11 +66,11 @@ pub enum Event {
         uplink: String,
         /// URI of the portal.
         uri: String,
-        /// Whether a probe was redirected, so that the network does not forward now. An announcement alone
-        /// does not show that.
+        /// Whether the network redirected a probe, which shows that it forwards nothing now. An announcement
+        /// alone does not show that.
         redirects: bool,
     },
-    /// Mobile router: an uplink has used this share of its volume.
+    /// Mobile router: an uplink has used this percentage of its volume.
     VolumeReached {
         /// Uplink interface.
         uplink: String,
@@ -83,7 +83,7 @@ pub enum Event {
         /// Period: `day`, `week` or `month`.
         period: String,
     },
-    /// Mobile router: an uplink has become usable, whether or not traffic takes it, or is no longer usable.
+    /// Mobile router: an uplink has become usable or unusable, whether or not it carries traffic.
     Uplink {
         /// Interface of the uplink.
         uplink: String,
@@ -92,7 +92,7 @@ pub enum Event {
         /// Requirement that the uplink lacks.
         reason: Option<String>,
     },
-    /// Mobile router: packets for another vehicle's mobile network take another path.
+    /// Mobile router: packets to another vehicle's mobile network take another path from now on.
     Path {
         /// Prefixes of that mobile network.
         prefixes: Vec<Ipv6Net>,
@@ -103,8 +103,8 @@ pub enum Event {
         /// Reason of the change.
         reason: String,
     },
-    /// Mobile router: it is on its home link, the home agent has acknowledged that, and it routes without a
-    /// tunnel.
+    /// Mobile router: it is on its home link, and the home agent has acknowledged the de-registration. It
+    /// routes without a tunnel.
     AtHome {
         /// Interface on the home link.
         interface: String,
@@ -118,7 +118,7 @@ pub enum Event {
         /// Binding Identifier.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bid: Option<u16>,
-        /// Prefixes that the home agent forwards.
+        /// Prefixes whose packets the home agent forwards to the node.
         prefixes: Vec<Ipv6Net>,
         /// Granted lifetime in seconds.
         lifetime_s: u32,
@@ -135,7 +135,7 @@ pub enum Event {
         /// Reason, such as `deregistered` or `expired`.
         reason: String,
     },
-    /// Home agent: a Binding Update was refused.
+    /// Home agent: it refused a Binding Update.
     BindingRefused {
         /// Home address.
         home_address: Ipv6Addr,
@@ -147,8 +147,8 @@ pub enum Event {
         reason: String,
     },
     /// The station has read the config again. Each entry is a table and its home address or name, such as
-    /// `home_agent.mobile_router 2001:db8:1::9`; of more than 64 entries the last one has the number of the
-    /// rest.
+    /// `home_agent.mobile_router 2001:db8:1::9`. If a list has more than 64 entries, its last entry says how
+    /// many are left out.
     Reloaded {
         /// Tables that the config did not have before.
         added: Vec<String>,

@@ -1,9 +1,10 @@
-//! Flow bindings (RFC 6089): they decide which packets of a mobile node take which of its care-of addresses.
+//! Flow bindings (RFC 6089): they decide over which of a mobile node's care-of addresses a packet goes.
 //!
-//! Both sides keep the same list. RFC 6089 knows one action: a copy to every care-of address of the flow. A
-//! vendor-specific option (RFC 5094) asks for other actions, failover or a share for each address; see
-//! [`FlowAction`]. The list is ordered by priority. The first entry that matches a packet and has a valid
-//! binding decides; a packet without a matching entry goes by the best binding.
+//! Mobile router and home agent have the same list. RFC 6089 defines one action: a copy of the packet to
+//! every care-of address of the flow. A vendor-specific option (RFC 5094) requests another action: failover,
+//! or a share of the flows for each address; see [`FlowAction`]. The list is ordered by priority. The first
+//! entry that matches a packet and has a valid binding decides. A packet without a matching entry takes the
+//! best binding.
 
 pub use carnet_wire::mobility::flow::FlowAction;
 pub use carnet_wire::mobility::selector::{Flow, Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
@@ -18,9 +19,9 @@ pub struct FlowBinding {
     pub priority: u16,
     /// Selector of the flow's packets.
     pub selector: TrafficSelector,
-    /// Action: how the flow's bindings share the packets.
+    /// Action: how the bindings share the packets of the flow.
     pub action: FlowAction,
-    /// Binding Identifiers with their weights, in the order of preference. A weight counts for
-    /// [`FlowAction::Balance`] only.
+    /// Binding Identifiers with their weights, the preferred first. Only [`FlowAction::Balance`] uses the
+    /// weights.
     pub bids: Vec<(u16, u16)>,
 }

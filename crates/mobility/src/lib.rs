@@ -1,21 +1,21 @@
 //! Mobile IPv6 and NEMO Basic Support as state machines without I/O.
 //!
-//! Two roles, one module each, with the same shape:
+//! Each of the two roles has a module:
 //!
 //! * [`home_agent`] - the binding cache and all messages of a home agent (RFC 6275 section 10, RFC 3963
 //!   section 6), with several care-of addresses (RFC 5648), flow bindings (RFC 6089), nodes in IPv4 networks
 //!   (RFC 5555), heartbeats (RFC 5847), and Neighbor Discovery on a real home link.
-//! * [`mobile_router`] - uplinks, movement and home registration (RFC 6275 section 11, RFC 3963
+//! * [`mobile_router`] - uplinks, movement detection and home registration (RFC 6275 section 11, RFC 3963
 //!   section 5).
 //!
 //! [`agents`] chooses the home agent with which a mobile router is registered. [`mnpp`] finds the mobile
-//! networks of vehicles in radio range, and [`direct`] the direct path to vehicles beyond it. [`nesting`]
-//! gives mobile routers behind mobile routers a path that avoids the outer home agents.
+//! networks of vehicles in radio range; [`direct`] finds direct routes to other vehicles. [`nesting`] gives a
+//! nested mobile router a path that does not lead through the home agents of the outer routers.
 //!
-//! Both roles take the time and an input through `handle_*` methods and return [`Output`]s through
-//! `poll_output`; the next deadline comes from `poll_timeout`. They never read a clock, open a socket or use
-//! a source of randomness that the caller did not give. After each `handle_*` call the caller drains
-//! `poll_output`; debug builds assert that.
+//! The caller passes the time and an input to a `handle_*` method. Then it takes [`Output`]s from
+//! `poll_output` until that returns `None`; debug builds assert this. `poll_timeout` returns the next
+//! deadline. The modules never read a clock or open a socket, and all random numbers come from the caller's
+//! generator.
 //!
 //! Left out: route optimisation with correspondent nodes (RFC 6275 section 9), mobile prefix discovery at the
 //! mobile router, IPsec.
@@ -58,26 +58,28 @@ pub use sequence::is_newer;
 pub const UDP_PORT: u16 = 4191;
 /// Unit of every lifetime in Binding Updates and Acknowledgements (RFC 6275 6.1.7).
 pub const LIFETIME_UNIT: Duration = Duration::from_secs(4);
-/// `MAX_UPDATE_RATE`: Mobility Header messages of one type to one node per second (RFC 6275 12).
+/// Maximum number of Mobility Header messages of one type to one node per second: `MAX_UPDATE_RATE` (RFC 6275
+/// 12).
 pub const MAX_UPDATE_RATE: usize = 3;
 /// Hop limit of packets that carnet originates, the value "normally assigned to routers" (RFC 3963 5.5).
 pub const HOP_LIMIT: u8 = 64;
-/// Time for which packets are accepted that were on their way over a path when it was given up. It is longer
-/// than any useful round trip, and shorter than it takes until another node gets the care-of address.
+/// Grace period: time for which carnet still accepts packets from a path that traffic has left. It is longer
+/// than any useful round trip. It is shorter than the time after which an access network gives the care-of
+/// address to another node.
 pub const OLD_PATH_GRACE: Duration = Duration::from_secs(5);
 
-/// An output of a protocol machine; the caller carries out outputs in this order.
+/// An output of a protocol machine. The caller executes outputs in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// The forwarding that follows from this home address's binding (home agent) or from this router's own
-    /// state (mobile router) may have changed: compute it anew.
+    /// The forwarding may have changed: compute it anew. It depends on the binding of this home address (home
+    /// agent) or on the state of this router (mobile router).
     Forwarding(Ipv6Addr),
     /// The stored state of the node with this home address (home agent), or of this router (mobile router),
-    /// has changed: write it before the next packet leaves.
+    /// has changed: store it before the next packet leaves.
     Persist(Ipv6Addr),
-    /// An IPv6 packet; its source address decides by which interface it leaves.
+    /// An IPv6 packet to send. Its source address selects the interface.
     Packet(Vec<u8>),
-    /// An IPv6 packet to be sent inside IPv4 or UDP from one end to the other (RFC 5555).
+    /// An IPv6 packet to send inside IPv4 or UDP between these tunnel ends (RFC 5555).
     Encapsulated {
         /// Local end.
         local: Endpoint,
@@ -86,7 +88,7 @@ pub enum Output {
         /// The IPv6 packet.
         packet: Vec<u8>,
     },
-    /// An inner packet of the home agent itself, to be sent through the tunnel between these ends.
+    /// A packet from the home agent itself, to send through the tunnel between these ends.
     Tunnelled {
         /// Local end.
         local: Endpoint,
@@ -95,9 +97,10 @@ pub enum Output {
         /// The inner packet.
         packet: Vec<u8>,
     },
-    /// An ICMPv6 message for one link.
+    /// An ICMPv6 message to send on one link.
     Link(LinkMessage),
-    /// Request the configured URL over an uplink; the result goes to [`MobileRouter::handle_portal_probe`].
+    /// Request the configured URL over an uplink, and pass the result to
+    /// [`MobileRouter::handle_portal_probe`].
     ProbePortal {
         /// Uplink interface.
         uplink: String,
@@ -108,7 +111,8 @@ pub enum Output {
     Event(Event),
 }
 
-/// Returns a lifetime in the units of the wire, rounded down, at least one unit unless it is zero.
+/// Returns a lifetime in units of four seconds, rounded down. Returns at least one unit unless the lifetime
+/// is zero.
 pub fn lifetime_units(lifetime: Duration) -> u16 {
     let units = lifetime.as_secs() / LIFETIME_UNIT.as_secs();
     match u16::try_from(units) {
@@ -118,7 +122,7 @@ pub fn lifetime_units(lifetime: Duration) -> u16 {
     }
 }
 
-/// Returns the lifetime of a number of wire units.
+/// Returns the duration of a lifetime in units of four seconds.
 pub fn lifetime_from_units(units: u16) -> Duration {
     LIFETIME_UNIT * u32::from(units)
 }

@@ -18,11 +18,11 @@ pub struct MobilityMessage<'a> {
     pub home_address: Option<Ipv6Addr>,
     /// Address of the type 2 routing header (RFC 6275 6.4).
     pub routing_home_address: Option<Ipv6Addr>,
-    /// Local and remote end if the packet came inside IPv4 or UDP (RFC 5555 4.1), the remote end as the
-    /// receiver sees it; `None` if it came by plain IPv6.
+    /// Local and remote tunnel end if the packet came inside IPv4 or UDP (RFC 5555 4.1). Behind a NAT the
+    /// remote end is the NAT's address. `None` if the packet came over IPv6.
     pub outer: Option<(Endpoint, Endpoint)>,
     /// Whether an IPsec security association between home address and home agent protected the packet (RFC
-    /// 4877). ESP protects everything but the care-of address, which is outside it.
+    /// 4877). ESP does not cover the care-of address, because that is in the outer header.
     pub protected: bool,
     /// The whole packet, which error messages quote.
     pub packet: &'a [u8],
@@ -77,7 +77,8 @@ impl<'a> MobilityMessage<'a> {
         self.home_address.unwrap_or(self.source)
     }
 
-    /// Returns the destination of the pseudo-header: the final one, which a routing header names.
+    /// Returns the destination of the pseudo-header: the final destination if the packet has a routing
+    /// header.
     pub fn pseudo_destination(&self) -> Ipv6Addr {
         self.routing_home_address.unwrap_or(self.destination)
     }

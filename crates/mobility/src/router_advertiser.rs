@@ -1,23 +1,25 @@
-//! Router Advertisements into the mobile network, and of a home agent on its home link (RFC 4861 6.2).
+//! Router Advertisements for the mobile network, and of a home agent on its home link (RFC 4861 6.2).
 //!
-//! The router advertises its prefixes with the A and L flags, itself as default router, and the MTU that fits
-//! into the tunnel, so that hosts need no Packet Too Big. It answers solicitations. When the home agent has
-//! refused the prefixes, it withdraws them from hosts (RFC 3963 5.4.2).
+//! The mobile router advertises its prefixes with the A and L flags, and itself as default router. It
+//! advertises an MTU with which packets fit into the tunnel, so that hosts need no Packet Too Big. It answers
+//! solicitations. If the home agent has refused the prefixes, it withdraws them from the hosts (RFC 3963
+//! 5.4.2).
 //!
-//! Mobile routers behind this one learn from it the routers before them ([`NestingInformation`]). Until they
-//! know of a change their packets are lost, or circle in a ring. So the router advertises a change at once,
-//! and repeats it. RFC 6275 7.5 permits routers that serve mobile nodes to advertise as often.
+//! From these advertisements a mobile router behind this one learns through which other routers its packets
+//! go ([`NestingInformation`]). Until it knows of a change, its packets are lost or go round in a ring. So
+//! this router advertises a change at once, and repeats it. RFC 6275 7.5 permits such short intervals to
+//! routers that serve mobile nodes.
 //!
-//! A home agent advertises itself to other home agents ([`Offer`]): H flag, its own address in the home
-//! prefix (R flag), Home Agent Information option (RFC 6275 7, 10.5.1, RFC 3963 7.3). It is no default router
-//! and gives hosts no addresses; the operator decides which router the home link has.
+//! A home agent advertises itself to other home agents ([`Offer`]). It uses the H flag, its own address in
+//! the home prefix (R flag) and the Home Agent Information option (RFC 6275 7, 10.5.1, RFC 3963 7.3). It is
+//! no default router and gives hosts no addresses. The operator decides which router serves the home link.
 //!
-//! Hosts learn more if the config has it ([`HostConfiguration`]): DNS servers and search list (RFC 8106), the
-//! prefix of a NAT64 (RFC 8781), a captive portal (RFC 8910). If a new config leaves a value out, the next
-//! advertisements withdraw it with lifetime 0. Options that do not fit into one packet go into several (RFC
-//! 4861 6.2.3).
+//! The config may add values for hosts ([`HostConfiguration`]): DNS servers and search list (RFC 8106), the
+//! prefix of a NAT64 (RFC 8781), a captive portal (RFC 8910). If a new config omits a value, the next
+//! advertisements withdraw it with lifetime 0. If the options do not fit into one packet, the router sends
+//! several (RFC 4861 6.2.3).
 //!
-//! Left out: all variables of RFC 4861 6.2.1 without a use here.
+//! Left out: the variables of RFC 4861 6.2.1 that this use does not need.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -32,39 +34,41 @@ use ipnet::Ipv6Net;
 
 use crate::MobilityDrop;
 
-/// Longest interval, `MaxRtrAdvInterval`; [`MIN_INTERVAL`] is `MinRtrAdvInterval`. Both are far below RFC
-/// 4861's 600 s, because hosts of a vehicle come and go.
+/// Longest interval between advertisements, `MaxRtrAdvInterval`. [`MIN_INTERVAL`] is `MinRtrAdvInterval`.
+/// Both are far below RFC 4861's default of 600 s, because a vehicle's hosts come and go.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 const MIN_INTERVAL: Duration = Duration::from_secs(20);
-/// First advertisements at a shorter interval: `MAX_INITIAL_RTR_ADVERTISEMENTS` and
+/// Number of first advertisements that leave at a shorter interval: `MAX_INITIAL_RTR_ADVERTISEMENTS` and
 /// `MAX_INITIAL_RTR_ADVERT_INTERVAL` (RFC 4861 10).
 const INITIAL_ADVERTISEMENTS: u32 = 3;
 const INITIAL_INTERVAL: Duration = Duration::from_secs(16);
-/// Last advertisements of prefixes that end: `MAX_FINAL_RTR_ADVERTISEMENTS` (RFC 4861 10).
+/// Number of advertisements that withdraw prefixes: `MAX_FINAL_RTR_ADVERTISEMENTS` (RFC 4861 10).
 const MAX_FINAL_ADVERTISEMENTS: u32 = 3;
-/// Least time between advertisements, and longest delay of an answer: `MIN_DELAY_BETWEEN_RAS` and
+/// Minimum time between advertisements, and maximum delay of an answer: `MIN_DELAY_BETWEEN_RAS` and
 /// `MAX_RA_DELAY_TIME` (RFC 4861 10).
 const MIN_DELAY_BETWEEN_RAS: Duration = Duration::from_secs(3);
 const MAX_RA_DELAY_TIME: Duration = Duration::from_millis(500);
-/// Least time between advertisements of changes for mobile routers: the minimum of `MinDelayBetweenRAs` (RFC
-/// 6275 12).
+/// Minimum time between advertisements of changes for mobile routers: the minimum of `MinDelayBetweenRAs`
+/// (RFC 6275 12).
 const MIN_DELAY_OF_NEWS: Duration = Duration::from_millis(30);
 /// Number of advertisements of a change for mobile routers, [`NEWS_INTERVAL`] apart.
 const NEWS: u32 = 3;
 const NEWS_INTERVAL: Duration = Duration::from_secs(1);
-/// Router lifetime in seconds (`AdvDefaultLifetime`): 30 times the longest interval, with room for loss.
+/// Router lifetime in seconds (`AdvDefaultLifetime`): 30 times the longest interval, so that lost
+/// advertisements do not matter.
 const ROUTER_LIFETIME: u16 = 1800;
 /// Lifetimes of prefixes in seconds: `AdvValidLifetime` and `AdvPreferredLifetime` (RFC 4861 6.2.1).
 pub(crate) const VALID_LIFETIME: u32 = 2_592_000;
 pub(crate) const PREFERRED_LIFETIME: u32 = 604_800;
 /// Lifetime of [`HostConfiguration`]: three times the interval (RFC 8106 5.1, RFC 8781 4.1).
 const HOST_LIFETIME: u32 = 3 * MAX_INTERVAL.as_secs() as u32;
-/// Octets of a Router Advertisement without options, and of a Source Link-Layer Address option.
+/// Length of a Router Advertisement without options, in octets. [`LINK_ADDRESS`] is the length of a Source
+/// Link-Layer Address option.
 const FIXED: usize = 16;
 const LINK_ADDRESS: usize = 8;
-/// Octets of options in an advertisement on a link with the least MTU: no option is longer.
+/// Maximum length of one option, in octets: the room for options in an advertisement of the minimum MTU.
 const MAX_OPTION: usize = ipv6::MIN_MTU - ipv6::HEADER_LEN - FIXED - LINK_ADDRESS;
-/// Octets of a DNS option without servers and names.
+/// Length of a DNS option without servers and names, in octets.
 const DNS_FIXED: usize = 8;
 
 /// Config of the advertiser of one interface.
@@ -74,15 +78,15 @@ pub struct AdvertiserConfig {
     pub interface: String,
     /// Advertised prefixes; those of length 64 are for stateless autoconfiguration.
     pub prefixes: Vec<Ipv6Net>,
-    /// MTU of the link in the place of the one that fits into the tunnel.
+    /// MTU of the link for hosts; `None` for the MTU that fits into the tunnel.
     pub mtu: Option<u32>,
-    /// Values for hosts, beside addresses and routes.
+    /// Values for hosts that are neither addresses nor routes.
     pub hosts: HostConfiguration,
-    /// The home agent's advertisement of itself on its home link.
+    /// The home agent's advertisement of itself on its home link; `None` on other links.
     pub home_agent: Option<Offer>,
 }
 
-/// Values for hosts on a link, beside addresses and routes.
+/// Values for hosts on a link that are neither addresses nor routes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostConfiguration {
     /// DNS servers (RFC 8106 5.1).
@@ -100,7 +104,8 @@ impl HostConfiguration {
         *self == HostConfiguration::default()
     }
 
-    /// Returns what is not in `other`. A portal that has another one in its place is replaced by it.
+    /// Returns the values that are not in `other`. Omits the captive portal if `other` has one, because that
+    /// one replaces it.
     fn without(mut self, other: &HostConfiguration) -> HostConfiguration {
         self.dns.retain(|server| !other.dns.contains(server));
         self.search.retain(|domain| !other.search.contains(domain));
@@ -109,7 +114,7 @@ impl HostConfiguration {
         self
     }
 
-    /// Adds what is in `other`.
+    /// Adds the values of `other`.
     fn join(&mut self, other: HostConfiguration) {
         let other = other.without(self);
         self.dns.extend(other.dns);
@@ -118,11 +123,12 @@ impl HostConfiguration {
         self.captive_portal = self.captive_portal.take().or(other.captive_portal);
     }
 
-    /// Returns the options, each with its type. `lifetime` in seconds; 0 withdraws them.
+    /// Returns the options, each with its type. `lifetime` is in seconds; 0 withdraws the values.
     fn options(&self, lifetime: u32) -> Vec<(u8, Vec<u8>)> {
         let mut options = Vec::new();
         if let Some(uri) = &self.captive_portal {
-            // The option has no lifetime. RFC 8910 2: this URI says that there is no portal.
+            // The option has no lifetime. This URI withdraws the portal, because it means that the network
+            // has no portal (RFC 8910 2).
             let uri = if lifetime == 0 { CaptivePortal::UNRESTRICTED } else { uri }.to_owned();
             options.push((option_type::CAPTIVE_PORTAL, CaptivePortal { uri }.data()));
         }
@@ -175,20 +181,20 @@ pub struct Offer {
 #[derive(Debug)]
 pub struct RouterAdvertiser {
     config: AdvertiserConfig,
-    /// Whether the advertiser is on a home link, where other routers route.
+    /// Whether the advertiser is on a home link, where another router is the default router.
     is_home_agent: bool,
     mtu: Option<u32>,
     /// MTU of the interface.
     link_mtu: usize,
-    /// Values that hosts have to forget, and the number of advertisements that still say so.
+    /// Values that the next advertisements withdraw, and the number of these advertisements.
     withdrawn: HostConfiguration,
     forgets_left: u32,
     nesting: Option<NestingInformation>,
-    /// Number of advertisements left for a change of `nesting`.
+    /// Number of advertisements still to send for a change of `nesting`.
     news: u32,
     /// Whether the prefixes are valid; otherwise the advertiser withdraws them.
     valid: bool,
-    /// Number of withdrawals left before the advertiser falls silent.
+    /// Number of withdrawals still to send; then the advertiser sends nothing more.
     withdrawals_left: u32,
     link_local: Option<Ipv6Addr>,
     link_address: Option<[u8; 6]>,
@@ -200,7 +206,7 @@ pub struct RouterAdvertiser {
 }
 
 impl RouterAdvertiser {
-    /// An advertiser that waits for its interface to come up.
+    /// Creates an advertiser that waits for its interface to come up.
     pub fn new(config: AdvertiserConfig, rng: Rng) -> Self {
         RouterAdvertiser {
             is_home_agent: config.home_agent.is_some(),
@@ -233,7 +239,7 @@ impl RouterAdvertiser {
         &self.config.prefixes
     }
 
-    /// Returns the next message to be sent.
+    /// Returns the next message to send.
     pub fn poll_output(&mut self) -> Option<LinkMessage> {
         self.outputs.pop_front()
     }
@@ -272,8 +278,8 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Sets the contents of the advertisement: the MTU for hosts (RFC 4861 4.6.4) unless the config has one,
-    /// and whether the prefixes are valid. A change is advertised soon.
+    /// Sets the contents of the advertisement: the MTU for hosts (RFC 4861 4.6.4), which the config
+    /// overrides, and whether the prefixes are valid. The router advertises a change soon.
     pub fn set(&mut self, now: Time, mtu: Option<u32>, valid: bool) {
         let mtu = self.config.mtu.or(mtu);
         if (self.mtu, self.valid) != (mtu, valid) {
@@ -286,7 +292,7 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Sets the information for mobile routers behind this one. A change is advertised at once.
+    /// Sets the information for mobile routers behind this one. The router advertises a change at once.
     pub fn set_nesting(&mut self, now: Time, nesting: NestingInformation) {
         if self.nesting.as_ref() == Some(&nesting) {
             return;
@@ -331,14 +337,15 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Advertises that this router goes away (RFC 4861 6.2.5); hosts keep the prefixes.
+    /// Advertises that this router ceases to route (RFC 4861 6.2.5). The hosts keep the prefixes.
     pub fn handle_shutdown(&mut self, now: Time) {
         self.advertise(now, 0);
         self.next = None;
     }
 
-    /// Withdraws for good the prefixes and values that `successor` does not advertise on the link. Prefixes
-    /// end at once; the successor withdraws the other values.
+    /// Withdraws the prefixes and values that `successor`, the advertiser of the new config, does not
+    /// advertise on this link. This advertiser withdraws the prefixes at once; the successor withdraws the
+    /// other values.
     pub fn handle_withdrawal(&mut self, now: Time, successor: Option<&mut RouterAdvertiser>) {
         self.withdrawn.join(std::mem::take(&mut self.config.hosts));
         if let Some(successor) = successor {
@@ -354,7 +361,8 @@ impl RouterAdvertiser {
         self.next = None;
     }
 
-    /// RFC 4861 6.2.6: a multicast answer after a random delay, and not too often.
+    /// Schedules a multicast answer after a random delay, at most one per [`MIN_DELAY_BETWEEN_RAS`] (RFC 4861
+    /// 6.2.6).
     fn advertise_soon(&mut self, now: Time) {
         if self.link_local.is_none() || self.is_silent() {
             return;
@@ -364,13 +372,14 @@ impl RouterAdvertiser {
         self.next = Some(self.next.map_or(due, |next| next.min(due)));
     }
 
-    /// Whether the prefixes are withdrawn; RFC 3963 5.4.2 forbids further advertisements.
+    /// Returns whether the router has withdrawn the prefixes. RFC 3963 5.4.2 then forbids further
+    /// advertisements.
     fn is_silent(&self) -> bool {
         !self.valid && self.withdrawals_left == 0
     }
 
-    /// Sets the home agent's advertisement of itself; `None` if it no longer is a home agent. A change is
-    /// advertised soon.
+    /// Sets the home agent's advertisement of itself; `None` if the station is no longer a home agent. The
+    /// router advertises a change soon.
     pub fn set_home_agent(&mut self, now: Time, offer: Option<Offer>) {
         if self.config.home_agent != offer {
             self.config.home_agent = offer;
@@ -401,7 +410,8 @@ impl RouterAdvertiser {
         let Some(source) = self.link_local else { return };
         let (valid_lifetime, preferred_lifetime) =
             if self.valid { (VALID_LIFETIME, PREFERRED_LIFETIME) } else { (VALID_LIFETIME, 0) };
-        // RFC 6275 10.5.1: an advertisement without H ends the home agent.
+        // RFC 6275 10.5.1: an advertisement without the H flag tells others that this is no longer a home
+        // agent.
         let offer = self.config.home_agent.filter(|_| router_lifetime > 0);
         let router_lifetime = if self.valid && !self.is_home_agent { router_lifetime } else { 0 };
         let nesting = self.nesting.as_ref().filter(|_| self.valid).map(NestingInformation::data);
@@ -424,7 +434,8 @@ impl RouterAdvertiser {
         for option in offer.iter().flat_map(Self::offer_options) {
             options.push(option);
         }
-        // A router that goes, or whose prefixes end, leads to no server any more.
+        // If the router ceases to route, or its prefixes end, hosts no longer reach the servers through
+        // it.
         let host_lifetime = if router_lifetime > 0 { HOST_LIFETIME } else { 0 };
         let hosts = self.config.hosts.options(host_lifetime);
         let forgotten = self.withdrawn.options(0);
@@ -476,8 +487,8 @@ impl RouterAdvertiser {
     }
 }
 
-/// Divides options among advertisements with `room` octets of options. Each names the router's link-layer
-/// address; the others keep their order.
+/// Divides options among advertisements with `room` octets for options each. Each advertisement has the
+/// router's link-layer address; the other options keep their order.
 fn divided<'a>(
     source_link_address: Option<nd::NdOption<'a>>,
     options: &[nd::NdOption<'a>],
@@ -574,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mobile_routers_have_to_know_is_told_at_once_and_repeated() {
+    fn changed_prefixes_are_sent_to_mobile_routers_at_once_and_repeated() {
         let mut advertiser = advertiser();
         advertiser.handle_interface(Time::ZERO, &interface(true));
         advertiser.handle_timeout(Time::ZERO);
@@ -597,13 +608,13 @@ mod tests {
         }
         let due = advertiser.poll_timeout().expect("due");
         assert!(due >= now + INITIAL_INTERVAL, "and then as seldom as ever: {due}");
-        // Equal information is no change.
+        // Setting equal information causes no advertisement.
         advertiser.set_nesting(now, information);
         assert_eq!(advertiser.poll_timeout(), Some(due));
     }
 
     #[test]
-    fn a_home_agent_tells_of_itself_until_it_stops() {
+    fn a_home_agent_advertises_itself_until_it_stops() {
         let offer = Offer {
             address: "2001:db8:1::1".parse().expect("address"),
             home_prefix: "2001:db8:1::/64".parse().expect("prefix"),

@@ -1,22 +1,23 @@
 //! Authentication of Binding Updates and Acknowledgements by a shared key (RFC 4285), or by IPsec (RFC 4877).
 //!
-//! With IPsec the kernel verifies messages, and the reader of a message reports it
-//! ([`crate::MobilityMessage::protected`]). This module drops messages without that protection.
+//! With IPsec the kernel verifies messages. The reader of a message reports whether IPsec protected it
+//! ([`crate::MobilityMessage::protected`]), and this module drops unprotected messages.
 //!
 //! The MAC is the first 96 bits of HMAC-SHA1 over care-of address, home address and the Mobility Header up to
-//! and including the SPI, with a checksum of zero. The care-of address is the one to be registered: the
-//! Alternate Care-of Address if there is one, otherwise the IPv6 source.
+//! and including the SPI, with a checksum of zero. The care-of address is the one that the update registers:
+//! the Alternate Care-of Address if there is one, otherwise the IPv6 source.
 //!
-//! The MAC does not cover the home agent's address. So with one key for several home agents, an attacker can
-//! replay to one of them the messages recorded on the way to another. Their sequence numbers are independent,
-//! and timestamps protect only after the window has passed. RFC 4285 5.1 has one association for a mobile
-//! node and a home agent, so [`Authentication::PerAgent`] derives one for each home agent from a common key.
-//! The messages are unchanged from RFC 4285, and no negotiation can be downgraded.
+//! The MAC does not cover the home agent's address. So if several home agents have one key, an attacker can
+//! record messages to one home agent and replay them to another. The sequence numbers at both are
+//! independent, and timestamps protect only after their window has passed. RFC 4285 5.1 has one association
+//! for each pair of mobile node and home agent. So [`Authentication::PerAgent`] derives one for each home
+//! agent from a common key. The format of the messages is that of RFC 4285. There is no negotiation, so an
+//! attacker cannot force a weaker method.
 //!
-//! A key is changed without interruption by two keys for a while. The message names its association by the
-//! SPI, so the home agent accepts the new key beside the old one before the node has it, and drops the old
-//! one afterwards ([`Authentication::SharedKeys`]). Replay protection belongs to the node and not to the key:
-//! a message that was recorded under one key is as old under the others.
+//! An operator changes a key without interruption in three steps: the home agent accepts the new key beside
+//! the old one, the node gets the new key, the home agent drops the old key ([`Authentication::SharedKeys`]).
+//! The SPI of a message names its key. All keys of a node share the replay protection: a message that is old
+//! under one key is old under the others.
 //!
 //! Left out: the MN-AAA option (subtype 2), which needs a AAA server.
 
@@ -37,15 +38,15 @@ use crate::MobilityDrop;
 /// Authentication of messages between a mobile node and its home agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authentication {
-    /// No verification: only for a network that itself keeps strangers out.
+    /// No verification: only for a network that no attacker can reach.
     None,
-    /// By the MN-HA mobility message authentication option, with this key.
+    /// By the MN-HA mobility message authentication option (RFC 4285 5.1), with this key.
     SharedKey(SecurityAssociation),
-    /// By that option, with a key derived from this one and the home agent's address; see
+    /// By the MN-HA option with a key derived from this key and the home agent's address; see
     /// [`Authentication::with`].
     PerAgent(SecurityAssociation),
-    /// By that option with several keys, while one replaces another; or with one key that keeps its place in
-    /// memory.
+    /// By the MN-HA option with several keys, while a new key replaces an old one. Also used for one key that
+    /// must not move in memory.
     SharedKeys(Box<SharedKeys>),
     /// By an IPsec security association between home address and home agent (RFC 4877), which the kernel
     /// applies.
@@ -55,17 +56,17 @@ pub enum Authentication {
 /// Several security associations of a node, distinguished by their SPIs (RFC 4285 5.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedKeys {
-    /// The association that a mobile node signs with, followed by those that are accepted too. Each has its
-    /// own SPI, and all have the same replay protection.
+    /// The association that signs the mobile node's messages, followed by other accepted associations. Each
+    /// has its own SPI, and all have the same replay protection.
     pub associations: Vec<SecurityAssociation>,
-    /// Whether the keys are common keys as in [`Authentication::PerAgent`].
+    /// Whether each home agent has its own keys, derived from these, as in [`Authentication::PerAgent`].
     pub per_agent: bool,
 }
 
 impl Authentication {
-    /// Returns the security associations, the signing one first; empty without a key. For
-    /// [`Authentication::PerAgent`] they are unusable ones. So a value without a call of [`Self::with`]
-    /// refuses every message.
+    /// Returns the security associations, the signing one first; an empty list without a key. For
+    /// [`Authentication::PerAgent`] it returns associations with unusable keys. So if the program forgets to
+    /// call [`Self::with`], it refuses every message.
     pub fn associations(&self) -> &[SecurityAssociation] {
         match self {
             Authentication::None | Authentication::Ipsec => &[],
@@ -76,12 +77,12 @@ impl Authentication {
         }
     }
 
-    /// Returns the security association that signs, if there is one.
+    /// Returns the security association that signs; `None` without a key.
     pub fn association(&self) -> Option<&SecurityAssociation> {
         self.associations().first()
     }
 
-    /// Returns the security association with this SPI, or the signing one if none has it.
+    /// Returns the security association with this SPI. If no association has it, returns the one that signs.
     pub(crate) fn association_of(&self, spi: Option<u32>) -> Option<&SecurityAssociation> {
         let named = self.associations().iter().find(|association| Some(association.spi) == spi);
         named.or(self.association())
@@ -93,13 +94,13 @@ impl Authentication {
         (self.association()?.spi != association.spi).then(|| association.fingerprint())
     }
 
-    /// Whether there are several keys, one of which will be dropped.
+    /// Returns whether the node has several keys; the operator will remove the old one.
     pub fn has_several(&self) -> bool {
         self.associations().len() > 1
     }
 
-    /// Verifies the MAC of a received message, in constant time, by the association with its SPI. Without a
-    /// key every message passes.
+    /// Verifies the MAC of a received message, in constant time, by the association with the message's SPI.
+    /// Without a key every message is accepted.
     ///
     /// # Errors
     /// Returns the errors of [`SecurityAssociation::verify`].
@@ -115,12 +116,12 @@ impl Authentication {
         }
     }
 
-    /// Whether messages of strangers are detected.
+    /// Returns whether this method detects forged messages.
     pub fn authenticates(&self) -> bool {
         *self != Authentication::None
     }
 
-    /// Whether a message counts. `protected` says whether IPsec protected it.
+    /// Checks that IPsec protected a message if IPsec is required. `protected` says whether it did.
     ///
     /// # Errors
     /// Returns [`MobilityDrop::NotProtected`] for an unprotected message if IPsec is required.
@@ -145,7 +146,8 @@ impl Authentication {
         }
     }
 
-    /// Whether there is a key that several home agents share, so that they accept each other's recordings.
+    /// Returns whether several home agents share the key. Then each of them accepts messages that an attacker
+    /// has recorded on the way to another.
     pub fn is_one_for_all_agents(&self) -> bool {
         match self {
             Authentication::SharedKey(_) => true,
@@ -156,8 +158,8 @@ impl Authentication {
 }
 
 /// Derives the key for one home agent: the first 128 bits of HMAC-SHA1 over [`AGENT_KEY`] and the address, 26
-/// octets. A MAC of RFC 4285 covers more octets (two addresses alone are 32), so no message has the derived
-/// key as its MAC.
+/// octets. A MAC of RFC 4285 covers at least 32 octets (two addresses), so no message has the derived key as
+/// its MAC.
 fn key_of(common: &Key, home_agent: Ipv6Addr) -> Key {
     let mut key = Key::new([0; Key::OCTETS]);
     if let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(common.octets()) {
@@ -176,16 +178,16 @@ const FINGERPRINT: &[u8; 11] = b"fingerprint";
 
 /// RFC 4285 5.1: "A default value of 7 seconds SHOULD be used".
 pub(crate) const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
-/// Largest difference between the timestamp of a notice and the home agent's time, which the router knows
-/// from the last acknowledgement. It covers a round trip, retransmissions over another path, and the drift of
-/// two clocks within a lifetime.
+/// Maximum difference between the timestamp of an unsolicited message and the home agent's time, which the
+/// router knows from the last acknowledgement. It allows for a round trip, retransmissions over another path,
+/// and the drift of two clocks within a lifetime.
 pub(crate) const NOTICE_WINDOW: Duration = Duration::from_secs(60);
 
 /// Protection against replays of old messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayProtection {
-    /// By the sequence number, which is remembered as long as the station's state; also by timestamps once
-    /// the key has used up its sequence numbers.
+    /// By the sequence number, which the station stores. After the key has used up its sequence numbers, also
+    /// by timestamps.
     Sequence,
     /// By the timestamp of the Message-ID option (RFC 4285 6), and the sequence number.
     Timestamp {
@@ -206,14 +208,14 @@ pub struct SecurityAssociation {
 }
 
 impl SecurityAssociation {
-    /// Derives the association with this home agent from this common one.
+    /// Derives the association with one home agent from this common association.
     fn made_for(&self, home_agent: Ipv6Addr) -> SecurityAssociation {
         SecurityAssociation { spi: self.spi, key: key_of(&self.key, home_agent), replay: self.replay }
     }
 
     /// Returns the name of this association in the stored state: the first 64 bits of HMAC-SHA1 with its key
-    /// over [`FINGERPRINT`] and the SPI. No message of RFC 4285 has that MAC, because a message has 32 octets
-    /// or more.
+    /// over [`FINGERPRINT`] and the SPI. An authenticated message has at least 32 octets, so no message has
+    /// this MAC.
     pub(crate) fn fingerprint(&self) -> u64 {
         let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(self.key.octets()) else { return 0 };
         mac.update(FINGERPRINT);
@@ -222,7 +224,7 @@ impl SecurityAssociation {
         code.iter().take(8).fold(0, |bits, octet| bits << 8 | u64::from(*octet))
     }
 
-    /// Returns the option without MAC that ends a message; [`Self::sign`] completes it.
+    /// Returns an MN-HA option without MAC, as the last option of a message; [`Self::sign`] fills in the MAC.
     pub fn blank_option(&self) -> MobilityOption<'static> {
         MobilityOption::Authentication { subtype: MN_HA, spi: self.spi, data: &[0; MN_HA_DATA_LEN] }
     }
@@ -271,7 +273,7 @@ impl SecurityAssociation {
     }
 }
 
-/// Verifies the MAC of a received message by the association with its SPI.
+/// Verifies the MAC of a received message by the association with the message's SPI.
 fn verify(
     associations: &[SecurityAssociation],
     message: &[u8],
@@ -298,7 +300,7 @@ fn verify(
 mod tests {
     use super::*;
 
-    /// The golden Binding Update of the reference notes, SPI 300, key 00..0f.
+    /// A Binding Update that another program made, SPI 300, key 00..0f.
     const GOLDEN: &str = "3b0605000f810003c400003c0612004020010db80002000000000000000000000009110100\
                           00012c99119f05ec6abd2b938bc15101020000";
 
@@ -390,7 +392,7 @@ mod tests {
         for unknown in [None, Some(301), Some(299)] {
             assert_eq!(both.association_of(unknown), Some(&new));
         }
-        // A MAC by the key of one SPI under another SPI is wrong.
+        // A MAC made with the key of another SPI is wrong.
         let crossed = SecurityAssociation { spi: 300, ..new.clone() };
         let crossed = keys(vec![SecurityAssociation { spi: 301, ..association() }, crossed]);
         assert_eq!(crossed.verify(&golden(), care_of, home), Err(MobilityDrop::AuthenticationFailed));
@@ -408,7 +410,8 @@ mod tests {
         assert_eq!(made.associations(), [alone(new), alone(association())]);
     }
 
-    /// A home agent has very many nodes, each with one key.
+    /// The support for several keys must not cost memory for a node with one key, because a home agent has
+    /// very many nodes.
     #[test]
     fn that_there_may_be_several_keys_costs_those_with_one_nothing() {
         let with_one = size_of::<SecurityAssociation>() + align_of::<SecurityAssociation>();

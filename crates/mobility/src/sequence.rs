@@ -1,33 +1,34 @@
-//! Sequence numbers of Binding Updates (RFC 6275 9.5.1), and timestamps in their order (RFC 4285 6).
+//! Sequence numbers of Binding Updates (RFC 6275 9.5.1), and the order of timestamps (RFC 4285 6).
 //!
-//! A sequence number has 16 bits. After 32,768 more of them a recorded Binding Update is "newer" than the
-//! last one again: sequence numbers stop recordings "up to a maximum of 2**15 Binding Updates" under one key
-//! (RFC 6275 15.3). So the home agent counts how many numbers each key has used ([`count`]). Beyond
-//! [`MAX_NUMBERS`] it accepts a Binding Update under that key only with a timestamp that is later than every
-//! one before.
+//! A sequence number has 16 bits. A node that has sent 32,768 further Binding Updates makes a recorded one
+//! "newer" than its last one again. So sequence numbers detect replays "up to a maximum of 2**15 Binding
+//! Updates" under one key (RFC 6275 15.3). The home agent therefore counts how many numbers each key has used
+//! ([`count`]). Above [`MAX_NUMBERS`] it accepts a Binding Update under that key only with a timestamp that
+//! is later than all earlier ones.
 //!
-//! Why this suffices: a message that was accepted under a key has one of the first [`MAX_NUMBERS`] numbers of
-//! that key, or a timestamp. As long as the last number is one of these as well, the message is less than
-//! 2^15 numbers old, and [`is_newer`] refuses it. Afterwards the message has no timestamp, or none that is
-//! later.
+//! Why this suffices: each message that was accepted under a key has one of the first [`MAX_NUMBERS`] numbers
+//! of that key, or a timestamp. As long as the last number is one of these first numbers, the message is less
+//! than 2^15 numbers old, and [`is_newer`] refuses a replay. Later a replay needs a timestamp that is later
+//! than all accepted ones, and no recorded message has one.
 
-/// Whether `sequence` is greater than `last`, modulo 2^16.
+/// Returns whether `sequence` is greater than `last`, modulo 2^16.
 ///
-/// The last value itself and the 32768 values before it are "less than or equal": after 15, 0-15 and
-/// 32783-65535 are old. (Some test suites disagree about 32783; the RFC gives it as an example.)
+/// The last value itself and the 32768 values before it are "less than or equal": if 15 is the last value,
+/// 0-15 and 32783-65535 are old. Some test suites treat 32783 as new, but the RFC gives it as an example of
+/// an old value.
 pub fn is_newer(sequence: u16, last: u16) -> bool {
     (1..=32_767).contains(&sequence.wrapping_sub(last))
 }
 
-/// Numbers that a key may use before its Binding Updates need a timestamp.
+/// Number of sequence numbers that a key may use before its Binding Updates need a timestamp.
 pub(crate) const MAX_NUMBERS: u32 = 1 << 15;
-/// Numbers after which the home agent warns that a key is nearly used up: three quarters. At one Binding
-/// Update in 45 s the rest lasts four days.
+/// Number of used sequence numbers at which the home agent warns the operator: three quarters. At one Binding
+/// Update in 45 s the remaining quarter lasts four days.
 pub(crate) const MANY_NUMBERS: u32 = MAX_NUMBERS / 4 * 3;
 
-/// Numbers that a key has used once `sequence` is accepted: those between its first one and `sequence`, both
-/// included. `numbers` is the count before, 0 for a key that has signed nothing yet; `last` is the node's
-/// last number, under any key.
+/// Returns how many sequence numbers a key has used when `sequence` is accepted: all from its first one to
+/// `sequence`, both included. `numbers` is the count before, 0 for a key that has signed nothing yet. `last`
+/// is the node's last number under any key.
 pub(crate) fn count(numbers: u32, last: Option<u16>, sequence: u16) -> u32 {
     match last {
         Some(last) if numbers > 0 => numbers.saturating_add(sequence.wrapping_sub(last).into()),
@@ -35,8 +36,8 @@ pub(crate) fn count(numbers: u32, last: Option<u16>, sequence: u16) -> u32 {
     }
 }
 
-/// Whether a 64-bit NTP timestamp is later than another; the two are less than 68 years apart, in one era of
-/// RFC 5905 or in two.
+/// Returns whether a 64-bit NTP timestamp is later than another. Both must be less than 68 years apart; they
+/// may be in two eras (RFC 5905).
 pub(crate) fn is_later(timestamp: u64, than: u64) -> bool {
     timestamp.wrapping_sub(than).cast_signed() > 0
 }

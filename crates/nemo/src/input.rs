@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, WallTime};
-use carnet_mobility::mnpp::Surroundings;
+use carnet_mobility::mnpp::StationObserver;
 use serde::{Deserialize, Serialize};
 
 /// Number of packets of one tunnel that a fast path has counted.
@@ -21,7 +21,7 @@ pub struct TunnelTraffic {
 }
 
 /// The stations in radio range, as GeoNetworking knows them.
-pub trait Stations: Surroundings + Debug {
+pub trait Stations: StationObserver + Debug {
     /// Returns the distance to a station in metres; infinity if its position is unknown.
     fn distance(&self, now: Time, station: [u8; 6]) -> f64;
     /// Returns the longest interval between two beacons of a station.

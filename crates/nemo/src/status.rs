@@ -210,7 +210,7 @@ impl Nemo {
                 end: TunnelEnd::HomeAgent,
                 home_address: binding.home_address,
                 care_of_address: Some(binding.care_of_address),
-                stay: binding.stay.length(now),
+                stay: binding.care_of_address_age.length(now),
                 bid: binding.bid,
                 prefixes: binding.prefixes.to_vec(),
                 state: if binding.care_of_tested { "registered" } else { "untested" },
@@ -362,7 +362,7 @@ impl Nemo {
         let mut routes: Vec<RouteStatus> = self
             .neighbours()
             .into_iter()
-            .flat_map(|neighbours| neighbours.ways())
+            .flat_map(|neighbours| neighbours.prefix_routes())
             .map(|way| RouteStatus {
                 prefix: way.prefix,
                 station: Some(way.station),

@@ -15,7 +15,7 @@ use carnet_geonet::approach::predicted_distance;
 use carnet_geonet::ipv6_adaptation::{Adaptation, addresses};
 use carnet_geonet::location_table::mac_key;
 use carnet_geonet::{MacAddress, Router};
-use carnet_mobility::mnpp::{Sight, Surroundings};
+use carnet_mobility::mnpp::{StationObservation, StationObserver};
 use carnet_nemo::input::{InRange, Stations};
 use carnet_nemo::{GeonetOrder, Nemo};
 use carnet_wire::geonet::LongPositionVector;
@@ -33,13 +33,18 @@ const STAYING: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 struct Around<'a>(&'a Router);
 
-impl Surroundings for Around<'_> {
-    fn sight(&self, now: Time, station: MacAddress) -> Option<Sight> {
+impl StationObserver for Around<'_> {
+    fn observation(&self, now: Time, station: MacAddress) -> Option<StationObservation> {
         let Around(router) = self;
         let table = router.location_table();
         let entry = table.entry(table.find(now, mac_key(station))?);
         let near = entry.is_neighbour();
-        let unknown = Sight { heard: entry.last_received(), near, stays: near, leaves: false };
+        let unknown = StationObservation {
+            received_at: entry.last_received(),
+            is_neighbour: near,
+            stays_in_range: near,
+            leaves_range: false,
+        };
         let accurate = |vector: &&LongPositionVector| vector.accurate;
         let own = router.position_vector().filter(accurate);
         let Some((own, other)) = own.zip(Some(entry.position_vector()).filter(accurate)) else {
@@ -52,7 +57,11 @@ impl Surroundings for Around<'_> {
             predicted_distance(own, other, STAYING),
         );
         let stays = near && at_once.max(later) <= INSIDE * range;
-        Some(Sight { stays, leaves: at_once.max(soon) > EDGE * range, ..unknown })
+        Some(StationObservation {
+            stays_in_range: stays,
+            leaves_range: at_once.max(soon) > EDGE * range,
+            ..unknown
+        })
     }
 
     fn link_local(&self, station: MacAddress) -> Ipv6Addr {

@@ -126,7 +126,7 @@ fn messages_are_protected_by_ipsec_and_unprotected_messages_are_ignored() {
     wait_until("the home agent drops it", seconds(30), || {
         agent.counter("mobility.dropped.not_protected") > 0
     });
-    assert!(agent.log().contains("it did not come under IPsec"), "{}", agent.log());
+    assert!(agent.log().contains("IPsec did not protect it"), "{}", agent.log());
     assert!(agent.bindings().is_empty());
     let (clear, protected) = messages(&sniffer.heard());
     assert!(clear > 0 && protected == 0, "{clear} in the clear, {protected} under ESP");

@@ -46,7 +46,7 @@ fn signals_come_from_a_file_and_from_the_api() {
     assert_eq!(signals(&router), json!([-49, -93]));
 
     for (body, reason) in [
-        (r#"{"uplink": "eth9", "dbm": -61}"#, "no uplink is called eth9, expected one of: wlan0, wwan0"),
+        (r#"{"uplink": "eth9", "dbm": -61}"#, "cannot find the uplink eth9, expected one of: wlan0, wwan0"),
         (r#"{"uplink": "wlan0", "dbm": 4000}"#, "4000 dBm is no signal"),
     ] {
         let (status, answer) = post(&router, body);
@@ -83,7 +83,7 @@ fn a_signal_without_renewal_becomes_unknown() {
     }
     wait_until("it to be unknown", seconds(15), || signal().is_null());
     assert!(
-        router.log().contains("the signal of wlan0 is unknown: nobody has renewed it"),
+        router.log().contains("the signal of wlan0 is unknown: no program has reported it in time"),
         "{}",
         router.log()
     );

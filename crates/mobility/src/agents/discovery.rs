@@ -1,9 +1,9 @@
-//! The mobile router's side of Dynamic Home Agent Address Discovery (RFC 6275 11.4.1, RFC 3963 7).
+//! The mobile router's part of Dynamic Home Agent Address Discovery (RFC 6275 11.4.1, RFC 3963 7).
 //!
 //! The mobile router sends a request from a care-of address to the home agents' anycast address of the home
-//! prefix. It sends up to four requests, each wait twice the last, and then rests. The answer has no
-//! protection, so it is no more than a list of addresses to try; a home agent authenticates itself by its
-//! acknowledgement.
+//! prefix. It sends up to four requests, and waits twice as long after each; then it pauses. Nothing protects
+//! the answer. So the router uses it only as a list of addresses to try; a home agent authenticates itself by
+//! its acknowledgement.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use carnet_wire::icmpv6;
 use crate::mobile_router::{MobileRouter, MobileRouterConfig};
 use crate::{HOP_LIMIT, MobilityDrop, is_unicast_routable};
 
-/// Wait for the first answer, and number of requests: `INITIAL_DHAAD_TIMEOUT` and `DHAAD_RETRIES` (RFC 6275
-/// 12).
+/// Time to wait for the first answer, and number of requests: `INITIAL_DHAAD_TIMEOUT` and `DHAAD_RETRIES`
+/// (RFC 6275 12).
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(3);
 const RETRIES: u32 = 4;
-/// Rest after the last request, until the discovery begins anew.
+/// Pause after the last request, until the discovery starts again.
 const REST: Duration = Duration::from_secs(60);
-/// Most home agents of one answer that the router reads.
+/// Maximum number of home agents that the router reads from one answer.
 const MAX_FOUND: usize = 16;
 
-/// Outstanding requests, or the rest after them.
+/// State of the discovery: the outstanding requests, or the pause after them.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
     /// Identifier of the requests that wait for an answer.
@@ -34,14 +34,14 @@ pub(super) struct Discovery {
 }
 
 impl Discovery {
-    /// Begins the discovery, unless it is running or resting.
+    /// Starts the discovery, unless it is running or pausing.
     pub fn start(&mut self, now: Time, rng: &mut Rng) {
         if self.next.is_none() {
             *self = Discovery { identifier: Some(rng.u16()), sent: 0, next: Some(now) };
         }
     }
 
-    /// Ends the discovery: the router has an answer, or needs none.
+    /// Stops the discovery, because the router has an answer or needs none.
     pub fn stop(&mut self) {
         *self = Discovery::default();
     }
@@ -51,12 +51,12 @@ impl Discovery {
         self.next
     }
 
-    /// Returns the packet of the request that is due. Requests take one uplink after the other.
+    /// Returns the packet of the request that is due. Successive requests use different uplinks.
     pub fn request(&mut self, now: Time, router: &MobileRouter) -> Option<Vec<u8>> {
         self.next.filter(|next| *next <= now)?;
         if self.sent >= RETRIES {
-            // The discovery begins anew with a new identifier, so that late answers to earlier requests do
-            // not count.
+            // A new identifier for each run of the discovery: the router ignores late answers to requests
+            // of an earlier run.
             self.identifier = self.identifier.map(|identifier| identifier.wrapping_add(1));
             self.sent = 0;
         }
@@ -68,7 +68,7 @@ impl Discovery {
         uplinks.sort();
         let turn = self.sent as usize % uplinks.len().max(1);
         let Some((_, source)) = uplinks.get(turn) else {
-            // Without an uplink the discovery ends; it begins again as soon as there is one.
+            // Without an uplink the discovery stops; the router starts it again when it has an uplink.
             self.stop();
             return None;
         };
@@ -77,8 +77,8 @@ impl Discovery {
         self.next = Some(now + if self.sent < RETRIES { wait } else { wait + REST });
         let mobile_router = router.config().is_router();
         let request = DiscoveryRequest { identifier: self.identifier?, mobile_router };
-        // In a home network that contains mobile networks (RFC 4887 6), the home link's prefix is the part
-        // with the home address.
+        // The home prefix may also contain the mobile networks (RFC 4887 6). Then the home link has only a
+        // part of it: the network of the home address.
         let MobileRouterConfig { home_address, home_prefix, prefixes, .. } = router.config();
         let aboard = prefixes.iter().any(|prefix| prefix.contains(home_address));
         let of =
@@ -90,8 +90,8 @@ impl Discovery {
     /// Returns the home agents of an answer.
     ///
     /// # Errors
-    /// Returns a reason if the answer is not to the router's request, or lists no home agents for mobile
-    /// routers.
+    /// Returns a reason if the answer does not belong to the router's request, or if it lists no home agents
+    /// for mobile routers.
     pub fn answer(
         &mut self,
         message: &LinkMessage,

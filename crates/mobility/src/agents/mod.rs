@@ -1,27 +1,28 @@
-//! Chooses the home agent with which a mobile router is registered, of several (RFC 6275 11.4.1, RFC 3963 7,
-//! RFC 5142 6).
+//! Selects the home agent with which a mobile router registers, if there are several (RFC 6275 11.4.1, RFC
+//! 3963 7, RFC 5142 6).
 //!
-//! A [`MobileRouter`] knows one home agent. To try another home agent, a second `MobileRouter` takes over the
-//! state of the uplinks and registers beside the first. When it is registered, the two change places; the
-//! first de-registers and still accepts packets for a moment. So a change of the home agent is make before
-//! break, as a change of the uplink is: until the new home agent has acknowledged, traffic goes by the old
-//! one, and the router accepts packets from both.
+//! A [`MobileRouter`] knows one home agent. To try another home agent, this module creates a second
+//! `MobileRouter`, which takes over the state of the uplinks and registers beside the first. When it is
+//! registered, the two change places: the first de-registers, and still accepts packets for a moment. So a
+//! change of the home agent is make before break, as a change of the uplink is. Until the new home agent has
+//! acknowledged, traffic goes through the old one, and the router accepts packets from both.
 //!
-//! The router tries another home agent
-//! * when the present one refuses (any status of 128 or more that corrects no value of the router), or owes
-//!   an answer for five seconds;
-//! * when the present one asks for it by a Home Agent Switch message ([`crate::mobile_router::Switch`]). This
-//!   is refused if both home agents have the same key: an attacker could then replay to one of them the
-//!   messages recorded on the way to the other;
-//! * when no home agent is known, by discovery (`discovery`).
+//! The router tries another home agent in three cases:
+//!
+//! * The present one refuses a registration (any status of 128 or more, unless the router can correct a value
+//!   and try again), or does not answer for five seconds.
+//! * The present one sends a Home Agent Switch message ([`crate::mobile_router::SwitchOrder`]). The router
+//!   ignores it if both home agents have the same key: an attacker could then replay messages to one home
+//!   agent that it recorded on the way to the other.
+//! * The router knows no home agent. Then it discovers one (`discovery`).
 //!
 //! `prefix_discovery` handles the present home agent's advertisements of the home prefix.
 //!
-//! The order is that of the configuration, then of discovery. The router tries each home agent once; then it
-//! pauses, and the pause doubles. A router never goes back by itself: it changes only when the present home
-//! agent fails or sends it away. It stores the home agent with which it was registered last, and tries this
-//! one first after a restart (RFC 6275 11.4.1: "MUST attempt any new registration first with that home
-//! agent").
+//! The router tries first the configured home agents in their order, then the discovered ones. After it has
+//! tried each once, it pauses; each further pause is twice as long. It does not return to a preferred home
+//! agent by itself: it changes only if the present home agent fails or sends it away. It stores the home
+//! agent with which it was registered last, and tries this one first after a restart (RFC 6275 11.4.1: "MUST
+//! attempt any new registration first with that home agent").
 
 mod discovery;
 mod prefix_discovery;
@@ -33,26 +34,27 @@ use std::time::Duration;
 use carnet_base::{Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_wire::icmpv6::types::{DHAAD_REPLY, MOBILE_PREFIX_ADVERTISEMENT};
 
-use crate::mobile_router::{MobileRouter, MobileRouterConfig, Octets, PortalProbe, State, Switch};
+use crate::mobile_router::{MobileRouter, MobileRouterConfig, Octets, PortalProbe, State, SwitchOrder};
 use crate::{Event, MobilityDrop, OLD_PATH_GRACE, Output};
 use discovery::Discovery;
 use prefix_discovery::PrefixDiscovery;
 
-/// Time for which a home agent may owe an answer while there are others. It is longer than
+/// Time after which the router tries another home agent if the present one does not answer. It is longer than
 /// `InitialBindackTimeoutFirstReg`.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause after all home agents have been tried in vain: the first and the longest. The pause doubles between
-/// them.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// First and longest pause after the router has tried all home agents without success. The pause doubles each
+/// time.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(64));
-/// Time for the other uplinks to register with a new home agent after the first one has.
-const GATHERING: Duration = Duration::from_secs(2);
-/// Most home agents that the router is leaving at a time.
-const MAX_LEFT: usize = 2;
+/// Time that the router gives its other uplinks to register with a new home agent after the first uplink has
+/// registered.
+const FURTHER_UPLINKS_WAIT: Duration = Duration::from_secs(2);
+/// Maximum number of former home agents with which the router is still de-registering.
+const MAX_FORMER: usize = 2;
 
 /// The operator's config of the home agents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentsConfig {
-    /// Configured home agents, the first to be tried first.
+    /// Configured home agents, in the order in which the router tries them.
     pub agents: Vec<AgentAddress>,
     /// Whether the router discovers further home agents.
     pub discover: bool,
@@ -70,8 +72,9 @@ pub struct AgentAddress {
 }
 
 impl AgentsConfig {
-    /// Returns the home agent to register with first: the last one, if it is still configured; `None` while
-    /// none is known.
+    /// Returns the home agent to register with first. That is `last`, the home agent of the last
+    /// registration, if the config still permits it; otherwise the first of the config. Returns `None` if no
+    /// home agent is known.
     pub fn first(&self, last: Option<Ipv6Addr>) -> Option<AgentAddress> {
         let known = |address| self.agents.iter().find(|agent| agent.address == address).copied();
         let again = last.and_then(|last| {
@@ -83,71 +86,73 @@ impl AgentsConfig {
 
 /// A home agent that the router is trying.
 #[derive(Debug)]
-struct Trial {
+struct TriedAgent {
     machine: MobileRouter,
-    since: Time,
-    /// Time of the first registration with this home agent.
+    started: Time,
+    /// Time of the first registration with this home agent, if it has accepted one.
     registered: Option<Time>,
-    /// Whether the present home agent has asked for the change.
+    /// Whether the present home agent has demanded the change.
     ordered: bool,
 }
 
 /// A home agent that the router is leaving.
 #[derive(Debug)]
-struct Left {
+struct FormerAgent {
     machine: MobileRouter,
-    /// Time until which the router accepts packets from it. `None` until the router has de-registered.
-    until: Option<Time>,
+    /// Time until which the router accepts packets from this home agent. `None` until the router has
+    /// de-registered.
+    accept_until: Option<Time>,
 }
 
-/// The choice among home agents; see the module documentation.
+/// Selection of the home agent; see the module documentation.
 #[derive(Debug)]
 pub struct Agents {
     config: AgentsConfig,
-    /// Discovered home agents, the first to be tried first.
-    found: Vec<AgentAddress>,
+    /// Discovered home agents, in the order in which the router tries them.
+    discovered: Vec<AgentAddress>,
     discovery: Discovery,
     home_prefix: PrefixDiscovery,
-    trial: Option<Trial>,
-    left: Vec<Left>,
-    /// Time since when the present home agent owes an answer.
+    trial: Option<TriedAgent>,
+    former: Vec<FormerAgent>,
+    /// Time since which the present home agent has not answered; `None` if no answer is outstanding.
     unanswered_since: Option<Time>,
-    /// Home agents that the router has tried since that time.
+    /// Home agents that the router has tried since `unanswered_since`.
     tried: Vec<Ipv6Addr>,
-    /// Time at which the router tries all home agents again, if all have failed.
-    pause: Option<Time>,
+    /// Time at which the router tries all home agents again; `None` unless all have failed.
+    next_round: Option<Time>,
     /// Length of the last pause.
-    paused: Duration,
-    /// Home agents to which the present one has sent the router, and which are not tried yet.
+    last_pause: Duration,
+    /// Home agents that the present one has named in a Home Agent Switch message and that the router has not
+    /// tried yet.
     ordered: VecDeque<AgentAddress>,
-    /// Whether the present home agent has sent the router away without naming another.
-    homeless: bool,
+    /// Whether the present home agent has sent the router away without the address of another home agent.
+    is_sent_away: bool,
     rng: Rng,
     outputs: VecDeque<Output>,
 }
 
 impl Agents {
-    /// Creates the choice, without a decision yet.
+    /// Creates the selection; the router has not tried any home agent yet.
     pub fn new(config: AgentsConfig, rng: Rng) -> Agents {
         Agents {
             home_prefix: PrefixDiscovery::new(config.prefix_discovery),
             config,
-            found: Vec::new(),
+            discovered: Vec::new(),
             discovery: Discovery::default(),
             trial: None,
-            left: Vec::new(),
+            former: Vec::new(),
             unanswered_since: None,
             tried: Vec::new(),
-            pause: None,
-            paused: Duration::ZERO,
+            next_round: None,
+            last_pause: Duration::ZERO,
             ordered: VecDeque::new(),
-            homeless: false,
+            is_sent_away: false,
             rng,
             outputs: VecDeque::new(),
         }
     }
 
-    /// Whether there is more than one home agent to choose from.
+    /// Returns whether the router knows, or may discover, more than one home agent.
     pub fn is_choice(&self) -> bool {
         self.config.discover || self.config.agents.len() > 1
     }
@@ -155,7 +160,7 @@ impl Agents {
     /// Returns all known home agents, in the order in which they are tried.
     pub fn known(&self) -> Vec<AgentAddress> {
         let mut known = self.config.agents.clone();
-        for agent in &self.found {
+        for agent in &self.discovered {
             if !known.iter().any(|other| other.address == agent.address) {
                 known.push(*agent);
             }
@@ -163,23 +168,24 @@ impl Agents {
         known
     }
 
-    /// Returns the home agent that the router is trying beside the present one.
+    /// Returns the home agent that the router is trying while it is registered with the present one.
     pub fn trying(&self) -> Option<Ipv6Addr> {
         self.trial.as_ref().map(|trial| trial.machine.config().home_agent)
     }
 
-    /// Returns the routers beside the present one: for the home agents that are tried or left.
+    /// Returns the machines for other home agents: the one that the router tries, and the former ones.
     pub fn machines(&self) -> impl Iterator<Item = &MobileRouter> {
-        let left = self.left.iter().map(|left| &left.machine);
+        let left = self.former.iter().map(|left| &left.machine);
         self.trial.iter().map(|trial| &trial.machine).chain(left)
     }
 
     fn machines_mut(&mut self) -> impl Iterator<Item = &mut MobileRouter> {
-        let left = self.left.iter_mut().map(|left| &mut left.machine);
+        let left = self.former.iter_mut().map(|left| &mut left.machine);
         self.trial.iter_mut().map(|trial| &mut trial.machine).chain(left)
     }
 
-    /// Returns the router beside the present one whose home agent has this address.
+    /// Returns the machine for the home agent with this address; `None` if it is the present one or not in
+    /// use.
     pub fn machine_of(&mut self, home_agent: Ipv6Addr) -> Option<&mut MobileRouter> {
         self.machines_mut().find(|machine| machine.config().home_agent == home_agent)
     }
@@ -190,8 +196,8 @@ impl Agents {
         self.outputs.pop_front()
     }
 
-    /// Collects the outputs of the routers beside the present one. Only the present router reports handovers
-    /// and volumes.
+    /// Collects the outputs of the machines for other home agents. Only the machine of the present home agent
+    /// reports handovers and volumes.
     fn collect(&mut self) {
         let mut wanted = Vec::new();
         for machine in self.machines_mut() {
@@ -207,21 +213,21 @@ impl Agents {
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let machines = self.machines().filter_map(MobileRouter::poll_timeout);
-        let left = self.left.iter().filter_map(|left| left.until);
+        let left = self.former.iter().filter_map(|left| left.accept_until);
         let trial = self.trial.as_ref().map(|trial| match trial.registered {
-            Some(at) => at + GATHERING,
-            None => trial.since + PATIENCE,
+            Some(at) => at + FURTHER_UPLINKS_WAIT,
+            None => trial.started + ANSWER_TIMEOUT,
         });
         let waiting = self.trial.is_none();
-        let pause = self.pause.filter(|_| waiting);
-        // Once this time is over, the router waits for the pause, or for an answer to a request.
+        let pause = self.next_round.filter(|_| waiting);
+        // After `ANSWER_TIMEOUT` has passed, only the pause or an answer matters.
         let patient = waiting && self.tried.is_empty() && pause.is_none();
-        let unanswered = self.unanswered_since.filter(|_| patient).map(|since| since + PATIENCE);
+        let unanswered = self.unanswered_since.filter(|_| patient).map(|since| since + ANSWER_TIMEOUT);
         let asked = self.discovery.poll_timeout().into_iter().chain(self.home_prefix.poll_timeout());
         machines.chain(left).chain(trial).chain(unanswered).chain(pause).chain(asked).min()
     }
 
-    /// Serves the timers of the routers beside the present one. [`Self::review`] serves the others.
+    /// Handles the timers of the machines for other home agents. [`Self::review`] handles the others.
     pub fn handle_timeout(&mut self, now: Time, wall: WallTime) {
         self.machines_mut().for_each(|machine| machine.handle_timeout(now, wall));
     }
@@ -236,29 +242,28 @@ impl Agents {
         self.machines_mut().for_each(|machine| machine.handle_interface_gone(now, wall, name));
     }
 
-    /// Takes over the signal of an uplink.
+    /// Passes the signal strength of an uplink to the machines for other home agents.
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
         self.machines_mut().for_each(|machine| machine.handle_signal(now, wall, interface, dbm));
     }
 
-    /// Takes over whether an uplink's modem roams.
+    /// Passes on whether an uplink's modem roams.
     pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
         self.machines_mut().for_each(|machine| machine.handle_roaming(now, wall, interface, roaming));
     }
 
-    /// Takes over the result of a probe for a captive portal.
+    /// Passes on the result of a probe for a captive portal.
     pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
         self.machines_mut().for_each(|machine| machine.handle_portal_probe(now, wall, interface, probe));
     }
 
-    /// Takes over the octets that an uplink has carried.
+    /// Passes on the number of octets that an uplink has carried.
     pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
         self.machines_mut().for_each(|machine| machine.handle_octets(now, wall, interface, octets));
     }
 
-    /// Handles an ICMPv6 message from an uplink, as [`MobileRouter::handle_link_message`] does. Answers to
-    /// discovery, and answers to mobile prefix discovery with the home address as destination, are among
-    /// them.
+    /// Handles an ICMPv6 message from an uplink, as [`MobileRouter::handle_link_message`] does. Also handles
+    /// answers to home agent discovery and to mobile prefix discovery.
     ///
     /// # Errors
     /// Returns why an answer was dropped.
@@ -275,30 +280,31 @@ impl Agents {
             return Ok(());
         }
         if message.message.first() != Some(&DHAAD_REPLY) {
-            // The present router reports faults of the message.
+            // The machine of the present home agent reports faults of the message, so their results are
+            // ignored here.
             self.machines_mut().for_each(|machine| {
                 let _ = machine.handle_link_message(now, wall, message);
             });
             return Ok(());
         }
         let found = self.discovery.answer(message, current.config())?;
-        self.found = found.into_iter().map(|address| self.named(address)).collect();
+        self.discovered = found.into_iter().map(|address| self.named(address)).collect();
         self.begin_anew();
-        if std::mem::take(&mut self.homeless) {
+        if std::mem::take(&mut self.is_sent_away) {
             let present = current.config().home_agent;
-            self.ordered = self.found.iter().copied().filter(|agent| agent.address != present).collect();
+            self.ordered = self.discovered.iter().copied().filter(|agent| agent.address != present).collect();
         }
         Ok(())
     }
 
-    /// Returns the known addresses of a home agent.
+    /// Returns the known addresses of a home agent, with the IPv4 address if the config has one.
     fn named(&self, address: Ipv6Addr) -> AgentAddress {
         let named = self.config.agents.iter().find(|agent| agent.address == address);
         named.copied().unwrap_or(AgentAddress { address, ipv4_address: None })
     }
 
-    /// Checks the state of `current`, the present router, and of the others, and acts on it. Call it after
-    /// every input, when the outputs of `current` have been taken.
+    /// Decides whether to try, change or leave home agents. `current` is the machine of the present home
+    /// agent. Call it after every input, when the outputs of `current` have been taken.
     pub fn review(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         self.collect();
         if let Some(switch) = current.take_switch() {
@@ -324,31 +330,32 @@ impl Agents {
         if self.trial.is_none() {
             self.try_next(now, wall, current, trouble);
         }
-        let nobody = current.config().home_agent.is_unspecified() || self.pause.is_some();
-        if self.homeless || (self.config.discover && self.trial.is_none() && nobody) {
+        let nobody = current.config().home_agent.is_unspecified() || self.next_round.is_some();
+        if self.is_sent_away || (self.config.discover && self.trial.is_none() && nobody) {
             self.discovery.start(now, &mut self.rng);
         }
         if let Some(packet) = self.discovery.request(now, current) {
-            // The forwarding rules that lead the packet to its uplink must exist before it.
+            // The packet needs the forwarding rules that lead it to its uplink, so they come before it.
             self.outputs.push_back(Output::Forwarding(current.config().home_address));
             self.outputs.push_back(Output::Packet(packet));
         }
     }
 
-    /// RFC 5142 6.2: takes the named addresses in their order. An unauthenticated message counts only for
-    /// home agents that the operator or the discovery has named.
-    fn obey(&mut self, now: Time, current: &MobileRouter, switch: Switch) {
+    /// Handles a Home Agent Switch message: the router tries the named addresses in their order (RFC 5142
+    /// 6.2). If the message is not authenticated, the router uses only home agents of the config or of the
+    /// discovery.
+    fn obey(&mut self, now: Time, current: &MobileRouter, switch: SwitchOrder) {
         let present = current.config().home_agent;
         let under_way = self.trial.as_ref().is_some_and(|trial| trial.ordered) || !self.ordered.is_empty();
         if under_way {
             return; // A repeated message changes nothing.
         }
-        // The check of the config rejects several home agents with one key.
+        // A valid config does not have several home agents with one key.
         let authentication = &current.config().authentication;
         if authentication.is_one_for_all_agents() && !self.is_choice() {
             let message = format!(
-                "the home agent {present} asks us to leave, but the key is for this home agent only, \
-                 expected per_agent = true at all of them"
+                "the home agent {present} asks this router to use another home agent, but its key \
+                 is the same at all home agents: expected per_agent = true in their configs"
             );
             return self.outputs.push_back(Output::Event(Event::Warning { message }));
         }
@@ -364,22 +371,26 @@ impl Agents {
             agent.address != present && usable && (switch.authenticated || named)
         });
         let message = if !to.is_empty() {
-            format!("the home agent {present} asks us to leave for {}", to[0].address)
+            format!("the home agent {present} asks this router to use the home agent {}", to[0].address)
         } else if self.config.discover {
-            self.homeless = true;
+            self.is_sent_away = true;
             self.discovery.stop();
             self.discovery.start(now, &mut self.rng);
-            format!("the home agent {present} asks us to leave, and another one is looked for")
+            format!(
+                "the home agent {present} asks this router to use another home agent, which it now discovers"
+            )
         } else {
             format!(
-                "the home agent {present} asks us to leave, but nobody that may be believed says where to"
+                "the home agent {present} asks this router to use another home agent, but names no home \
+                 agent of the config"
             )
         };
         self.ordered = to.into();
         self.outputs.push_back(Output::Event(Event::Warning { message }));
     }
 
-    /// Returns the fault of the present home agent, if another one can be tried.
+    /// Returns why the present home agent does not serve this router; `None` if it does, or if there is no
+    /// other home agent to try.
     fn trouble(&mut self, now: Time, current: &MobileRouter) -> Option<&'static str> {
         let trouble = if current.config().home_agent.is_unspecified() {
             Some("none was known")
@@ -393,10 +404,10 @@ impl Agents {
             return trouble;
         }
         let since = *self.unanswered_since.get_or_insert(now);
-        (now.saturating_since(since) >= PATIENCE).then_some("it did not answer")
+        (now.saturating_since(since) >= ANSWER_TIMEOUT).then_some("it did not answer")
     }
 
-    /// Begins to try the next home agent that has not been tried.
+    /// Starts to register with the next home agent that the router has not tried.
     fn try_next(
         &mut self,
         now: Time,
@@ -410,12 +421,12 @@ impl Agents {
         if trouble.is_none() {
             return;
         }
-        if self.pause.is_some_and(|at| at > now) {
+        if self.next_round.is_some_and(|at| at > now) {
             return;
         }
         let present = current.config().home_agent;
         let known = self.known();
-        if self.pause.take().is_some() {
+        if self.next_round.take().is_some() {
             self.tried.clear();
         }
         let untried =
@@ -424,8 +435,8 @@ impl Agents {
             self.tried.push(agent.address);
             self.begin(now, wall, current, agent, false);
         } else if !present.is_unspecified() {
-            self.paused = (self.paused * 2).clamp(PAUSE.0, PAUSE.1);
-            self.pause = Some(now + self.paused);
+            self.last_pause = (self.last_pause * 2).clamp(PAUSE.0, PAUSE.1);
+            self.next_round = Some(now + self.last_pause);
         }
     }
 
@@ -442,50 +453,50 @@ impl Agents {
             home_agent_ipv4: agent.ipv4_address,
             ..current.config().clone()
         };
-        // A home agent that is tried again is no longer being left.
-        self.left.retain(|left| left.machine.config().home_agent != agent.address);
+        // If the router tries a former home agent again, it ends that former registration without waiting.
+        self.former.retain(|left| left.machine.config().home_agent != agent.address);
         let mut machine = MobileRouter::new(config, &mut self.rng);
         machine.adopt(now, wall, current);
         if current.config().home_agent.is_unspecified() {
             self.outputs.push_back(changed(None, agent.address, "it was found"));
             *current = machine;
         } else {
-            self.trial = Some(Trial { machine, since: now, registered: None, ordered });
+            self.trial = Some(TriedAgent { machine, started: now, registered: None, ordered });
         }
     }
 
-    /// Decides whether the home agent that the router is trying replaces the present one, or has failed.
+    /// Decides whether the home agent that the router is trying becomes the present one, or has failed.
     fn look_at_trial(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         let Some(trial) = &mut self.trial else { return };
         let machine = &trial.machine;
         if machine.has_registration() {
             let first = *trial.registered.get_or_insert(now);
             let whole = current.living_uplinks().all(|uplink| machine.living_uplinks().any(|u| u == uplink));
-            if whole || now.saturating_since(first) >= GATHERING {
+            if whole || now.saturating_since(first) >= FURTHER_UPLINKS_WAIT {
                 self.change(now, wall, current);
             }
             return;
         }
         trial.registered = None;
         let refused = matches!(machine.state(), State::Refused(_)) || machine.setback().is_some();
-        // Without an uplink no home agent can answer.
+        // No home agent can answer if the router has no usable uplink, so this is no failure.
         if machine.state() == State::Disconnected {
-            trial.since = now;
+            trial.started = now;
         }
-        if (refused || now.saturating_since(trial.since) >= PATIENCE)
+        if (refused || now.saturating_since(trial.started) >= ANSWER_TIMEOUT)
             && let Some(trial) = self.trial.take()
         {
             self.leave(now, wall, trial.machine);
         }
     }
 
-    /// Lets the present router and the trial change places.
+    /// Makes the tried home agent the present one, and the present one a former one.
     fn change(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         let Some(trial) = self.trial.take() else { return };
         let reason = match (trial.ordered, current.state()) {
-            (true, _) => "the one before asked for it",
-            (false, State::Refused(_)) => "the one before refused",
-            (false, _) => "the one before did not answer",
+            (true, _) => "the former home agent asked for it",
+            (false, State::Refused(_)) => "the former home agent refused",
+            (false, _) => "the former home agent did not answer",
         };
         let old = std::mem::replace(current, trial.machine);
         let from = old.config().home_agent;
@@ -496,66 +507,66 @@ impl Agents {
         self.unanswered_since = None;
         self.begin_anew();
         self.ordered.clear();
-        self.homeless = false;
+        self.is_sent_away = false;
         self.discovery.stop();
     }
 
-    /// De-registers with a home agent, whatever bindings it may have, and still accepts its packets for a
-    /// while.
+    /// De-registers with a home agent, whether or not it has accepted a registration. Still accepts its
+    /// packets for a while.
     fn leave(&mut self, now: Time, wall: WallTime, mut machine: MobileRouter) {
         while let Some(output) = machine.poll_output() {
             self.outputs.push_back(output);
         }
         machine.handle_shutdown(now, wall);
-        if self.left.len() >= MAX_LEFT {
-            self.left.remove(0);
+        if self.former.len() >= MAX_FORMER {
+            self.former.remove(0);
         }
-        self.left.push(Left { machine, until: None });
+        self.former.push(FormerAgent { machine, accept_until: None });
         self.collect();
     }
 
-    /// Permits all home agents to be tried again at once.
+    /// Allows the router to try all home agents again at once.
     fn begin_anew(&mut self) {
         self.tried.clear();
-        self.pause = None;
-        self.paused = Duration::ZERO;
+        self.next_round = None;
+        self.last_pause = Duration::ZERO;
     }
 
-    /// Removes home agents that were left long enough ago.
+    /// Removes former home agents whose grace period has ended.
     fn let_go(&mut self, now: Time) {
-        let before = self.left.len();
-        for left in &mut self.left {
-            if left.until.is_none() && left.machine.is_quiescent() {
-                left.until = Some(now + OLD_PATH_GRACE);
+        let before = self.former.len();
+        for left in &mut self.former {
+            if left.accept_until.is_none() && left.machine.is_quiescent() {
+                left.accept_until = Some(now + OLD_PATH_GRACE);
             }
         }
-        self.left.retain(|left| left.until.is_none_or(|until| until > now));
-        if self.left.len() < before {
-            // Any address will do here: a station has one mobile router.
+        self.former.retain(|left| left.accept_until.is_none_or(|until| until > now));
+        if self.former.len() < before {
+            // The address does not matter, because a station has only one mobile router.
             self.outputs.push_back(Output::Forwarding(Ipv6Addr::UNSPECIFIED));
         }
     }
 
-    /// Handles a shutdown, or the arrival at home: the router tries no other home agent, and leaves those
-    /// that it is leaving.
+    /// Handles a shutdown, or the return to the home link: the router stops to try other home agents, and
+    /// de-registers with all former ones.
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         self.ordered.clear();
-        self.homeless = false;
+        self.is_sent_away = false;
         self.discovery.stop();
         if let Some(trial) = self.trial.take() {
             self.leave(now, wall, trial.machine);
         }
     }
 
-    /// Whether no de-registration is outstanding at a shutdown.
+    /// Returns whether no de-registration is outstanding at a shutdown.
     pub fn is_quiescent(&self) -> bool {
         self.machines().all(MobileRouter::is_quiescent)
     }
 
-    /// Applies the operator's choice of an uplink to all routers.
+    /// Applies the operator's choice of an uplink to the machines for other home agents.
     pub fn handle_handover(&mut self, now: Time, wall: WallTime, uplink: Option<&str>) {
         if let Some(trial) = &mut self.trial {
-            // The present router has reported any fault of the choice already.
+            // The machine of the present home agent has already reported a fault of the operator's choice.
             let _ = trial.machine.handle_handover(now, wall, uplink);
         }
     }

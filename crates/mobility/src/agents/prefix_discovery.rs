@@ -1,16 +1,18 @@
-//! The mobile node's side of mobile prefix discovery (RFC 6275 11.4.2, 11.4.3): the state of the home prefix
-//! while the node is away.
+//! The mobile node's part of mobile prefix discovery (RFC 6275 11.4.2, 11.4.3): whether the home prefix is
+//! still valid while the node is away.
 //!
 //! The router sends a solicitation from a registered care-of address, with the home address in a Home Address
-//! option. It sends one when a home agent has accepted a registration, and again after half of the time for
-//! which the last answer was valid. An answer counts if it comes from that home agent, through a type 2
-//! routing header with the home address. It must have the random identifier of the last solicitation, which
-//! only a node on the path can know. RFC 6275 requires IPsec besides; RFC 4285, which carnet uses instead,
-//! covers Mobility Headers only. So an answer only warns the operator, who has configured home address and
-//! home prefix. It neither registers, shortens nor ends anything.
+//! option. It sends the first when a home agent has accepted a registration. It sends the next after half of
+//! the time for which the last answer was valid. It accepts an answer only from that home agent, through a
+//! type 2 routing header with the home address. The answer must have the random identifier of the last
+//! solicitation, which only a node on the path can know.
 //!
-//! Left out: new home addresses out of new prefixes (11.4.3), because the home address is configured; the M
-//! and O flags; IPv4 care-of addresses.
+//! RFC 6275 also requires IPsec. carnet uses RFC 4285 instead, which covers Mobility Headers only. So an
+//! answer only causes a warning for the operator, who has configured home address and home prefix. It does
+//! not change any registration.
+//!
+//! Left out: new home addresses from new prefixes (11.4.3), because the home address is configured; the M and
+//! O flags; IPv4 care-of addresses.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -26,33 +28,33 @@ use ipnet::Ipv6Net;
 use crate::mobile_router::MobileRouter;
 use crate::{HOP_LIMIT, MobilityDrop};
 
-/// Wait for the first answer: `INITIAL_SOLICIT_TIMER` (RFC 6275 12); it doubles with each unanswered
+/// Time to wait for the first answer: `INITIAL_SOLICIT_TIMER` (RFC 6275 12). It doubles with each unanswered
 /// solicitation.
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(3);
-/// Solicitations without an answer before the router rests.
+/// Number of solicitations without an answer before the router pauses.
 const TRIES: u32 = 3;
-/// Rest after the tries, and longest time from an answer to the next question.
+/// Pause after the last unanswered solicitation, and maximum time from an answer to the next solicitation.
 const REST: Duration = Duration::from_secs(24 * 3600);
-/// Shortest time from an answer, genuine or not, to the next question.
+/// Minimum time from an answer, genuine or forged, to the next solicitation.
 const LEAST: Duration = Duration::from_secs(60);
 
-/// Knowledge of the prefix of the home address, and the running question.
+/// Last known state of the prefix of the home address, and the outstanding solicitation.
 #[derive(Debug, Default)]
 pub(super) struct PrefixDiscovery {
     wanted: bool,
     /// Home agent that the router asks.
     home_agent: Option<Ipv6Addr>,
-    /// Identifier of the last solicitation, until it is answered.
+    /// Identifier of the last solicitation; `None` when the home agent has answered it.
     identifier: Option<u16>,
     sent: u32,
     next: Option<Time>,
-    /// State of the prefix in the last answer. The operator's last warning had it.
-    standing: Option<Standing>,
+    /// State of the prefix in the last answer, which the last warning to the operator named.
+    state: Option<HomePrefixState>,
 }
 
-/// State of the home address's prefix in an advertisement.
+/// State of the prefix of the home address in an advertisement of the home agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum HomePrefixState {
     Preferred,
     /// New connections should use another prefix (RFC 4862 5.5.4).
     Deprecated,
@@ -74,7 +76,7 @@ impl PrefixDiscovery {
     /// Returns the packet of the solicitation that is due.
     pub fn solicitation(&mut self, now: Time, rng: &mut Rng, router: &MobileRouter) -> Option<Vec<u8>> {
         let Some(care_of_address) = registered(router).filter(|_| self.wanted) else {
-            // The router asks as soon as it is registered with a home agent.
+            // The router sends a solicitation at once when it has registered with another home agent.
             (self.home_agent, self.next) = (None, None);
             return None;
         };
@@ -115,8 +117,8 @@ impl PrefixDiscovery {
         let advertisement =
             PrefixAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;
         if self.identifier != Some(advertisement.identifier) {
-            // "In this case the mobile node SHOULD send a Mobile Prefix Solicitation"; but a stranger must
-            // not decide when.
+            // "In this case the mobile node SHOULD send a Mobile Prefix Solicitation". The pause limits
+            // how often an attacker can cause one.
             let soon = now + LEAST;
             if self.identifier.is_none() {
                 self.next = self.next.map(|next| next.min(soon));
@@ -134,26 +136,26 @@ impl PrefixDiscovery {
         });
         let (standing, good) = match information {
             Some(information) if information.preferred_lifetime > 0 => {
-                (Standing::Preferred, information.preferred_lifetime)
+                (HomePrefixState::Preferred, information.preferred_lifetime)
             }
             Some(information) if information.valid_lifetime > 0 => {
-                (Standing::Deprecated, information.valid_lifetime)
+                (HomePrefixState::Deprecated, information.valid_lifetime)
             }
-            _ => (Standing::Gone, 0),
+            _ => (HomePrefixState::Gone, 0),
         };
         self.next = Some(now + (Duration::from_secs(good.into()) / 2).clamp(LEAST, REST));
-        let before = self.standing.replace(standing);
-        let news = before != Some(standing) && (before.is_some() || standing != Standing::Preferred);
+        let before = self.state.replace(standing);
+        let news = before != Some(standing) && (before.is_some() || standing != HomePrefixState::Preferred);
         let agent = message.source;
         Ok(news.then(|| match standing {
-            Standing::Preferred => format!(
+            HomePrefixState::Preferred => format!(
                 "the home agent {agent} advertises the prefix of {home_address} \
                                             again"
             ),
-            Standing::Deprecated => format!(
+            HomePrefixState::Deprecated => format!(
                 "the home agent {agent} has deprecated the prefix of {home_address}, which ends in {good} s"
             ),
-            Standing::Gone => format!(
+            HomePrefixState::Gone => format!(
                 "the home agent {agent} no longer advertises the prefix of {home_address}, the home address \
                  of the config"
             ),
@@ -161,7 +163,7 @@ impl PrefixDiscovery {
     }
 }
 
-/// Returns an IPv6 care-of address that the home agent has accepted, the best first.
+/// Returns an IPv6 care-of address that the home agent has accepted, the preferred one if there are several.
 fn registered(router: &MobileRouter) -> Option<Ipv6Addr> {
     let bound = router.bindings().iter().filter_map(|binding| binding.registration.as_ref());
     let mut addresses =

@@ -1,22 +1,21 @@
 //! An entry of the Binding Update List (RFC 6275 11.1), with or without a Binding Identifier (RFC 5648 4).
 //!
 //! An entry has the registration that the home agent has acknowledged, the outstanding request, and a binding
-//! that the home agent has yet to remove. An [`Update`] is an outstanding Binding Update, which may concern
-//! several entries with identifiers. All share the sequence number that distinguishes the Binding Updates
-//! (RFC 5648 4.1).
+//! that the home agent must still remove. An [`Update`] is an outstanding Binding Update, which may concern
+//! several entries with identifiers. All entries share one sequence of numbers (RFC 5648 4.1).
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::Time;
 
-use super::exchange::{Event, Exchange, Purpose, Sent};
+use super::exchange::{Event, Exchange, Purpose, Transmission};
 use super::registration::{Registration, mapped};
 use super::{Bid, Links};
 use crate::flow::FlowBinding;
 
-/// Most Binding Updates that are remembered for their acknowledgements.
+/// Maximum number of Binding Updates that the router stores to recognise their acknowledgements.
 pub(crate) const MAX_UPDATES: usize = 32;
-/// Most tries of a removal. A binding that the home agent does not remove ends with its lifetime.
+/// Maximum number of requests to remove a binding. Without an answer the binding ends with its lifetime.
 const MAX_REMOVALS: u32 = 5;
 
 /// One entry of the Binding Update List.
@@ -26,19 +25,21 @@ pub struct BindingUpdateListEntry {
     pub uplink: usize,
     /// The Binding Identifier, if the entry has one.
     pub bid: Option<Bid>,
-    /// Registration that the home agent acknowledged last, while it lasts.
+    /// Last acknowledged registration, until its lifetime ends.
     pub registration: Option<Registration>,
-    /// BID-PRI of the registration.
+    /// BID-PRI of the registration (RFC 6089 4.1).
     pub(crate) priority: u8,
-    /// The request that the router is making. An entry with identifier that must wait has a held one.
+    /// Outstanding request to register the care-of address. An entry with identifier that must wait has a
+    /// request that is held.
     pub(crate) exchange: Option<Exchange>,
-    /// Request to remove a binding that the home agent may still have; only with an identifier.
+    /// Outstanding request to remove a binding that the home agent may still have. Only an entry with an
+    /// identifier has it.
     pub(crate) removal: Option<Exchange>,
-    /// Number of the last Binding Update that ended the binding.
+    /// Sequence number of the last Binding Update that removed the binding.
     pub(crate) removed: Option<u16>,
-    /// Whether the entry is to be registered again although nothing has changed here. The home agent may
-    /// have a Binding Update that was given up, so that the registration may be wrong.
-    pub(crate) again: bool,
+    /// Whether the router must register the entry again although its uplink did not change. The home agent
+    /// may have received a Binding Update that the router gave up, so the registration may be wrong.
+    pub(crate) is_due_again: bool,
 }
 
 impl BindingUpdateListEntry {
@@ -51,7 +52,7 @@ impl BindingUpdateListEntry {
             exchange: None,
             removal: None,
             removed: None,
-            again: false,
+            is_due_again: false,
         }
     }
 
@@ -60,7 +61,7 @@ impl BindingUpdateListEntry {
         self.registration.map(|registration| registration.care_of_address)
     }
 
-    /// Returns when to renew the registration; earlier over an uplink that `is_full`.
+    /// Returns when to renew the registration. The time is earlier if the uplink `is_full`.
     pub(crate) fn refresh_at(&self, is_full: bool) -> Option<Time> {
         self.registration.map(|registration| registration.renew_at(is_full))
     }
@@ -70,7 +71,7 @@ impl BindingUpdateListEntry {
         self.exchange.as_ref().filter(|exchange| !exchange.is_held())
     }
 
-    /// Returns the outstanding request, to be changed.
+    /// Returns the outstanding request for changes; `None` while the entry is held.
     pub(crate) fn request_mut(&mut self) -> Option<&mut Exchange> {
         self.exchange.as_mut().filter(|exchange| !exchange.is_held())
     }
@@ -80,19 +81,20 @@ impl BindingUpdateListEntry {
         self.exchange.take_if(|exchange| !exchange.is_held())
     }
 
-    /// Begins a request at `next`; `is_first` if the home agent does not know the home address yet.
+    /// Creates a request that the router sends at `next`. `is_first` if the home agent has no binding of the
+    /// home address yet.
     pub(crate) fn begin(&mut self, next: Time, is_first: bool) {
         self.exchange = Some(Exchange::to_home_agent(Purpose::Register, Vec::new(), next, is_first));
     }
 
-    /// Begins the removal of the binding at `next`.
+    /// Creates the request to remove the binding, which the router sends at `next`.
     pub(crate) fn begin_removal(&mut self, next: Time) {
         self.removal = Some(Exchange::to_home_agent(Purpose::Deregister, Vec::new(), next, false));
     }
 
     /// Returns the end of the hold, if the entry is held.
-    pub(crate) fn held_until(&self) -> Option<Time> {
-        self.exchange.as_ref().filter(|exchange| exchange.is_held())?.next()
+    pub(crate) fn hold_until(&self) -> Option<Time> {
+        self.exchange.as_ref().filter(|exchange| exchange.is_held())?.next_transmission()
     }
 
     /// Ends a hold.
@@ -113,12 +115,12 @@ impl BindingUpdateListEntry {
         self.hasten(now);
     }
 
-    /// Whether the home agent may have the binding.
+    /// Returns whether the home agent may have the binding.
     pub(crate) fn is_known(&self) -> bool {
         self.registration.is_some() || self.request().is_some_and(Exchange::is_sent)
     }
 
-    /// Returns the care-of address of the last Binding Update without an answer.
+    /// Returns the care-of address of the last Binding Update that has no answer yet.
     pub(crate) fn asked_for(&self) -> Option<IpAddr> {
         Some(self.request()?.last_sent()?.care_of_address)
     }
@@ -161,10 +163,10 @@ impl BindingUpdateListEntry {
 
 /// One entry of a Binding Update with identifiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Member {
+pub(crate) struct UpdatedBinding {
     /// Index into the list of entries with identifiers.
     pub binding: usize,
-    /// Care-of address to register; any address in a removal.
+    /// Care-of address to register. A removal ignores it.
     pub care_of_address: IpAddr,
     /// The BID-PRI.
     pub priority: u8,
@@ -180,26 +182,26 @@ pub(crate) struct Update {
     pub is_plain: bool,
     /// O flag: the home agent removes all other bindings.
     pub overwrite: bool,
-    /// Whether the update ends its entries.
+    /// Whether the update removes the bindings in `members`.
     pub removal: bool,
-    /// Uplink and care-of address that the update left from.
+    /// Uplink and care-of address that the router sent the update from.
     pub via: (usize, IpAddr),
-    /// Members whose answer still counts.
-    pub members: Vec<Member>,
-    /// Number of members when the update left.
+    /// Bindings of the update for which the router still uses the answer.
+    pub members: Vec<UpdatedBinding>,
+    /// Number of bindings in the update.
     pub count: usize,
-    /// Care-of address by which the answer is authenticated.
+    /// Care-of address that the MAC of the answer covers.
     pub authenticated: Ipv6Addr,
-    /// Flows that the update described.
+    /// Flows that the update described in full.
     pub flows: Vec<FlowBinding>,
-    /// Flows that the update only named.
+    /// Identifiers of unchanged flows in the update.
     pub summary: Vec<u16>,
 }
 
 impl Update {
     /// A Binding Update of the entry without identifier.
-    pub(crate) fn plain(uplink: usize, purpose: Purpose, sent: Sent) -> Update {
-        let Sent { sequence, at, timestamp, care_of_address } = sent;
+    pub(crate) fn plain(uplink: usize, purpose: Purpose, sent: Transmission) -> Update {
+        let Transmission { sequence, at, timestamp, care_of_address } = sent;
         Update {
             sequence,
             at,
@@ -217,25 +219,26 @@ impl Update {
     }
 
     /// Returns the transmission of this update about a care-of address.
-    pub(crate) fn sent(&self, care_of_address: IpAddr) -> Sent {
-        Sent { sequence: self.sequence, at: self.at, timestamp: self.timestamp, care_of_address }
+    pub(crate) fn sent(&self, care_of_address: IpAddr) -> Transmission {
+        Transmission { sequence: self.sequence, at: self.at, timestamp: self.timestamp, care_of_address }
     }
 }
 
-/// Support of the home agent for several care-of addresses, as far as the router knows it.
+/// Known support of the home agent for several care-of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Abilities {
-    /// Whether the home agent knows Binding Identifiers, as far as the router knows (RFC 5648 5.7).
+pub(crate) struct MultipleCareOfSupport {
+    /// Whether the home agent supports Binding Identifiers; true until it answers otherwise (RFC 5648 5.7).
     pub identifiers: bool,
-    /// Whether the home agent accepts several in one Binding Update (status 168).
+    /// Whether the home agent accepts several bindings in one Binding Update (it refuses them with status
+    /// 168).
     pub bulk: bool,
-    /// Whether the home agent has this router's bindings and no others, so that Binding Updates add to them
+    /// Whether the home agent has exactly this router's bindings, so that further Binding Updates add to them
     /// (RFC 5648 5.9).
     pub bootstrapped: bool,
 }
 
-impl Default for Abilities {
+impl Default for MultipleCareOfSupport {
     fn default() -> Self {
-        Abilities { identifiers: true, bulk: true, bootstrapped: false }
+        MultipleCareOfSupport { identifiers: true, bulk: true, bootstrapped: false }
     }
 }

@@ -1,9 +1,9 @@
-//! A request until its answer (RFC 6275 11.8), by one engine for every entry of the Binding Update List and
-//! for direct routes.
+//! A request and its retransmissions until the answer (RFC 6275 11.8). The entries of the Binding Update List
+//! and the direct routes use the same state machine.
 //!
-//! An [`Exchange`] registers a care-of address, ends a binding, or tests an address of a direct route: its
-//! `purpose` says which. It knows when the next message leaves, and the last transmissions, whose answers the
-//! router still accepts. Its phase changes by [`Event`]s only. A registration exists beside the exchange:
+//! An [`Exchange`] registers a care-of address, ends a binding, or tests an address of a direct route: see
+//! its `purpose`. It has the time of the next transmission, and the last transmissions, whose answers the
+//! router still accepts. Only an [`Event`] changes its phase. A registration may exist at the same time:
 //! while the router registers a new care-of address, the old registration still carries traffic.
 
 use std::collections::BTreeMap;
@@ -22,81 +22,83 @@ pub(crate) enum Purpose {
     Deregister,
 }
 
-/// One message as it was sent.
+/// One transmission of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sent {
+pub(crate) struct Transmission {
     pub sequence: u16,
     pub at: Time,
     pub timestamp: Option<u64>,
-    /// Care-of address that the message is about.
+    /// Care-of address that the message registers or tests.
     pub care_of_address: IpAddr,
 }
 
-/// The Binding Update that was sent last, while no acknowledgement has answered it.
+/// The last Binding Update that was sent, until its acknowledgement arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outstanding {
     pub sequence: u16,
     pub at: Time,
-    /// Uplink and care-of address that the update left from.
+    /// Uplink and care-of address that the router sent the update from.
     pub via: (usize, IpAddr),
-    /// Care-of address by which the acknowledgement is authenticated.
+    /// Care-of address that the MAC of the acknowledgement covers.
     pub authenticated: Ipv6Addr,
 }
 
-/// A request with all its retransmissions, until its answer.
+/// A request and its retransmissions, until its answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Exchange<P = Purpose> {
     pub purpose: P,
-    /// Care-of addresses that the request may be about. Several race in this order, in the manner of happy
-    /// eyeballs (RFC 8305 5). A de-registration on the home link has the home address instead.
+    /// Care-of addresses that the request may register or test. The router tries them in this order without
+    /// waiting for each answer, like happy eyeballs (RFC 8305 5). A de-registration on the home link has the
+    /// home address instead.
     pub care_of_addresses: Vec<IpAddr>,
-    /// Last transmissions, the latest at the end.
-    pub sent: Vec<Sent>,
+    /// Last transmissions, the latest last.
+    pub sent: Vec<Transmission>,
     pub retransmission: Retransmission,
-    /// Router by which the last transmission from each care-of address left.
+    /// Router through which the last transmission from each care-of address was sent.
     routers: BTreeMap<IpAddr, Option<IpAddr>>,
     phase: Phase,
     /// Time of the next transmission; `None` if no message follows.
-    next: Option<Time>,
+    next_transmission: Option<Time>,
 }
 
 /// Phase of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The router retransmits until the other side answers.
+    /// The router retransmits until the peer answers.
     Retransmitting,
-    /// The other side refused for the moment: neither traffic nor hints hasten the next try.
+    /// The peer refused for the moment: the router waits, even if packets or hints arrive.
     Held,
-    /// The exchange asks a home agent that has refused: it is sent once and not again.
+    /// The router asks a home agent again that has refused before: it sends the update once, without
+    /// retransmission.
     Single,
 }
 
 /// An event that may change the phase of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A message left, about one of `rivals` care-of addresses that race.
+    /// The router sent a message for one of `rivals` care-of addresses that it tries at the same time.
     Transmission {
-        /// Number of care-of addresses in the race; at least 1.
+        /// Number of these care-of addresses, at least 1.
         rivals: usize,
     },
-    /// A message of the other side answers one of the transmissions, whatever it says.
+    /// The peer answered one of the transmissions, with any status.
     Response,
-    /// The answer is new, and not a correction.
+    /// The peer answered for the first time, and the answer is not a correction.
     Answer,
-    /// The answer asks for another try at once.
+    /// The answer asks for another request at once.
     Correction,
-    /// The other side refused until this time.
+    /// The peer refused until this time.
     Refusal(Time),
-    /// Traffic waits, or a hint says that the other side lacks the binding.
+    /// Packets wait, or a hint says that the peer has lost the binding.
     Haste,
-    /// Another request goes first: this one leaves at this time at the earliest.
+    /// Another request has precedence: the router sends this one at this time at the earliest.
     Delay(Time),
     /// The path carries packets again.
     Recovery,
 }
 
 impl<P> Exchange<P> {
-    /// A request whose first message leaves at `next`.
+    /// Creates a request. The router sends its first message at `next`.
     pub fn new(
         purpose: P,
         care_of_addresses: Vec<IpAddr>,
@@ -110,13 +112,13 @@ impl<P> Exchange<P> {
             retransmission,
             routers: BTreeMap::new(),
             phase: Phase::Retransmitting,
-            next: Some(next),
+            next_transmission: Some(next),
         }
     }
 
-    /// Changes phase, retransmission and time of the next transmission by an event.
+    /// Changes the phase, the retransmission and the time of the next transmission after an event.
     pub fn apply(&mut self, now: Time, event: Event) {
-        (self.phase, self.next) = match (self.phase, event) {
+        (self.phase, self.next_transmission) = match (self.phase, event) {
             (phase, Event::Transmission { rivals }) => {
                 let next = now + self.retransmission.transmitted(now, rivals);
                 match phase {
@@ -126,42 +128,42 @@ impl<P> Exchange<P> {
             }
             (phase, Event::Response) => {
                 self.retransmission.answered();
-                (phase, self.next)
+                (phase, self.next_transmission)
             }
-            (Phase::Single, Event::Answer) => (Phase::Retransmitting, self.next),
-            (phase, Event::Answer) => (phase, self.next),
+            (Phase::Single, Event::Answer) => (Phase::Retransmitting, self.next_transmission),
+            (phase, Event::Answer) => (phase, self.next_transmission),
             (phase, Event::Correction) => {
-                (phase, if self.retransmission.correct() { Some(now) } else { self.next })
+                (phase, if self.retransmission.correct() { Some(now) } else { self.next_transmission })
             }
             (_, Event::Refusal(until)) => (Phase::Held, Some(until)),
             (Phase::Retransmitting, Event::Haste) => {
-                (Phase::Retransmitting, self.next.map(|next| next.min(now)))
+                (Phase::Retransmitting, self.next_transmission.map(|next| next.min(now)))
             }
-            (phase @ (Phase::Held | Phase::Single), Event::Haste) => (phase, self.next),
-            (phase, Event::Delay(until)) => (phase, self.next.map(|next| next.max(until))),
+            (phase @ (Phase::Held | Phase::Single), Event::Haste) => (phase, self.next_transmission),
+            (phase, Event::Delay(until)) => (phase, self.next_transmission.map(|next| next.max(until))),
             (phase @ (Phase::Held | Phase::Retransmitting), Event::Recovery) => (phase, Some(now)),
-            (Phase::Single, Event::Recovery) => (Phase::Single, self.next),
+            (Phase::Single, Event::Recovery) => (Phase::Single, self.next_transmission),
         };
     }
 
-    /// Records a transmission. Answers to it are accepted from now on.
-    pub fn record(&mut self, sent: Sent) {
+    /// Records a transmission, so that the router accepts its answer.
+    pub fn record(&mut self, sent: Transmission) {
         remember(&mut self.sent, sent);
     }
 
     /// Sets the time of the next transmission.
     pub fn schedule(&mut self, at: Time) {
-        self.next = Some(at);
+        self.next_transmission = Some(at);
     }
 
     /// Returns the time of the next transmission.
-    pub fn next(&self) -> Option<Time> {
-        self.next
+    pub fn next_transmission(&self) -> Option<Time> {
+        self.next_transmission
     }
 
     /// Whether the next transmission is due.
     pub fn is_due(&self, now: Time) -> bool {
-        self.next.is_some_and(|next| next <= now)
+        self.next_transmission.is_some_and(|next| next <= now)
     }
 
     /// Handles an answer that asks for another try at once; returns false if there were too many.
@@ -170,12 +172,12 @@ impl<P> Exchange<P> {
         self.retransmission.is_patient()
     }
 
-    /// Whether neither traffic nor hints hasten the next try.
+    /// Returns whether the router waits even if packets or hints arrive.
     pub fn is_held(&self) -> bool {
         self.phase == Phase::Held
     }
 
-    /// Whether the exchange is sent once and not again.
+    /// Returns whether the router sends the update only once.
     pub fn is_single(&self) -> bool {
         self.phase == Phase::Single
     }
@@ -185,50 +187,53 @@ impl<P> Exchange<P> {
         self.care_of_addresses.get(self.retransmission.turn()).or(self.care_of_addresses.first()).copied()
     }
 
-    /// Returns the care-of address of the last transmission; before the first one, that of the next.
+    /// Returns the care-of address of the last transmission; before the first transmission, the next care-of
+    /// address.
     pub fn care_of_address(&self) -> Option<IpAddr> {
         self.last_sent().map(|sent| sent.care_of_address).or_else(|| self.next_care_of_address())
     }
 
-    /// Records the router by which a transmission from this care-of address leaves.
-    pub fn left_by(&mut self, care_of_address: IpAddr, router: Option<IpAddr>) {
+    /// Records the router that a transmission from this care-of address is sent through.
+    pub fn record_router(&mut self, care_of_address: IpAddr, router: Option<IpAddr>) {
         self.routers.insert(care_of_address, router);
     }
 
-    /// Whether the last transmission from this care-of address left by another router.
-    pub fn left_by_another(&self, care_of_address: IpAddr, router: Option<IpAddr>) -> bool {
+    /// Returns whether the last transmission from this care-of address was sent through another router.
+    pub fn used_other_router(&self, care_of_address: IpAddr, router: Option<IpAddr>) -> bool {
         self.routers.get(&care_of_address).is_some_and(|known| *known != router)
     }
 
-    /// Returns the transmission that an answer with this sequence number answers.
-    pub fn find(&self, sequence: u16) -> Option<Sent> {
+    /// Returns the transmission with this sequence number, which an answer names.
+    pub fn find(&self, sequence: u16) -> Option<Transmission> {
         self.sent.iter().rev().find(|sent| sent.sequence == sequence).copied()
     }
 
     /// Returns the last transmission.
-    pub fn last_sent(&self) -> Option<&Sent> {
+    pub fn last_sent(&self) -> Option<&Transmission> {
         self.sent.last()
     }
 
-    /// Whether a message has left.
+    /// Returns whether the router has sent a message of this request.
     pub fn is_sent(&self) -> bool {
         !self.sent.is_empty()
     }
 }
 
 impl Exchange {
-    /// A request to the home agent; `is_first` if the home agent does not know the home address yet.
+    /// Creates the state for a request to the home agent. `is_first` is true if the home agent does not know
+    /// the home address yet.
     pub fn to_home_agent(purpose: Purpose, addresses: Vec<IpAddr>, next: Time, is_first: bool) -> Self {
         Exchange::new(purpose, addresses, next, Retransmission::to_home_agent(is_first))
     }
 
-    /// A request to a home agent that has refused: it is sent once and not again.
+    /// Creates an exchange that is sent once, without retransmission, to a home agent that has refused
+    /// before.
     pub fn single(care_of_addresses: Vec<IpAddr>, next: Time) -> Self {
         let exchange = Exchange::to_home_agent(Purpose::Register, care_of_addresses, next, true);
         Exchange { phase: Phase::Single, ..exchange }
     }
 
-    /// A registration that begins at `until` at the earliest.
+    /// Creates a request to register that the router does not send before `until`.
     pub fn held(until: Time) -> Self {
         let mut exchange = Exchange::to_home_agent(Purpose::Register, Vec::new(), until, false);
         exchange.apply(until, Event::Refusal(until));
@@ -252,10 +257,10 @@ mod tests {
         exchange.apply(Time::ZERO, Event::Transmission { rivals: 1 });
         exchange.apply(Time::ZERO, Event::Refusal(Time::from_secs(32)));
         exchange.apply(SECOND, Event::Haste);
-        assert_eq!((exchange.is_held(), exchange.next()), (true, Some(Time::from_secs(32))));
+        assert_eq!((exchange.is_held(), exchange.next_transmission()), (true, Some(Time::from_secs(32))));
         exchange.apply(Time::from_secs(32), Event::Transmission { rivals: 1 });
         exchange.apply(Time::from_secs(33), Event::Haste);
-        assert_eq!((exchange.is_held(), exchange.next()), (false, Some(Time::from_secs(33))));
+        assert_eq!((exchange.is_held(), exchange.next_transmission()), (false, Some(Time::from_secs(33))));
     }
 
     #[test]
@@ -264,7 +269,7 @@ mod tests {
         exchange.apply(Time::ZERO, Event::Transmission { rivals: 1 });
         for event in [Event::Haste, Event::Recovery, Event::Delay(SECOND), Event::Response] {
             exchange.apply(SECOND, event);
-            assert_eq!((exchange.is_single(), exchange.next()), (true, None), "{event:?}");
+            assert_eq!((exchange.is_single(), exchange.next_transmission()), (true, None), "{event:?}");
         }
         exchange.apply(SECOND, Event::Answer);
         assert!(!exchange.is_single());
@@ -276,9 +281,9 @@ mod tests {
         exchange.schedule(Time::from_secs(9));
         for second in 1..4 {
             assert!(exchange.correct(Time::from_secs(second)));
-            assert_eq!(exchange.next(), Some(Time::from_secs(second)));
+            assert_eq!(exchange.next_transmission(), Some(Time::from_secs(second)));
         }
         assert!(!exchange.correct(Time::from_secs(4)));
-        assert_eq!(exchange.next(), Some(Time::from_secs(3)));
+        assert_eq!(exchange.next_transmission(), Some(Time::from_secs(3)));
     }
 }

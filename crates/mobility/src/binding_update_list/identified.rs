@@ -2,56 +2,57 @@
 //! 5.2, RFC 5555).
 //!
 //! After each change the list compares the uplinks with the bindings that the home agent has acknowledged. It
-//! puts the differences into as few Binding Updates as RFC 5648 allows. A difference without acknowledgement
-//! remains one, and is sent again later.
+//! puts the differences into as few Binding Updates as RFC 5648 allows. A difference remains until the home
+//! agent has acknowledged it, so it is sent again if the update is lost.
 //!
-//! * The first Binding Update replaces whatever the home agent has (O flag, 5.9). While it is unanswered, the
-//!   other uplinks follow one by one, in the manner of happy eyeballs. So a failed uplink delays none of the
-//!   others.
-//! * From then on bindings are added: IPv6 ones together, each IPv4 one from its own care-of address. So the
-//!   home agent finds a NAT (8.1).
-//! * The binding of an uplink that is gone is ended at once, by a Binding Update of lifetime 0 from an uplink
-//!   that lives (5.4). That moves the traffic towards us.
+//! * The first Binding Update replaces all bindings that the home agent has (O flag, 5.9). If it is not
+//!   answered at once, the other uplinks send their first Binding Updates one after the other, as in happy
+//!   eyeballs. So one failed uplink does not delay the others.
+//! * Further Binding Updates add bindings: all IPv6 bindings together, each IPv4 binding from its own
+//!   care-of address. So the home agent detects a NAT (8.1).
+//! * If an uplink goes down, the router removes its binding at once, by a Binding Update of lifetime 0 from
+//!   another uplink (5.4). So the home agent sends the traffic over another uplink.
 //!
-//! Left out: bindings to the home link beside others (the H flag, 5.6): on the home link everything is
-//! de-registered, as without Binding Identifiers.
+//! Left out: bindings to the home link beside others (the H flag, 5.6). On the home link the router
+//! de-registers all bindings, as it does without Binding Identifiers.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_base::Time;
 
-use super::entry::{BindingUpdateListEntry, MAX_UPDATES, Member, Update};
+use super::entry::{BindingUpdateListEntry, MAX_UPDATES, Update, UpdatedBinding};
 use super::exchange::{Event, Exchange};
 use super::registration::Registration;
 use super::retransmission::INITIAL_BINDACK_TIMEOUT;
 use super::{BindingUpdateList, Links};
 use crate::is_newer;
 
-/// Wait of the first Binding Update for further uplinks: at a start they come up one after the other.
+/// Time that the first Binding Update waits for further uplinks, because at a start they come up one after
+/// the other.
 const GATHERING: Duration = Duration::from_millis(10);
-/// Pause between Binding Updates from different uplinks while none has been answered (RFC 8305 5).
+/// Pause between Binding Updates from different uplinks until one is answered (RFC 8305 5).
 pub(crate) const STAGGER: Duration = Duration::from_millis(250);
-/// Divisor of the lifetime: a binding that is due within this part of its lifetime is renewed together with
-/// others.
+/// Divisor of the lifetime: a binding whose renewal is due within this part of the lifetime is renewed
+/// together with others.
 const TOGETHER: u32 = 4;
-/// Longest time for an answer over a full uplink, which loses many Binding Updates but works. RFC 6275 11.8
-/// doubles the time to spare a home agent that does not answer.
+/// Longest time to wait for an answer over a full uplink, which works but loses many Binding Updates. RFC
+/// 6275 11.8 doubles the time only to protect a home agent that does not answer.
 pub(crate) const FULL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A Binding Update that is due.
-pub(crate) struct Draft {
+/// A Binding Update that the router must send now.
+pub(crate) struct DueUpdate {
     /// O flag: the home agent removes all other bindings.
     pub(crate) overwrite: bool,
     pub(crate) removal: bool,
-    /// Uplink and care-of address that the update leaves from.
+    /// Uplink and care-of address to send the update from.
     pub(crate) via: (usize, IpAddr),
-    pub(crate) members: Vec<Member>,
+    pub(crate) members: Vec<UpdatedBinding>,
 }
 
 impl BindingUpdateList {
-    /// Returns a care-of address of the best registered uplink that works, to send from on behalf of uplinks
-    /// other than `except`.
+    /// Returns a care-of address of the best registered uplink that works, without the uplinks `except`. The
+    /// router sends from it on their behalf.
     fn living(&self, links: &dyn Links, except: &[usize]) -> Option<(usize, IpAddr)> {
         let mut living: Vec<(bool, u8, usize, IpAddr)> = self
             .bindings
@@ -71,14 +72,14 @@ impl BindingUpdateList {
         living.first().map(|(_, _, uplink, address)| (*uplink, *address))
     }
 
-    /// Whether an uplink other than this one is registered and works.
+    /// Returns whether an uplink other than this one is registered and works.
     pub(crate) fn others_live(&self, links: &dyn Links, uplink: usize) -> bool {
         self.living(links, &[uplink]).is_some()
     }
 
-    /// Sends the outstanding requests of the other uplinks soon when the last working uplink has gone. Their
-    /// back-off grew while nothing depended on them, and one may even be registered, with a lost
-    /// acknowledgement.
+    /// Makes the outstanding requests of the other uplinks due soon, when the last working uplink has failed.
+    /// Their retransmission pauses may have grown long in the meantime. One of them may even be registered,
+    /// if only its acknowledgement was lost.
     pub(crate) fn hasten_when_alone(&mut self, links: &dyn Links, now: Time) {
         let lives = self.others_live(links, usize::MAX);
         if !std::mem::replace(&mut self.lived, lives) || lives {
@@ -97,7 +98,7 @@ impl BindingUpdateList {
         }
     }
 
-    /// Returns when the bindings are due next.
+    /// Returns when the next binding is due.
     pub(crate) fn next_due(&self, links: &dyn Links, now: Time) -> Option<Time> {
         let can_remove = |binding: &&BindingUpdateListEntry| self.others_live(links, binding.uplink);
         let removals = self.bindings.iter().filter(can_remove).filter_map(|b| b.removal.as_ref());
@@ -108,15 +109,15 @@ impl BindingUpdateList {
         let refreshes = self.bindings.iter().filter(usable).filter_map(refresh_at);
         removals
             .chain(requests)
-            .filter_map(Exchange::next)
+            .filter_map(Exchange::next_transmission)
             .chain(ends)
             .chain(refreshes)
-            // A request that is due and cannot be sent waits for a change.
+            // A due request that cannot be sent now has no time; it waits for a change of the uplinks.
             .filter(|at| *at > now)
             .min()
     }
 
-    /// Turns differences between the uplinks and the registrations into requests.
+    /// Creates requests for the differences between the uplinks and the registrations.
     pub(crate) fn review(
         &mut self,
         links: &dyn Links,
@@ -127,7 +128,7 @@ impl BindingUpdateList {
         for index in 0..self.bindings.len() {
             let uplink = self.bindings[index].uplink;
             let candidates = links.care_of_addresses(uplink);
-            let held = self.bindings[index].held_until().is_some_and(|until| until > now);
+            let held = self.bindings[index].hold_until().is_some_and(|until| until > now);
             let Some(first) = candidates.first().copied() else {
                 self.give_up(links, now, index);
                 continue;
@@ -144,7 +145,7 @@ impl BindingUpdateList {
                 binding.end_hold();
             }
             let due = binding.refresh_at(is_full).is_some_and(|at| at <= now);
-            let differs = binding.again
+            let differs = binding.is_due_again
                 || due
                 || wants_flows
                 || binding.care_of_address() != Some(first)
@@ -152,7 +153,7 @@ impl BindingUpdateList {
             if !differs {
                 binding.take_request();
             } else if binding.request().is_some() {
-                // Another care-of address or priority is another request, not a repetition.
+                // With another care-of address or priority it is a new request, not a retransmission.
                 if binding.asked_for().is_some_and(|address| !candidates.contains(&address)) {
                     binding.begin(now, false);
                 }
@@ -164,14 +165,16 @@ impl BindingUpdateList {
         }
     }
 
-    /// Gives up an uplink that cannot be used. The home agent learns it over another uplink, if there is one.
+    /// Gives up an uplink that cannot be used. Removes its binding at the home agent over another uplink, if
+    /// there is one.
     fn give_up(&mut self, links: &dyn Links, now: Time, index: usize) {
         let uplink = self.bindings[index].uplink;
         let others = self.others_live(links, uplink);
         if self.bindings[index].is_known() && others {
             self.forget(now, index);
         }
-        // The uplink has nothing to register. A Binding Update without an answer may have been accepted.
+        // The uplink has no address to register. The home agent may have accepted a Binding Update whose
+        // acknowledgement was lost.
         let request = self.bindings[index].take_request();
         let binding = &mut self.bindings[index];
         if !others && request.is_some_and(|request| request.is_sent()) && binding.removal.is_none() {
@@ -179,7 +182,7 @@ impl BindingUpdateList {
         }
     }
 
-    /// Ends a binding, with a removal at the home agent.
+    /// Ends a binding, and requests its removal from the home agent.
     pub(crate) fn forget(&mut self, now: Time, index: usize) {
         let binding = &mut self.bindings[index];
         let known = binding.is_known();
@@ -196,26 +199,27 @@ impl BindingUpdateList {
         }
     }
 
-    /// Removes the binding of an uplink that failed as the last one, now that another uplink works. The home
-    /// agent may still rank a binding without answers as the best.
+    /// Removes the binding of the uplink that failed last, when another uplink works. The home agent may
+    /// still prefer the failed one.
     pub(crate) fn give_up_silent(&mut self, links: &dyn Links, now: Time) {
         for index in 0..self.bindings.len() {
             let uplink = self.bindings[index].uplink;
             let kept = self.bindings[index].registration.is_some() && links.is_silent(uplink);
             if kept && self.others_live(links, uplink) {
                 self.forget(now, index);
-                // The home agent may have been away, so there is no hold-down.
-                self.bindings[index].again = true;
+                // All paths had failed, so perhaps the home agent was unreachable. So the uplink has no
+                // hold-down.
+                self.bindings[index].is_due_again = true;
             }
         }
     }
 
-    /// Returns the Binding Update that is to be sent now, the most urgent first.
-    pub(crate) fn draft(&mut self, links: &dyn Links, now: Time) -> Option<Draft> {
+    /// Returns the Binding Update to send now, the most urgent first; `None` if none is due.
+    pub(crate) fn draft(&mut self, links: &dyn Links, now: Time) -> Option<DueUpdate> {
         self.draft_removal(links, now).or_else(|| self.draft_registration(links, now))
     }
 
-    fn draft_removal(&self, links: &dyn Links, now: Time) -> Option<Draft> {
+    fn draft_removal(&self, links: &dyn Links, now: Time) -> Option<DueUpdate> {
         if !self.abilities.bootstrapped {
             return None;
         }
@@ -225,21 +229,21 @@ impl BindingUpdateList {
         let except: Vec<usize> = due.iter().map(|&index| self.bindings[index].uplink).collect();
         let via = self.living(links, &except)?;
         let take = if self.abilities.bulk { due.len() } else { 1 };
-        let members: Vec<Member> = due
+        let members: Vec<UpdatedBinding> = due
             .into_iter()
             .take(take)
-            .map(|binding| Member { binding, care_of_address: via.1, priority: 0 })
+            .map(|binding| UpdatedBinding { binding, care_of_address: via.1, priority: 0 })
             .collect();
-        (!members.is_empty()).then_some(Draft { overwrite: false, removal: true, via, members })
+        (!members.is_empty()).then_some(DueUpdate { overwrite: false, removal: true, via, members })
     }
 
-    fn draft_registration(&mut self, links: &dyn Links, now: Time) -> Option<Draft> {
+    fn draft_registration(&mut self, links: &dyn Links, now: Time) -> Option<DueUpdate> {
         let member = |router: &mut BindingUpdateList, index: usize| {
             let binding = &mut router.bindings[index];
             binding.take_care_of_addresses(links);
             binding.request()?;
             let care_of_address = binding.next_care_of_address()?;
-            Some(Member { binding: index, care_of_address, priority: links.priority(binding.uplink) })
+            Some(UpdatedBinding { binding: index, care_of_address, priority: links.priority(binding.uplink) })
         };
         let mut order: Vec<usize> = (0..self.bindings.len()).collect();
         let is_full = |router: &BindingUpdateList, index: usize| links.is_full(router.bindings[index].uplink);
@@ -253,9 +257,8 @@ impl BindingUpdateList {
                 .registration
                 .is_some_and(|r| r.expires.saturating_since(now) <= r.lifetime / TOGETHER + r.lifetime / 4)
         };
-        // The next renewals of others would overtake a Binding Update that waits in a full queue for seconds.
-        // Renewals that are due before the lifetime over the full uplink can end go before its first Binding
-        // Update.
+        // A Binding Update that waits for seconds in the queue of a full uplink would be overtaken by the
+        // next renewals of other uplinks. So renewals that would be due in this time go first.
         let begins = |router: &BindingUpdateList, index: usize| {
             router.bindings[index].request().is_some_and(|request| !request.is_sent())
         };
@@ -264,9 +267,9 @@ impl BindingUpdateList {
                 let binding = &self.bindings[index];
                 let lasts = |at: Time| binding.registration.is_some_and(|r| at <= now + r.lifetime / 2);
                 let is_due_meanwhile = binding.refresh_at(false).is_some_and(lasts);
-                if binding.held_until().is_none() && !is_full(self, index) && is_due_meanwhile {
+                if binding.hold_until().is_none() && !is_full(self, index) && is_due_meanwhile {
                     let binding = &mut self.bindings[index];
-                    binding.again = true;
+                    binding.is_due_again = true;
                     if binding.exchange.is_none() {
                         binding.begin(now, false);
                     }
@@ -277,8 +280,8 @@ impl BindingUpdateList {
         let lead = member(self, first)?;
         let overwrite = !self.abilities.bootstrapped;
         let mut members = vec![lead];
-        // RFC 5648 8.1: a first registration from an IPv4 care-of address is no bulk registration. An uplink
-        // that has not answered sends its own update.
+        // RFC 5648 8.1: the first registration of an IPv4 care-of address needs its own Binding Update. An
+        // uplink that has not answered yet also sends its own.
         let fit = |router: &BindingUpdateList, index: usize, care_of_address: IpAddr| {
             let binding = &router.bindings[index];
             care_of_address.is_ipv6()
@@ -300,19 +303,20 @@ impl BindingUpdateList {
             }
         }
         let via = self.via(links, &members)?;
-        Some(Draft { overwrite, removal: false, via, members })
+        Some(DueUpdate { overwrite, removal: false, via, members })
     }
 
-    /// Returns the care-of address that a Binding Update leaves from: the only member's own, or for several
-    /// members a registered one.
-    fn via(&self, links: &dyn Links, members: &[Member]) -> Option<(usize, IpAddr)> {
-        let own = |member: &Member| (self.bindings[member.binding].uplink, member.care_of_address);
+    /// Returns the care-of address to send a Binding Update from: that of its only binding, or a registered
+    /// one if it has several.
+    fn via(&self, links: &dyn Links, members: &[UpdatedBinding]) -> Option<(usize, IpAddr)> {
+        let own = |member: &UpdatedBinding| (self.bindings[member.binding].uplink, member.care_of_address);
         let registered = members
             .iter()
             .find(|member| self.bindings[member.binding].care_of_address() == Some(member.care_of_address));
         let via = registered.or(members.first()).map(own)?;
-        // A renewal of IPv6 care-of addresses (RFC 5648 5.3) need not wait in a full queue.
-        let renews = |member: &Member| {
+        // A renewal of IPv6 care-of addresses may leave over another uplink (RFC 5648 5.3). So it need not
+        // wait in the queue of a full uplink.
+        let renews = |member: &UpdatedBinding| {
             member.care_of_address.is_ipv6()
                 && self.bindings[member.binding].care_of_address() == Some(member.care_of_address)
         };
@@ -321,18 +325,18 @@ impl BindingUpdateList {
         if full.contains(&via.0) && members.iter().all(renews) { spared().or(Some(via)) } else { Some(via) }
     }
 
-    /// Registers every binding again at once: the home agent may have lost them.
+    /// Makes every binding due for registration, because the home agent may have lost them.
     pub(crate) fn register_all_again(&mut self, now: Time) {
         for binding in &mut self.bindings {
             if binding.is_known() {
-                binding.again = true;
+                binding.is_due_again = true;
                 binding.resume(now);
             }
         }
     }
 
-    /// Hastens the requests that were sent longer than `interval` ago, because packets wait and nothing is
-    /// registered. Returns whether there are any.
+    /// Makes requests due at once that were sent more than `interval` ago. The caller does so if packets wait
+    /// and nothing is registered. Returns whether there are such requests.
     pub(crate) fn hasten(&mut self, now: Time, interval: Duration) -> bool {
         let mut due = false;
         for request in self.bindings.iter_mut().filter_map(BindingUpdateListEntry::request_mut) {
@@ -344,9 +348,9 @@ impl BindingUpdateList {
         due
     }
 
-    /// Drops the other updates that raced for the bindings of an acknowledged one (RFC 8305 5). A binding is
-    /// registered again if a later update had another care-of address, because that update undoes the
-    /// acknowledged one.
+    /// Removes other outstanding updates for the bindings of an acknowledged one (RFC 8305 5). If a later
+    /// update had another care-of address, it may replace the acknowledged one, so the binding is registered
+    /// again.
     pub(crate) fn superseded(&mut self, update: &Update) {
         for member in &update.members {
             let mut overtaken = false;
@@ -361,16 +365,16 @@ impl BindingUpdateList {
                     later && other.overwrite && other.members.iter().all(|m| m.binding != member.binding);
                 other.members.retain(|m| m.binding != member.binding);
             }
-            // The binding was ended after this update, whether or not that was acknowledged.
+            // The binding was removed after this update, so the acknowledgement does not make it valid.
             let removed = self.bindings[member.binding].removed.take();
             overtaken |= removed.is_some_and(|it| is_newer(it, update.sequence));
-            self.bindings[member.binding].again = overtaken;
+            self.bindings[member.binding].is_due_again = overtaken;
         }
     }
 
     pub(crate) fn retry_binding(&mut self, now: Time, index: usize) {
         self.bindings[index].begin(now, false);
-        self.bindings[index].again = true;
+        self.bindings[index].is_due_again = true;
     }
 
     pub(crate) fn correct_binding(&mut self, now: Time, index: usize) -> bool {
@@ -380,11 +384,12 @@ impl BindingUpdateList {
     /// Delays the next request for a binding by `after`.
     pub(crate) fn hold_binding(&mut self, now: Time, index: usize, after: Duration) {
         self.bindings[index].exchange = Some(Exchange::held(now + after));
-        // The request is still wanted after the delay.
-        self.bindings[index].again = true;
+        // The request is still necessary after the delay.
+        self.bindings[index].is_due_again = true;
     }
 
-    /// Makes the members of a Binding Update due at once; false if all of them have been corrected too often.
+    /// Makes the bindings of a Binding Update due at once. Returns false if all of them have been corrected
+    /// too often.
     pub(super) fn correct_members(&mut self, now: Time, update: &Update) -> bool {
         let mut patient = false;
         for member in &update.members {
@@ -400,12 +405,12 @@ impl BindingUpdateList {
         patient
     }
 
-    /// Records that the home agent has these bindings and no others, and answers. Returns the plain binding
-    /// if the Binding Update has replaced it.
+    /// Records that the home agent has exactly these bindings. Returns the plain registration if the Binding
+    /// Update has replaced it.
     pub(crate) fn bootstrapped(&mut self, now: Time, update: &Update) -> Option<Registration> {
         if !self.abilities.bootstrapped {
             for binding in &mut self.bindings {
-                // Requests that have waited for the first acknowledgement are due now.
+                // Requests that waited for the first acknowledgement are due now.
                 if let Some(request) = binding.request_mut().filter(|request| !request.is_sent()) {
                     request.schedule(now);
                 }
@@ -418,7 +423,7 @@ impl BindingUpdateList {
         }
         for (index, binding) in self.bindings.iter_mut().enumerate() {
             let older = binding.registration.is_some_and(|r| is_newer(update.sequence, r.sequence));
-            binding.again |= older && update.members.iter().all(|member| member.binding != index);
+            binding.is_due_again |= older && update.members.iter().all(|member| member.binding != index);
         }
         self.plain.registration.take()
     }
@@ -445,7 +450,8 @@ impl BindingUpdateList {
             }
             binding.drop_exhausted_removal();
             if let Some(removal) = binding.removal.as_mut().filter(|_| !update.removal) {
-                // The registration may replace the removal.
+                // If the registration is accepted, it replaces the binding, and the removal is no longer
+                // necessary.
                 removal.apply(now, Event::Delay(now + STAGGER));
             }
         }
@@ -456,7 +462,7 @@ impl BindingUpdateList {
         }
     }
 
-    /// Remembers a Binding Update for its acknowledgement.
+    /// Stores a Binding Update until its acknowledgement arrives.
     pub(crate) fn push_update(&mut self, update: Update) {
         if self.updates.len() == MAX_UPDATES {
             self.updates.pop_front();

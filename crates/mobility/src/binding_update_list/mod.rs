@@ -1,10 +1,10 @@
 //! The Binding Update List (RFC 6275 11.1, RFC 3963 5.1, RFC 5648 4).
 //!
 //! A mobile router has one entry without a Binding Identifier, and one for each uplink that has an
-//! identifier. Each is a [`BindingUpdateListEntry`], found by its optional identifier. Each makes its
-//! requests by an [`Exchange`]. Entries with identifiers share Binding Updates ([`Update`]); all share the
-//! sequence numbers ([`UpdateNumbers`]). Direct routes have no entry here, but make their requests by an
-//! [`Exchange`] too.
+//! identifier. Each is a [`BindingUpdateListEntry`], and the optional identifier is its key. An [`Exchange`]
+//! sends the requests of an entry. One Binding Update may contain several entries with identifiers
+//! ([`Update`]). All entries share one sequence of numbers ([`UpdateNumbers`]). Direct routes have no entry
+//! here, but an [`Exchange`] sends their requests too.
 
 mod entry;
 mod exchange;
@@ -22,14 +22,14 @@ use std::time::Duration;
 use carnet_base::Time;
 
 pub use entry::BindingUpdateListEntry;
-pub(crate) use entry::{Abilities, Member, Update};
-pub(crate) use exchange::{Event, Exchange, Outstanding, Purpose, Sent};
-pub(crate) use identified::{Draft, FULL_TIMEOUT, STAGGER};
+pub(crate) use entry::{MultipleCareOfSupport, Update, UpdatedBinding};
+pub(crate) use exchange::{Event, Exchange, Outstanding, Purpose, Transmission};
+pub(crate) use identified::{DueUpdate, FULL_TIMEOUT, STAGGER};
 pub(crate) use links::Links;
 pub(crate) use numbers::{Judgement, UpdateNumbers};
 pub use registration::Registration;
 pub(crate) use registration::{Renewal, mapped};
-pub(crate) use remedy::{Remedy, remedy};
+pub(crate) use remedy::{RefusalReaction, refusal_reaction};
 pub(crate) use retransmission::{
     CONNECTION_ATTEMPT_DELAY, INITIAL_BINDACK_TIMEOUT, MAX_BINDACK_TIMEOUT, Retransmission,
 };
@@ -39,32 +39,32 @@ use crate::OLD_PATH_GRACE;
 /// A Binding Identifier (RFC 5648 4).
 pub(crate) type Bid = u16;
 
-/// Registrations of a mobile router with its home agent, and those that it is requesting.
+/// The registrations of a mobile router with its home agent, acknowledged and outstanding.
 #[derive(Debug)]
 pub(crate) struct BindingUpdateList {
     /// The entry without identifier.
     pub(crate) plain: BindingUpdateListEntry,
-    /// The last Binding Update without an answer: no other leaves while that could overtake it.
+    /// Last Binding Update without an answer. The router sends no other one while that could overtake it.
     pub(crate) outstanding: Option<Outstanding>,
-    /// Whether the plain entry's request waits for the answer to the outstanding Binding Update.
+    /// Whether the request of the entry without identifier waits for the answer to `outstanding`.
     pub(crate) is_waiting: bool,
     /// Entries with identifiers, in the order of the uplinks.
     pub(crate) bindings: Vec<BindingUpdateListEntry>,
-    /// Whether a binding with identifier was on a working uplink at the last review.
+    /// Whether a binding with identifier was on a working uplink at the last check.
     pub(crate) lived: bool,
     /// Outstanding Binding Updates with identifiers, the oldest first.
     pub(crate) updates: VecDeque<Update>,
-    pub(crate) abilities: Abilities,
-    /// Timeout that the next Binding Update begins with, if no uplink has brought an answer.
+    pub(crate) abilities: MultipleCareOfSupport,
+    /// First timeout of the next Binding Update, if no uplink has had an answer.
     pub(crate) back_off: Option<Duration>,
-    /// Former care-of addresses, with the time until which packets to them are accepted.
+    /// Former care-of addresses, with the time until which the router accepts packets to them.
     pub(crate) previous: Vec<(IpAddr, Time)>,
-    /// End of the first grace period, if one was added since [`Self::take_grace`].
-    grace: Option<Time>,
+    /// End of the first grace period that began since the last call of [`Self::take_grace`].
+    previous_expires: Option<Time>,
 }
 
 impl BindingUpdateList {
-    /// Returns a list without any registration. `identifiers` are the uplinks that have a Binding Identifier.
+    /// Creates a list without registrations. `identifiers` are the uplinks that have a Binding Identifier.
     pub(crate) fn new(identifiers: impl Iterator<Item = (usize, Bid)>) -> BindingUpdateList {
         BindingUpdateList {
             plain: BindingUpdateListEntry::new(0, None),
@@ -75,10 +75,10 @@ impl BindingUpdateList {
                 .collect(),
             lived: false,
             updates: VecDeque::new(),
-            abilities: Abilities::default(),
+            abilities: MultipleCareOfSupport::default(),
             back_off: None,
             previous: Vec::new(),
-            grace: None,
+            previous_expires: None,
         }
     }
 
@@ -95,7 +95,10 @@ impl BindingUpdateList {
         old: &BindingUpdateList,
         position: &dyn Fn(usize) -> Option<usize>,
     ) {
-        self.abilities = Abilities { bootstrapped: old.abilities.bootstrapped, ..Abilities::default() };
+        self.abilities = MultipleCareOfSupport {
+            bootstrapped: old.abilities.bootstrapped,
+            ..MultipleCareOfSupport::default()
+        };
         for entry in &mut self.bindings {
             let is_former = |other: &&BindingUpdateListEntry| {
                 other.bid == entry.bid && position(other.uplink) == Some(entry.uplink)
@@ -103,18 +106,20 @@ impl BindingUpdateList {
             if let Some(former) = old.bindings.iter().find(is_former) {
                 entry.registration = former.registration.filter(|r| r.expires > now);
                 entry.priority = former.priority;
-                // The prefixes, the lifetime or the key may have changed.
-                entry.again = true;
+                // The new config may have other prefixes, another lifetime or another key, so the router
+                // registers again.
+                entry.is_due_again = true;
             }
         }
-        // A registered binding that is no longer wanted is replaced.
+        // The first Binding Update replaces the other bindings if one of them is no longer in the config.
         let kept = |other: &BindingUpdateListEntry| {
             self.bindings.iter().any(|b| b.bid == other.bid && b.registration == other.registration)
         };
         if !old.bindings.iter().filter(|binding| binding.is_known()).all(kept) {
             self.abilities.bootstrapped = false;
         }
-        // The registration of an uplink that is gone no longer has an address.
+        // The new config may not have the uplink of this registration; then the registration belongs to the
+        // first uplink.
         let uplink = |registration: Registration| position(registration.uplink).unwrap_or(0);
         let registration = old.plain.registration.filter(|registration| registration.expires > now);
         self.plain.registration = registration.map(|it| Registration { uplink: uplink(it), ..it });
@@ -131,8 +136,8 @@ impl BindingUpdateList {
         self.plain.exchange.as_ref().filter(|exchange| exchange.purpose == purpose)
     }
 
-    /// Whether a care-of address is an IPv6 one that the router tries while IPv4 carries the uplink. Such an
-    /// address needs a Binding Update of its own.
+    /// Returns whether this IPv6 care-of address is tried while an IPv4 address carries the uplink's traffic.
+    /// Such an address needs its own Binding Update.
     pub(crate) fn is_trying_ipv6(&self, index: usize, care_of_address: IpAddr) -> bool {
         let registered = self.bindings.get(index).and_then(|binding| binding.care_of_address());
         care_of_address.is_ipv6() && registered.is_some_and(|registered| registered.is_ipv4())
@@ -143,21 +148,21 @@ impl BindingUpdateList {
         self.bindings.iter().position(|binding| binding.uplink == uplink)
     }
 
-    /// Whether an uplink is registered under its identifier.
+    /// Returns whether an uplink is registered under its identifier.
     pub(crate) fn is_registered(&self, uplink: usize) -> bool {
         self.binding_of(uplink).is_some_and(|index| self.bindings[index].registration.is_some())
     }
 
-    /// Accepts packets to a former `care_of_address` for the grace period.
+    /// Accepts packets to a former care-of address for the grace period.
     pub(crate) fn retire(&mut self, now: Time, care_of_address: IpAddr) {
         self.previous.retain(|(address, until)| *address != care_of_address && *until > now);
         self.previous.push((care_of_address, now + OLD_PATH_GRACE));
-        self.grace = self.previous.first().map(|(_, first)| *first);
+        self.previous_expires = self.previous.first().map(|(_, first)| *first);
     }
 
-    /// Returns when the first old path is closed, if one was added since the last call.
+    /// Returns the end of the first grace period that began since the last call.
     pub(crate) fn take_grace(&mut self) -> Option<Time> {
-        self.grace.take()
+        self.previous_expires.take()
     }
 
     /// Removes the former care-of addresses whose grace period is over. Returns the end of the next grace
@@ -167,7 +172,8 @@ impl BindingUpdateList {
         self.previous.first().map(|(_, first)| *first)
     }
 
-    /// Ends all bindings with identifiers. Their care-of addresses are retired.
+    /// Ends all bindings with identifiers, and accepts packets to their care-of addresses for the grace
+    /// period.
     pub(crate) fn clear(&mut self, now: Time) {
         for index in 0..self.bindings.len() {
             let binding = &mut self.bindings[index];
@@ -181,8 +187,8 @@ impl BindingUpdateList {
         self.abilities.bootstrapped = false;
     }
 
-    /// Registers a care-of address for an entry. Returns the new registration and the former one. The new one
-    /// keeps the time since when the care-of address has been registered.
+    /// Registers a care-of address for an entry. Returns the new registration and the former one. If the
+    /// care-of address is the same, the time since which it has been registered stays.
     pub(crate) fn register(
         &mut self,
         bid: Option<Bid>,
@@ -193,7 +199,7 @@ impl BindingUpdateList {
         (registration, entry.registration.replace(registration))
     }
 
-    /// Whether any entry is registered.
+    /// Returns whether any entry is registered.
     pub(crate) fn has_registration(&self) -> bool {
         self.plain.registration.is_some() || self.bindings.iter().any(|entry| entry.registration.is_some())
     }
@@ -246,8 +252,8 @@ impl BindingUpdateList {
     pub(crate) fn abandon(&mut self) {
         let Some(exchange) = self.plain.exchange.take() else { return };
         let registered = self.plain.care_of_address();
-        let differs = |sent: &Sent| registered.is_some_and(|address| sent.care_of_address != address);
+        let differs = |sent: &Transmission| registered.is_some_and(|address| sent.care_of_address != address);
         let changes = exchange.purpose == Purpose::Deregister || exchange.sent.iter().any(differs);
-        self.plain.again |= exchange.is_sent() && changes;
+        self.plain.is_due_again |= exchange.is_sent() && changes;
     }
 }

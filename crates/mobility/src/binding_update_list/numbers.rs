@@ -18,37 +18,37 @@ const MINUTE: u64 = 60_000_000_000;
 /// share them (RFC 5648 4.1).
 #[derive(Debug)]
 pub(crate) struct UpdateNumbers {
-    /// How router and home agent authenticate their messages.
+    /// Method by which router and home agent authenticate their messages.
     pub(crate) authentication: Authentication,
     /// Sequence number of the last Binding Update.
     pub(crate) sequence: u16,
-    /// Whether [`Self::sequence`] has been sent. It is false before the first Binding Update of a router
-    /// without stored state.
+    /// Whether the router has sent [`Self::sequence`]. It is false before the first Binding Update of a
+    /// router without stored state.
     pub(crate) is_numbered: bool,
-    /// Whether the home agent has demanded timestamps (status 145) where the config has none.
+    /// Whether the home agent has demanded timestamps (status 145) although the config has none.
     pub(crate) timestamps_demanded: bool,
-    /// Difference between the home agent's clock and the router's, from status 144, in nanoseconds.
+    /// Home agent's clock minus this router's clock, in nanoseconds, learnt from status 144.
     pub(crate) clock_offset: i128,
-    /// Greatest NTP timestamp sent.
+    /// Greatest sent NTP timestamp.
     pub(crate) newest_timestamp: Option<u64>,
-    /// Greatest NTP timestamp acknowledged.
+    /// Greatest acknowledged NTP timestamp.
     pub(crate) acknowledged_timestamp: Option<u64>,
-    /// Times at which Binding Updates of the last second were sent.
+    /// Sending times of the Binding Updates of the last second.
     pub(crate) sent_at: VecDeque<Time>,
 }
 
-/// Judgement of an acknowledgement by its timestamp and status.
+/// Result of the check of an acknowledgement's timestamp and status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judgement {
     /// The acknowledgement answers the Binding Update.
     Answer,
-    /// The home agent objected to the timestamp, which is now corrected: the router repeats the Binding
-    /// Update.
+    /// The home agent refused the timestamp. The clock offset is corrected now, and the router sends the
+    /// Binding Update again.
     Repeat,
 }
 
 impl UpdateNumbers {
-    /// Numbers of a router that has sent no Binding Update yet.
+    /// Creates the numbers of a router that has sent no Binding Update yet.
     pub(crate) fn new(authentication: Authentication) -> UpdateNumbers {
         UpdateNumbers {
             authentication,
@@ -83,9 +83,9 @@ impl UpdateNumbers {
         (self.sent_at.len() >= MAX_UPDATE_RATE).then_some(*first + second)
     }
 
-    /// Returns the NTP timestamp for a Message-ID option, if the security association requires one. It is
-    /// greater than every one before (RFC 4285 6), also at the same instant or after the clock was set back a
-    /// little.
+    /// Returns the NTP timestamp for a Message-ID option; `None` if the security association requires none.
+    /// It is greater than all earlier ones (RFC 4285 6), even at the same instant or after the clock was set
+    /// back a little.
     pub(crate) fn timestamp(&mut self, wall: WallTime) -> Option<u64> {
         self.replay_window()?;
         let clock = self.clock(wall).to_ntp();
@@ -95,7 +95,7 @@ impl UpdateNumbers {
         Some(timestamp)
     }
 
-    /// Returns the largest permitted difference between the clocks; `None` without timestamps.
+    /// Returns the maximum permitted difference between the clocks; `None` without timestamps.
     pub(crate) fn replay_window(&self) -> Option<Duration> {
         match self.authentication.association()?.replay {
             ReplayProtection::Timestamp { window } => Some(window),
@@ -103,23 +103,23 @@ impl UpdateNumbers {
         }
     }
 
-    /// Returns the home agent's clock as far as the router knows it.
+    /// Returns the estimated time of the home agent's clock.
     pub(crate) fn clock(&self, wall: WallTime) -> WallTime {
         let nanos = i128::from(wall.as_unix_nanos()) + self.clock_offset;
         WallTime::from_unix_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// Applies status 145 (RFC 4285 6): from now on Binding Updates have timestamps. Returns false if they
-    /// had them before.
+    /// Applies status 145 (RFC 4285 6): all further Binding Updates have timestamps. Returns false if they
+    /// already had timestamps.
     fn take_up_timestamps(&mut self) -> bool {
         let can = self.authentication.association().is_some() && self.replay_window().is_none();
         self.timestamps_demanded |= can;
         can
     }
 
-    /// Applies status 144: the home agent's clock counts (RFC 4285 6). The home agent names its time to a
-    /// second. If that is close enough to the sent timestamp, the clock is right: the timestamp was only
-    /// older than another one.
+    /// Applies status 144: from now on the router uses the home agent's clock (RFC 4285 6). The home agent
+    /// names its time to a second. If this time is close to the sent timestamp, the clock is right, and the
+    /// timestamp was only older than the last accepted one.
     fn learn_clock(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
         let clock = self.clock(wall);
         let date = |timestamp: Option<u64>| Some(WallTime::from_ntp(timestamp?, clock));
@@ -133,8 +133,8 @@ impl UpdateNumbers {
     }
 
     /// Returns sequence number and timestamp of a Binding Update that leaves now. A router without stored
-    /// state starts from the minutes of its clock, so two starts are as many numbers apart as minutes. A
-    /// random number would use up the key's 2^15 numbers (RFC 6275 15.3) in a few starts.
+    /// state starts with the number of minutes of its clock. So each start uses as many numbers as minutes
+    /// have passed. Random start numbers would use up the key's 2^15 numbers (RFC 6275 15.3) in a few starts.
     pub(crate) fn next(&mut self, now: Time, wall: WallTime) -> (u16, Option<u64>) {
         self.sent_at.push_back(now);
         if !self.is_numbered {
@@ -145,8 +145,8 @@ impl UpdateNumbers {
         (self.sequence, self.timestamp(wall))
     }
 
-    /// Takes over the number in status 135. Returns false if the acknowledgement is a duplicate or late: the
-    /// last Binding Update has passed that number already.
+    /// Takes over the sequence number of status 135. Returns false if the acknowledgement is a duplicate or
+    /// late, because the last Binding Update already had a greater number.
     pub(crate) fn take_sequence(&mut self, last: u16) -> bool {
         let is_news = !is_newer(self.sequence, last);
         if is_news {
@@ -162,7 +162,7 @@ impl UpdateNumbers {
             told.filter(|new| newest.is_none_or(|old| is_later(*new, old))).or(newest);
     }
 
-    /// Judges an acknowledgement by its status and timestamp; `sent` is the timestamp of the Binding Update.
+    /// Checks an acknowledgement by its status and timestamp. `sent` is the timestamp of the Binding Update.
     ///
     /// # Errors
     /// Returns a reason if the acknowledgement has another timestamp.

@@ -8,26 +8,26 @@ use carnet_base::Time;
 /// Registration that the home agent acknowledged last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registration {
-    /// Index of the uplink. The address does not identify it: two uplinks behind NATs of one make may have
-    /// the same address.
+    /// Index of the uplink. The care-of address does not identify the uplink, because two uplinks behind
+    /// similar NATs may have the same address.
     pub uplink: usize,
-    /// Care-of address as the router sees it: a NAT may have translated it.
+    /// Care-of address on the router's own interface; a NAT may translate it to another address.
     pub care_of_address: IpAddr,
-    /// Time since when this address has been registered.
+    /// Time since which this care-of address has been registered.
     pub since: Time,
-    /// Whether packets go in UDP: there is a NAT on the path, or one side requires UDP (RFC 5555 4.2).
+    /// Whether packets go inside UDP, because a NAT is on the path or one side requires UDP (RFC 5555 4.2).
     pub udp: bool,
     /// Granted lifetime.
     pub lifetime: Duration,
-    /// End of the lifetime, counted from the sending of the Binding Update (RFC 6275 11.7.3).
+    /// End of the lifetime, which starts when the Binding Update is sent (RFC 6275 11.7.3).
     pub expires: Time,
     /// Sequence number of the acknowledged Binding Update.
     pub sequence: u16,
 }
 
 impl Registration {
-    /// Returns this registration as the successor of `before`. If the care-of address is the same, it keeps
-    /// the time since when it has been registered.
+    /// Returns this registration as the successor of `before`. If the care-of address is the same, the time
+    /// since which it has been registered stays.
     pub(crate) fn after(self, before: Option<&Registration>) -> Registration {
         let here = |other: &&Registration| {
             (other.uplink, other.care_of_address) == (self.uplink, self.care_of_address)
@@ -46,8 +46,7 @@ impl Registration {
     }
 }
 
-/// Returns a care-of address in the form in which it is authenticated and compared: an IPv4 address as
-/// IPv4-mapped.
+/// Returns a care-of address in the form that is authenticated and compared: an IPv4 address as IPv4-mapped.
 pub(crate) fn mapped(care_of_address: IpAddr) -> Ipv6Addr {
     match care_of_address {
         IpAddr::V6(address) => address,

@@ -6,41 +6,42 @@ use carnet_wire::mobility::status::Status;
 
 use super::retransmission::MAX_BINDACK_TIMEOUT;
 
-/// Reaction to a refusal.
+/// Reaction of the mobile router to a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Remedy {
-    /// Send again after this long.
+pub(crate) enum RefusalReaction {
+    /// Send the Binding Update again after this time.
     Retry(Duration),
-    /// De-register and begin anew (the type of registration changed under us).
+    /// De-register and register again, because the type of the registration has changed.
     StartOver,
-    /// Continue as if there had been no answer.
+    /// Ignore the answer, and continue with retransmissions.
     GoOn,
-    /// Stop the service, and ask again after a pause that doubles each time.
+    /// Stop the service, and ask again after a pause. The pause doubles each time.
     BackOff,
-    /// Stop the service, and ask again after a long while.
+    /// Stop the service, and ask again after the longest pause.
     Stop,
 }
 
-/// Returns the remedy for each status (RFC 6275 11.7.3, RFC 3963 5.4, RFC 4285). With one home agent and one
-/// configured mode, "every available mode" has been tried after the first answer.
-pub(crate) fn remedy(status: Status) -> Remedy {
+/// Returns the reaction to each status: RFC 6275 11.7.3, RFC 3963 5.4, RFC 4285.carnet has one configured
+/// mode. So after the first refusal it has tried "every available mode".
+pub(crate) fn refusal_reaction(status: Status) -> RefusalReaction {
     match status {
-        Status::TYPE_CHANGE_DISALLOWED => Remedy::StartOver,
-        // The operator of the home agent may be changing the key right now.
-        Status::AUTHENTICATION_FAILED => Remedy::Retry(Duration::from_secs(30)),
-        // A home agent that has just started sends this status until it has received the prefixes of its home
-        // link. RFC 6275 11.7.3 permits the node to try again; the pauses double as in 11.8.
+        Status::TYPE_CHANGE_DISALLOWED => RefusalReaction::StartOver,
+        // The operator may be changing the key at this moment, so the router tries again soon.
+        Status::AUTHENTICATION_FAILED => RefusalReaction::Retry(Duration::from_secs(30)),
+        // A home agent that has just started refuses with this status until it knows the prefixes of its
+        // home link. RFC 6275 11.7.3 permits the node to try again; the pauses double as in 11.8.
         Status::HOME_REGISTRATION_NOT_SUPPORTED
         | Status::NOT_HOME_SUBNET
         | Status::NOT_HOME_AGENT
-        | Status::PROHIBITED => Remedy::BackOff,
-        // RFC 3963 5.4: the router refrains from sending Binding Updates.
+        | Status::PROHIBITED => RefusalReaction::BackOff,
+        // RFC 3963 5.4: after this status the router must not send Binding Updates.
         Status::MOBILE_ROUTER_NOT_PERMITTED
         | Status::INVALID_PREFIX
         | Status::NOT_AUTHORIZED_FOR_PREFIX
         | Status::FORWARDING_SETUP_FAILED
-        | Status::MESSAGE_ID_REQUIRED => Remedy::Stop,
-        // Among them is 134: the node that has this home address on the home link may be gone soon.
-        _ => Remedy::Retry(MAX_BINDACK_TIMEOUT),
+        | Status::MESSAGE_ID_REQUIRED => RefusalReaction::Stop,
+        // One of these statuses is 134: another node on the home link has the home address, and may leave
+        // soon.
+        _ => RefusalReaction::Retry(MAX_BINDACK_TIMEOUT),
     }
 }

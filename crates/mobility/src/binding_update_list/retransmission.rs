@@ -1,28 +1,28 @@
 //! Retransmission of a request with back-off (RFC 6275 11.8), for every entry of the Binding Update List.
 //!
-//! A round has one transmission for each care-of address that may carry the request. The time for an answer
-//! doubles from round to round. Registrations without Binding Identifier, with one, removals, and the tests
-//! and Binding Updates of direct routes all use it.
+//! In one round the router sends the request once from each care-of address that may carry it. The time to
+//! wait for an answer doubles from round to round. All requests use it: registrations with and without
+//! Binding Identifiers, removals, and the tests and Binding Updates of direct routes.
 
 use std::time::Duration;
 
 use carnet_base::Time;
 
-/// Time for the first answer to a first registration: `InitialBindackTimeoutFirstReg` (RFC 6275 13). It
-/// suffices for duplicate address detection.
+/// Time to wait for the first answer to a first registration: `InitialBindackTimeoutFirstReg` (RFC 6275 13).
+/// It covers duplicate address detection.
 pub(super) const FIRST_REGISTRATION_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Time for the first answer: `INITIAL_BINDACK_TIMEOUT` (RFC 6275 12).
+/// Time to wait for the first answer: `INITIAL_BINDACK_TIMEOUT` (RFC 6275 12).
 pub(crate) const INITIAL_BINDACK_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest time for an answer: `MAX_BINDACK_TIMEOUT` (RFC 6275 12).
+/// Maximum time to wait for an answer: `MAX_BINDACK_TIMEOUT` (RFC 6275 12).
 pub(crate) const MAX_BINDACK_TIMEOUT: Duration = Duration::from_secs(32);
-/// Head start of the first care-of address in a race (RFC 8305 5).
+/// Time between the transmissions from two care-of addresses in one round (RFC 8305 5).
 pub(crate) const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Most answers that ask for another try at once and that the router follows.
+/// Maximum number of answers that make the router send again at once.
 const MAX_CORRECTIONS: u32 = 3;
-/// Transmissions of a request whose acknowledgements the router still accepts.
+/// Number of last transmissions of a request whose acknowledgements the router accepts.
 const MAX_SENT: usize = 8;
 
-/// The transmissions of one request.
+/// State of the transmissions of one request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Retransmission {
     /// Time of the first transmission.
@@ -31,32 +31,33 @@ pub(crate) struct Retransmission {
     last: Option<Time>,
     /// Time of the first transmission since the last answer.
     silent_since: Option<Time>,
-    /// Index of the care-of address that is next in this round.
-    turn: usize,
-    /// Time for the answer to the next round.
+    /// Index of the next care-of address in this round.
+    address_index: usize,
+    /// Time to wait for an answer in the next round.
     timeout: Duration,
-    /// Longest time for an answer.
+    /// Maximum time to wait for an answer.
     longest: Duration,
-    /// Rounds since the last answer.
+    /// Number of rounds since the last answer.
     rounds: u32,
-    /// Number of answers that have asked for another try at once.
+    /// Number of answers that made the router send again at once.
     corrections: u32,
 }
 
 impl Retransmission {
-    /// A request to the home agent; `is_first` if the home agent does not know the home address yet.
+    /// Creates the state for a request to the home agent. `is_first` is true if the home agent does not know
+    /// the home address yet.
     pub(crate) fn to_home_agent(is_first: bool) -> Retransmission {
         let timeout = if is_first { FIRST_REGISTRATION_TIMEOUT } else { INITIAL_BINDACK_TIMEOUT };
         Retransmission::new(timeout, MAX_BINDACK_TIMEOUT)
     }
 
-    /// A request whose first answer may take `timeout`, and any later one `longest`.
+    /// Creates the state for a request with this first and this maximum time to wait for an answer.
     pub(crate) fn new(timeout: Duration, longest: Duration) -> Retransmission {
         Retransmission {
             started: None,
             last: None,
             silent_since: None,
-            turn: 0,
+            address_index: 0,
             timeout,
             longest,
             rounds: 0,
@@ -64,30 +65,31 @@ impl Retransmission {
         }
     }
 
-    /// Records a transmission about one of `candidates` care-of addresses. Returns the wait for an answer
-    /// before the next one.
+    /// Records a transmission. `candidates` is the number of care-of addresses of a round. Returns the time
+    /// to wait before the next transmission.
     pub(crate) fn transmitted(&mut self, now: Time, candidates: usize) -> Duration {
         self.started.get_or_insert(now);
         self.silent_since.get_or_insert(now);
         self.last = Some(now);
-        self.turn += 1;
-        if self.turn < candidates {
+        self.address_index += 1;
+        if self.address_index < candidates {
             return CONNECTION_ATTEMPT_DELAY;
         }
-        self.turn = 0;
+        self.address_index = 0;
         self.rounds += 1;
         let wait = self.timeout;
         self.timeout = (self.timeout * 2).min(self.longest);
         wait
     }
 
-    /// Records an answer of the other side, of any kind.
+    /// Records any answer.
     pub(crate) fn answered(&mut self) {
         self.rounds = 0;
         self.silent_since = None;
     }
 
-    /// Handles an answer that asks for another try at once. Returns false if there were too many.
+    /// Handles an answer that makes the router send again at once. Returns false if there were too many of
+    /// them.
     pub(crate) fn correct(&mut self) -> bool {
         self.corrections += 1;
         self.is_patient()
@@ -98,18 +100,18 @@ impl Retransmission {
         self.corrections <= MAX_CORRECTIONS
     }
 
-    /// Begins with the first care-of address again.
+    /// Starts again with the first care-of address.
     pub(crate) fn begin_anew(&mut self) {
         self.rounds = 0;
-        self.turn = 0;
+        self.address_index = 0;
     }
 
-    /// Limits the wait for the next answer to `timeout`.
+    /// Lowers the time to wait for the next answer to at most `timeout`.
     pub(crate) fn limit(&mut self, timeout: Duration) {
         self.timeout = self.timeout.min(timeout);
     }
 
-    /// Raises the wait for the next answer to `timeout`.
+    /// Raises the time to wait for the next answer to at least `timeout`.
     pub(crate) fn extend(&mut self, timeout: Duration) {
         self.timeout = self.timeout.max(timeout);
     }
@@ -129,28 +131,29 @@ impl Retransmission {
         self.silent_since
     }
 
-    /// Returns the index of the care-of address that is next.
+    /// Returns the index of the next care-of address.
     pub(crate) fn turn(&self) -> usize {
-        self.turn
+        self.address_index
     }
 
-    /// Returns the time for the answer to the next round.
+    /// Returns the time to wait for an answer in the next round.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Returns the rounds since the last answer.
+    /// Returns the number of rounds since the last answer.
     pub(crate) fn rounds(&self) -> u32 {
         self.rounds
     }
 
-    /// Whether nothing was sent since the last answer.
+    /// Returns whether the router has sent nothing since the last answer.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.rounds == 0 && self.turn == 0
+        self.rounds == 0 && self.address_index == 0
     }
 }
 
-/// Records a transmission. Acknowledgements of recorded transmissions are still accepted.
+/// Records a transmission, and removes the oldest ones. The router accepts acknowledgements only of recorded
+/// transmissions.
 pub(super) fn remember<T>(sent: &mut Vec<T>, transmission: T) {
     if sent.len() == MAX_SENT {
         sent.remove(0);

@@ -1,5 +1,5 @@
-//! The binding of another router here: answers to its tests, and its Binding Updates (RFC 6275 5.2.5, 9.4,
-//! 9.5).
+//! The other router's binding at this router: answers to its tests, and its Binding Updates (RFC 6275 5.2.5,
+//! 9.4, 9.5).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use super::tokens::{Key, Secret, sign, verify};
 use super::{Direct, DirectDrop, LENGTH, MAX_RR_BINDING_LIFETIME, Output};
 use crate::{OLD_PATH_GRACE, is_newer, is_unicast_routable, lifetime_from_units, lifetime_units};
 
-/// Time within which a Binding Update could be replayed: `MAX_NONCE_LIFETIME` (RFC 6275 9.5.1, 12).
+/// Time for which an attacker could replay a Binding Update: `MAX_NONCE_LIFETIME` (RFC 6275 9.5.1, 12).
 const MEMORY: Duration = Duration::from_secs(240);
-/// Statuses (RFC 6275 6.1.8).
+/// Statuses of a Binding Acknowledgement (RFC 6275 6.1.8).
 const UNSPECIFIED: u8 = 128;
 const INSUFFICIENT_RESOURCES: u8 = 130;
 const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
@@ -26,19 +26,20 @@ const EXPIRED_CARE_OF_NONCE: u8 = 137;
 const EXPIRED_NONCES: u8 = 138;
 
 impl Direct {
-    /// Whether a message has the key of its sender's binding, so that it comes from that router.
+    /// Returns whether a message is authenticated by the key of its sender's binding, so that it comes from
+    /// that router.
     fn bears_key(&self, message: &DirectRoute) -> bool {
         let binding = self.peers.get(&message.home_address).and_then(|peer| peer.binding.as_ref());
         let binding = binding.filter(|_| message.authenticator != [0; AUTHENTICATOR]);
         binding.is_some_and(|binding| binding.key_of(message).is_some())
     }
 
-    /// Takes `packets` answers from an allowance: that of the bound router, or that of all strangers, who may
-    /// use any name.
+    /// Counts `packets` answers. A bound router has its own limit. All other sources, which may use any name,
+    /// share one limit.
     fn may_answer(&mut self, now: Time, bound: Option<Ipv6Addr>, packets: usize) -> Result<(), DirectDrop> {
         let bound = bound.and_then(|home_address| self.peers.get_mut(&home_address));
-        let share = bound.map_or(&mut self.answers, |peer| &mut peer.answers);
-        // The answers are useful only together.
+        let share = bound.map_or(&mut self.answers, |peer| &mut peer.test_answers);
+        // Half of the answers would be useless, so the limit allows all or none.
         if !share.allow_all(now, packets as u32) {
             return Err(DirectDrop::RateLimited);
         }
@@ -46,17 +47,17 @@ impl Direct {
         Ok(())
     }
 
-    /// Returns the allowance for Binding Updates with a wrong key in the name of this router: from its own
-    /// address, or from elsewhere.
+    /// Returns the limit of Binding Updates with a wrong key in the name of this router. Updates from the
+    /// router's own address and updates from other addresses have separate limits.
     fn forgeries(&mut self, home_address: Ipv6Addr, source: Ipv6Addr) -> &mut RateLimiter {
         let bound = self.peers.get_mut(&home_address);
         let bound = bound.filter(|peer| peer.binding.as_ref().is_some_and(|binding| binding.is_at(source)));
-        bound.map_or(&mut self.forgeries, |peer| &mut peer.forgeries)
+        bound.map_or(&mut self.forgeries, |peer| &mut peer.forged_updates)
     }
 
-    /// Computes the key of a Binding Update within the allowance, and verifies the authenticator. Eight
-    /// prefixes need twenty keyed hashes, and strangers can ask for them. After many wrong ones this router
-    /// may verify no more (RFC 6275 15.4.5).
+    /// Computes the key of a Binding Update, and verifies the authenticator, if the limit permits it. Eight
+    /// prefixes need twenty keyed hashes, and any source can cause this work. So after many wrong
+    /// authenticators this router verifies no more for a while (RFC 6275 15.4.5).
     fn check_authenticator(
         &mut self,
         now: Time,
@@ -75,9 +76,11 @@ impl Direct {
         Ok(key)
     }
 
-    /// Answers a request for tokens of a home address and prefixes: the tokens go to these addresses, by the
-    /// home agents. This router's care-of address goes to the prefixes only: their owner is in one of the
-    /// networks, while the asker may be a stranger. Of its own prefixes it names only the one that was asked.
+    /// Answers a Home Test Init: sends tokens for the home address and the prefixes. They go to these
+    /// addresses, through the home agents. The answers to the prefixes also contain this router's care-of
+    /// address, because their owner is in one of the configured networks. The answer to the home address does
+    /// not, because any node may have asked. It names only that prefix of this router to which the message
+    /// went.
     pub(super) fn answer_home_test_init(
         &mut self,
         now: Time,
@@ -101,11 +104,11 @@ impl Direct {
         self.may_answer(now, bound, 1 + message.prefixes.len())?;
         let hint = message.care_of_address;
         if let Some(peer) = bound.and_then(|bound| self.peers.get_mut(&bound))
-            && (peer.remote.is_none() || peer.heartbeats.has_failed() || peer.mute)
+            && (peer.remote.is_none() || peer.heartbeats.has_failed() || peer.is_unanswered)
             && is_unicast_routable(hint)
         {
-            // The hint decides only where to ask; the node that is asked there sees this router's care-of
-            // address.
+            // An unproven care-of address only decides where this router sends its test. The node there
+            // learns this router's care-of address.
             peer.remote = Some(hint);
         }
         let nonce = self.secret.nonce(now);
@@ -137,8 +140,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Returns the care-of address to name to a router: the one that it knows if that works, otherwise the
-    /// one to be tried.
+    /// Returns the care-of address that this router names to another one: the registered one if its path
+    /// works, otherwise the one to be tried next.
     fn told_care_of_address(&self, home_address: Ipv6Addr) -> Option<Ipv6Addr> {
         let Some(peer) = self.peers.get(&home_address) else {
             return self.care_of_addresses.first().copied();
@@ -153,7 +156,7 @@ impl Direct {
         Ipv6Addr::from(u128::from(prefix.network()) | (random & u128::from(prefix.hostmask())))
     }
 
-    /// Answers a request for a token of a care-of address: the token goes there.
+    /// Answers a Care-of Test Init: sends a token to the care-of address.
     pub(super) fn answer_care_of_test_init(
         &mut self,
         now: Time,
@@ -175,8 +178,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Checks that a care-of address is the message's source and in no mobile network, where packets would
-    /// circle.
+    /// Checks that a care-of address is the source of the message and in no mobile network. Otherwise packets
+    /// would go round in a ring.
     fn check_care_of_address(&self, source: Ipv6Addr, message: &DirectRoute) -> Result<(), DirectDrop> {
         let mut networks = self.config.prefixes.iter().chain(&message.prefixes);
         let is_good = message.care_of_address == source
@@ -196,10 +199,10 @@ impl Direct {
         let home_address = message.home_address;
         let known = self.peers.get(&home_address);
         let bound = known.and_then(|peer| peer.binding.as_ref());
-        let heard = known.and_then(|peer| peer.heard).or_else(|| self.memory.of(now, home_address));
+        let heard = known.and_then(|peer| peer.last_sequence).or_else(|| self.memory.find(now, home_address));
         let old = heard.filter(|(last, _)| !is_newer(message.sequence, *last));
         if message.lifetime == 0 {
-            // The holder of the key may end the binding, even if its tokens are too old by then.
+            // A router that has the key may end its binding, even if its tokens have expired.
             let key = bound
                 .map(|binding| binding.key_of(message).unwrap_or(binding.key))
                 .ok_or(DirectDrop::Unasked)?;
@@ -207,10 +210,10 @@ impl Direct {
             if old.is_some() {
                 return Err(DirectDrop::Sequence);
             }
-            // The report about the router names its prefixes, so the binding is removed after it.
-            self.set_direct(now, home_address, false, "it has ended its binding");
+            // The event lists the prefixes of the router, so it comes before the removal of the binding.
+            self.set_direct(now, home_address, false, "it de-registered");
             if let Some(peer) = self.peers.get_mut(&home_address) {
-                (peer.binding, peer.heard) = (None, Some((message.sequence, now + MEMORY)));
+                (peer.binding, peer.last_sequence) = (None, Some((message.sequence, now + MEMORY)));
                 peer.due = now;
             }
             self.outputs.push_back(Output::Routes);
@@ -228,7 +231,8 @@ impl Direct {
                     (Some(_), _) => EXPIRED_CARE_OF_NONCE,
                     (None, None) => EXPIRED_NONCES,
                 };
-                // RFC 6275 9.5.1: without a key there is no authenticator.
+                // RFC 6275 9.5.1: there is no key yet, so the answer has no authenticator, and the limit
+                // for unauthenticated sources applies.
                 self.may_answer(now, None, 1)?;
                 self.acknowledge(ends, message, status, Duration::ZERO, None);
                 return Err(DirectDrop::Nonce);
@@ -245,7 +249,7 @@ impl Direct {
             self.acknowledge(ends, message, UNSPECIFIED, Duration::ZERO, Some(&key));
             return Err(reason);
         }
-        // The list is not empty: an empty one was refused.
+        // `first` succeeds, because an update with an empty list was refused before.
         let network = *message.prefixes.first().ok_or(DirectDrop::BadPrefix)?;
         if !self.peers.contains_key(&home_address)
             && let Err(reason) = self.make_room(now, network, true)
@@ -273,15 +277,15 @@ impl Direct {
             prefixes: message.prefixes.clone(),
             key,
             former_key,
-            until: now + lifetime,
-            wanted: message.status & 1 != 0,
+            expires: now + lifetime,
+            is_wanted: message.status & 1 != 0,
         });
-        peer.heard = Some((message.sequence, now + lifetime + MEMORY));
-        (peer.remote, peer.mute) = (Some(ends.1), false);
+        peer.last_sequence = Some((message.sequence, now + lifetime + MEMORY));
+        (peer.remote, peer.is_unanswered) = (Some(ends.1), false);
         if moved || peer.heartbeats.has_failed() {
             peer.heartbeats.renew();
-            // The former failures were on another path.
-            (peer.hold, peer.failures) = (now, 0);
+            // Earlier failures concerned another path, so they no longer delay tests.
+            (peer.hold_until, peer.failures) = (now, 0);
         }
         for (other, peer) in &mut self.peers {
             if *other != home_address {
@@ -289,7 +293,7 @@ impl Direct {
             }
         }
         self.counters.bound += 1;
-        // The data path changes before the answer leaves: packets may follow the answer at once.
+        // The other router may send packets as soon as it has the answer, so the data path changes before.
         self.outputs.push_back(Output::Routes);
         self.acknowledge(ends, message, 0, lifetime, Some(&key));
         self.look(now, home_address);

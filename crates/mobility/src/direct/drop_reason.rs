@@ -12,9 +12,9 @@ carnet_base::drop_reasons! {
         HomeAddress = "home_address",
         /// A care-of address that is invalid, inside a mobile network, or not the message's source.
         CareOfAddress = "care_of_address",
-        /// An answer without a question, or with another cookie.
+        /// An answer without an outstanding request, or with another cookie than the request.
         Unasked = "unasked",
-        /// A message to an address that is not this router's, or to which there is no answer.
+        /// A message to an address that is not this router's, or that this router does not answer.
         NotForUs = "not_for_us",
         /// A token whose nonce is no longer valid (RFC 6275 5.2.7).
         Nonce = "nonce",
@@ -22,9 +22,9 @@ carnet_base::drop_reasons! {
         Authenticator = "authenticator",
         /// The sequence number is not newer than the last one (RFC 6275 9.5.1).
         Sequence = "sequence",
-        /// The table of routers or prefixes is full.
+        /// The table of routers or of prefixes is full.
         TooMany = "too_many",
-        /// The message exceeds the rate.
+        /// The message is above the rate limit.
         RateLimited = "rate_limited",
     }
 }

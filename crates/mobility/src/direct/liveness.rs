@@ -1,12 +1,12 @@
-//! Decides whether the direct path works: heartbeats (RFC 5847 in purpose, which knows home agents only) from
-//! the registered care-of address to the bound one.
+//! Decides whether the direct path works. It sends heartbeats from the registered care-of address to the
+//! bound one. RFC 5847 defines Heartbeats between mobile node and home agent; these have the same purpose.
 //!
-//! Heartbeats have the key of the binding, and so have the answers: requests of strangers in a router's name
-//! take nothing from its answers. The cookie of each is random, so that only a node that sees it can answer.
-//! A heartbeat without an answer in time is followed by three more, 100 ms apart. If the last of them gets no
-//! answer either, the path has failed. After three answers in a row, or a new binding, the path is used
-//! again. An answer that there is no binding, which cannot have a key, ends this router's registration at
-//! once.
+//! The key of the binding authenticates heartbeats and answers, so forged requests do not use up the limit of
+//! answers. Each heartbeat has a random cookie, so that only a node that receives it can answer. If a
+//! heartbeat gets no answer in time, the router sends three more, 100 ms apart. If these get no answer
+//! either, the path has failed. The router uses the path again after three answers in a row, or after a new
+//! binding. If the other router has no binding, its answer cannot be authenticated; such an answer ends this
+//! router's registration at once.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -17,41 +17,43 @@ use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use super::peer::Peer;
 use super::tokens::{sign, verify};
 use super::{Direct, DirectDrop};
-use crate::path_liveness::{PathLiveness, Sequence};
+use crate::path_liveness::{AnswerSchedule, PathLiveness};
 
-/// This router's care-of address and the other router's.
+/// Care-of addresses of this router and of the other router.
 pub(super) type Ends = (Ipv6Addr, Ipv6Addr);
 
-/// Interval of heartbeats if packets went within [`IN_USE`]. [`IDLE_INTERVAL`] is for other paths.
+/// Interval of heartbeats while packets use the path, see [`IN_USE`]. [`IDLE_INTERVAL`] is the interval for
+/// other paths.
 const INTERVAL: Duration = Duration::from_millis(250);
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Time for which a path counts as used. It is longer than a fast path takes to report use.
+/// Time for which a path counts as used after a packet. It is longer than the interval at which a fast path
+/// reports use.
 pub(super) const IN_USE: Duration = Duration::from_secs(15);
-/// Pause between the heartbeats of a series that follows one without an answer.
+/// Pause between the further heartbeats after one without an answer.
 const QUICK: Duration = Duration::from_millis(100);
-/// Heartbeats in a row without an answer that make the path fail.
+/// Number of heartbeats in a row without an answer after which the path has failed.
 const LOST: usize = 4;
-/// Least time for an answer. [`SLACK`] is added to two round trips.
+/// Minimum time to wait for an answer. Otherwise the time is two round trips and [`SLACK`].
 const PATIENCE: Duration = Duration::from_millis(200);
 const SLACK: Duration = Duration::from_millis(50);
-/// Status of an answer: there is no binding.
+/// Status of an answer: the other router has no binding for this router.
 const UNKNOWN: u8 = 128;
 
-/// Returns how long an answer may take.
+/// Returns for how long this router waits for an answer.
 fn patience(beats: &PathLiveness<u64>) -> Duration {
     beats.round_trip().smoothed().map_or(PATIENCE, |rtt| (rtt * 2 + SLACK).max(PATIENCE))
 }
 
 /// Returns the intervals of the heartbeats to a router.
-fn sequence(now: Time, peer: &Peer) -> Sequence {
+fn sequence(now: Time, peer: &Peer) -> AnswerSchedule {
     let beats = &peer.heartbeats;
     let in_use = peer.used.is_some_and(|used| now.saturating_since(used) <= IN_USE);
     let interval = if in_use && !beats.has_failed() { INTERVAL } else { IDLE_INTERVAL };
-    Sequence { interval, patience: patience(beats), pause: QUICK, allowed: LOST }
+    AnswerSchedule { interval, timeout: patience(beats), pause: QUICK, allowed: LOST }
 }
 
 impl Direct {
-    /// Returns when the next heartbeat leaves, or the path is given up.
+    /// Returns when the next heartbeat leaves, or when the path has failed without a further answer.
     pub(super) fn next_beat(&self, now: Time, peer: &Peer) -> Option<Time> {
         self.path_of(peer)?;
         Some(peer.heartbeats.next_of(&sequence(now, peer)).unwrap_or(now))
@@ -85,15 +87,15 @@ impl Direct {
         self.send_straight(ends, &message);
     }
 
-    /// Handles a failure of the direct path: packets go by the home agent, and the router asks anew where the
-    /// other end is.
+    /// Handles a failure of the direct path: packets go through the home agent, and this router asks again
+    /// for the other router's care-of address.
     pub(super) fn fail(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         peer.heartbeats.restart();
         peer.heartbeats.fail();
         peer.heartbeats.note_sent(now);
-        // The other router may have moved.
-        (peer.home, peer.exchange, peer.hold) = (None, None, now);
+        // The other router may have a new care-of address.
+        (peer.home, peer.exchange, peer.hold_until) = (None, None, now);
         self.set_direct(now, home_address, false, reason);
         self.look(now, home_address);
     }
@@ -116,7 +118,7 @@ impl Direct {
         let known = self.peers.get_mut(&message.home_address);
         let bound = known.and_then(|peer| {
             let binding = peer.binding.as_ref().filter(|binding| binding.is_at(ends.1))?;
-            Some((binding.key_of(message), &mut peer.beats))
+            Some((binding.key_of(message), &mut peer.heartbeat_answers))
         });
         let share = match bound {
             Some((key, beats)) => {
@@ -140,14 +142,15 @@ impl Direct {
         _: Ends,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
-        // The cookie identifies the router: an answer without a binding has no name.
+        // The answer of a router without a binding contains no home address, so the cookie identifies the
+        // router.
         let asked = self.peers.iter_mut().find_map(|(home_address, peer)| {
             let sent = peer.heartbeats.sent_at(message.cookie)?;
             Some((*home_address, peer, sent))
         });
         let (home_address, peer, sent) = asked.ok_or(DirectDrop::Unasked)?;
         let beats = &mut peer.heartbeats;
-        // A router without a binding has no key either.
+        // If the other router has no binding, it has no key, and nothing authenticates its answer.
         let is_its = |key| message.status >= UNKNOWN || verify(message, key);
         if !peer.registration.as_ref().is_some_and(|registration| is_its(&registration.key)) {
             return Err(DirectDrop::Authenticator);
@@ -155,7 +158,7 @@ impl Direct {
         if message.status >= UNKNOWN {
             beats.round_trip_mut().measure(now.saturating_since(sent));
             peer.registration = None;
-            (peer.home, peer.hold) = (None, now);
+            (peer.home, peer.hold_until) = (None, now);
         } else {
             beats.answer(now, message.cookie);
         }

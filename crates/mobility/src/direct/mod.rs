@@ -1,7 +1,7 @@
-//! Direct routes: two mobile routers tunnel directly to each other's care-of address, without the home agents
-//! between.
+//! Direct routes: two mobile routers tunnel directly to each other's care-of address, without their home
+//! agents.
 //!
-//! RFC 3963 leaves route optimisation out, and the proposals in RFC 4889 have no standard. This module
+//! RFC 3963 leaves route optimisation out, and no standard exists for the proposals in RFC 4889. This module
 //! implements the correspondent registration of RFC 6275 (5.2, 9.5, 11.6, 11.7.2) between two mobile routers
 //! ("correspondent routers" in RFC 4888). It tests prefixes as C. Ng and J. Hirano propose (*Extending Return
 //! Routability Procedure for Network Prefix*, draft-ng-nemo-rrnp, RFC 4889 5.2). The messages have a format
@@ -9,54 +9,59 @@
 //!
 //! ```text
 //!   A                HA(A)        HA(B)                B
-//!   |== Home Test Init ==>|---------->|== to B's network ==>|   by way of the home agents
+//!   |== Home Test Init ==>|---------->|== to B's network ==>|   through the home agents
 //!   |<== Home Test, to A's home address ====================|
 //!   |<== Prefix Test, to an address of each of A's prefixes, with B's care-of address
-//!   |-- Care-of Test Init ---------------------------------->|   straight, care-of address to care-of address
+//!   |-- Care-of Test Init ---------------------------------->|   from care-of address to care-of address
 //!   |<- Care-of Test ----------------------------------------|
 //!   |-- Binding Update, authenticated by all these tokens -->|
 //!   |<- Binding Acknowledgement -----------------------------|
 //! ```
 //!
-//! * **Proofs of router A to router B.** The home address and every prefix are A's: A's home agent delivered
-//!   the tokens to A alone (to an unpredictable address of the prefix). And A is at its care-of address: it
-//!   got a token there. The key of the Binding Update derives from all tokens (5.2.6), so a binding needs
-//!   every one of them. B keeps no state before that (`tokens`).
-//! * **Both directions.** B then registers with A in the same manner. A route is *direct* when each has the
-//!   other's binding: only then do packets go directly, from the registered care-of address to the bound one.
-//!   A packet that arrives directly must come from the bound address with an inner source in the proven
-//!   prefixes; the data path checks that ([`Direct::tunnels`]).
-//! * **Questions.** When packets go to an address in one of [`DirectConfig::networks`], this router asks that
-//!   address; the mobile router there takes the question out of its tunnel. A destination without such a
-//!   router gets three questions, and then none for a while, longer each time.
-//! * **Lifetime.** `MAX_RR_BINDING_LIFETIME` (420 s, RFC 6275 12), renewed every 180 s while packets go in
-//!   either direction. So the tokens are always valid, and a handover needs only a Care-of Test and a Binding
-//!   Update.
-//! * **Handover.** The router tests and registers a new care-of address while the old one stays in use as
-//!   long as its link is up; the other end accepts packets from both. If the old one is gone, packets go by
-//!   the home agent until the new one is acknowledged.
-//! * **End.** *Heartbeats* (RFC 5847 in purpose) go directly, four a second while packets flow and one a
-//!   second otherwise. After four in a row without an answer, an ICMPv6 error about a packet of the tunnel,
-//!   or an answer that there is no binding, packets take the tunnel to the home agent, which always exists. A
-//!   path that fails silently is detected at most 450 ms plus twice max(200 ms, 2 RTT + 50 ms) later: below a
-//!   second on short paths. A router that ends a route reports it (lifetime 0).
+//! * **Proofs of router A to router B.** A proves that it has its home address and prefixes: B sends a token
+//!   to the home address and to an unpredictable address of each prefix, and A's home agent delivers these
+//!   only to A. A proves its care-of address by a token that B sends there. The key of the Binding Update
+//!   derives from all tokens (RFC 6275 5.2.6), so A needs every one of them. B stores nothing before the
+//!   update (`tokens`).
+//! * **Both directions.** B then registers with A in the same way. A route is *direct* when each router has a
+//!   binding of the other. Only then do packets go directly, from the registered care-of address to the bound
+//!   one. The data path accepts a direct packet only from the bound care-of address, with an inner source in
+//!   the proven prefixes ([`Direct::tunnels`]).
+//! * **Requests.** When a packet goes to an address in one of [`DirectConfig::networks`], this router sends a
+//!   Home Test Init to that address. The mobile router of that network finds the message in its tunnel and
+//!   answers. If no router answers three messages, this router pauses; each further pause is longer.
+//! * **Lifetime.** `MAX_RR_BINDING_LIFETIME` (420 s, RFC 6275 12). The routers renew it every 180 s while
+//!   packets go in either direction. So the tokens are always valid, and a handover needs only a Care-of Test
+//!   and a Binding Update.
+//! * **Handover.** The router tests and registers a new care-of address while it still uses the old one, as
+//!   long as the old link is up; the other router accepts packets from both. If the old link is down, packets
+//!   go through the home agent until the other router has acknowledged the new address.
+//! * **End.** *Heartbeats* test the direct path, four per second while packets use it and one per second
+//!   otherwise. The route ends after four in a row without an answer, after an ICMPv6 error about a tunnelled
+//!   packet, or if the other router answers that it has no binding. Then packets take the tunnel to the home
+//!   agent, which always exists. The router detects a failed path within 450 ms plus twice
+//!   max(200 ms, 2 RTT + 50 ms): less than a second on short paths. A router that ends a route reports it
+//!   (lifetime 0).
 //!
-//! **Disclosure of care-of addresses.** Prefix Tests carry the care-of address, so it goes only to addresses
-//! in [`DirectConfig::networks`]. A Home Test Init to a registered router carries it too, with the key. Other
-//! questions and Home Tests, which go to anybody, do not, and a Home Test names only the own prefix that was
-//! asked. So the first to learn a care-of address is a node that answers from an address in the networks;
-//! neither side can prove anything before one of them has disclosed something.
+//! **Disclosure of care-of addresses.** Prefix Tests contain the care-of address of their sender, so this
+//! router sends them only to addresses in [`DirectConfig::networks`]. A Home Test Init to a registered router
+//! also contains it, authenticated by the key. Other Home Test Inits and Home Tests do not contain it,
+//! because they may go to any node. A Home Test names only the prefix that was asked for. So the first node
+//! that learns a care-of address is one that answers from an address in the networks. No proof is possible
+//! before one of the routers has disclosed its address.
 //!
-//! **Bounds.** [`MAX_PEERS`] routers, [`MAX_CANDIDATES`] networks that are asked, one new question a second
-//! after a burst of four. In a full table the party with the most entries makes room (`places`); a stranger
-//! never pushes out a binding that packets use. Answers are limited for strangers as a whole, and for each
-//! bound router by its key; so are computations of keys of wrong Binding Updates.
+//! **Limits.** [`MAX_PEERS`] routers, [`MAX_CANDIDATES`] networks that this router asks, and one new request
+//! per second after a burst of four. If a table is full, a network with the most entries loses one
+//! (`places`). A binding that packets use is never removed for an unproven router. Rate limits bound the
+//! answers and the verification of wrong authenticators: one for each bound router, by its key, and one for
+//! all other sources.
 //!
-//! **Limits of the protection.** As with return routability in general (RFC 6275 15.4.3), an attacker that
-//! reads the path between the home agents and a router, where tunnels are not encrypted, and a care-of path
-//! as well, can take the route over while a binding lasts. A host in the mobile network of a router without
-//! direct routes can answer for the prefix. It does not get that router's home token, but may bind the prefix
-//! under a home address of its own. Each end learns the other's care-of address (RFC 4882).
+//! **What an attacker can do.** As with return routability in general (RFC 6275 15.4.3), an attacker can take
+//! over a route while a binding lasts if it reads two paths: the one between home agents and router, where
+//! tunnels are not encrypted, and a path of care-of addresses. If the router of a mobile network has no
+//! direct routes, a host in this network can answer for the prefix. This host cannot get the router's home
+//! token, but it may bind the prefix to a home address of its own. Each router learns the other's care-of
+//! address (RFC 4882).
 //!
 //! Left out: tunnels inside IPv4 and UDP (a router without an IPv6 care-of address uses its home agent),
 //! several direct paths at a time (policies apply to the home agent's tunnel), mobile nodes and ordinary
@@ -80,27 +85,28 @@ use ipnet::Ipv6Net;
 
 use crate::{Event, HOP_LIMIT, is_unicast_routable};
 pub use drop_reason::DirectDrop;
-use peer::{Candidate, Memory, Peer};
+use peer::{CandidateNetwork, Peer, RemovedSequenceNumbers};
 use tokens::Secret;
 
-/// Most routers with a direct route or a request for one.
+/// Maximum number of routers with a direct route or an outstanding request for one.
 pub const MAX_PEERS: usize = 32;
-/// Most networks whose routers are asked.
+/// Maximum number of networks that this router asks for their routers.
 pub const MAX_CANDIDATES: usize = 128;
 /// Lifetime of a binding: `MAX_RR_BINDING_LIFETIME` (RFC 6275 12).
 pub const MAX_RR_BINDING_LIFETIME: Duration = Duration::from_secs(420);
-/// Length of accepted prefixes. Home agents assign prefixes of this length whole, so one test proves one. Of
-/// a shorter prefix an attacker may have a part, gets some of the tests, and asks until all have come. With
-/// longer ones an attacker could take all entries with a single network.
+/// Length of accepted prefixes. A home agent assigns a prefix of this length to one router, so one test
+/// proves the whole prefix. If a shorter prefix were accepted, an attacker with a part of it could repeat its
+/// requests until all tests went to its part. If longer ones were accepted, an attacker could fill the table
+/// with parts of one network.
 pub const LENGTH: u8 = 64;
-/// Most care-of addresses of this router that are used.
+/// Maximum number of this router's care-of addresses that direct routes use.
 const MAX_CARE_OF_ADDRESSES: usize = 4;
 /// Time without a packet after which a route is not renewed.
 const IDLE: Duration = Duration::from_secs(120);
-/// Least time between two packets to a network that are examined.
+/// Minimum time between two packets to one network that this module handles.
 const USE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Config of the machine.
+/// Config of direct routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectConfig {
     /// The mobile network prefixes of this router.
@@ -109,24 +115,24 @@ pub struct DirectConfig {
     pub home_address: Ipv6Addr,
     /// Home prefix of this router.
     pub home_prefix: Ipv6Net,
-    /// Networks with the mobile networks to which direct routes may lead.
+    /// Networks whose mobile networks may get direct routes.
     pub networks: Vec<Ipv6Net>,
 }
 
-/// An output of the machine.
+/// An output of this module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// An IPv6 packet from the home address, through the tunnel to the home agent.
+    /// An IPv6 packet from the home address, to send through the tunnel to the home agent.
     ThroughTunnel(Vec<u8>),
-    /// An IPv6 packet from a care-of address.
+    /// An IPv6 packet from a care-of address, to send directly.
     Straight(Vec<u8>),
-    /// [`Direct::tunnels`] has changed.
+    /// The return value of [`Direct::tunnels`] has changed.
     Routes,
     /// An event for the operator.
     Event(Event),
 }
 
-/// A pair of ends between which packets of another router are accepted or also sent.
+/// A direct tunnel: this router accepts packets of another router from it, and may also send through it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tunnel {
     /// Home address of the other router.
@@ -137,16 +143,16 @@ pub struct Tunnel {
     pub remote: Ipv6Addr,
     /// Proven addresses of the other router: the home address as a /128, and the prefixes.
     pub inner: Vec<Ipv6Net>,
-    /// Whether packets to `inner` go through this tunnel.
+    /// Whether this router sends packets to `inner` through this tunnel.
     pub transmit: bool,
 }
 
-/// A router and the path to it, for the status.
+/// Another mobile router and the path to it, for the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Home address of the other router.
     pub home_address: Ipv6Addr,
-    /// Prefixes of the other router; proven if there is a binding, see [`Self::proven`].
+    /// Prefixes of the other router; the router has proven them if it has a binding, see [`Self::proven`].
     pub prefixes: Vec<Ipv6Net>,
     /// Whether the other router has a binding here.
     pub proven: bool,
@@ -158,7 +164,7 @@ pub struct Route {
     pub direct: bool,
     /// Reason of the current state.
     pub reason: &'static str,
-    /// Time since when the state holds.
+    /// Start of the current state.
     pub since: Time,
     /// Round trip of the heartbeats.
     pub rtt: Option<Duration>,
@@ -173,44 +179,45 @@ pub struct Counters {
     pub tests_answered: u64,
     /// Own Binding Updates that were accepted.
     pub registered: u64,
-    /// Binding Updates of others that were accepted.
+    /// Binding Updates of other routers that this router accepted.
     pub bound: u64,
     /// Heartbeats sent.
     pub heartbeats: u64,
-    /// Times that packets began to go directly to a router.
+    /// Number of direct routes that began.
     pub met: u64,
-    /// Times that packets ceased to go directly to a router.
+    /// Number of direct routes that ended.
     pub parted: u64,
     dropped: BTreeMap<DirectDrop, u64>,
 }
 
 impl Counters {
-    /// Returns how often something was refused for `reason`.
+    /// Returns how many messages were dropped for `reason`.
     pub fn dropped(&self, reason: DirectDrop) -> u64 {
         self.dropped.get(&reason).copied().unwrap_or_default()
     }
 }
 
-/// The machine. After each `handle_*` call the caller calls [`Direct::poll_output`] until it returns `None`.
+/// State of all direct routes. After each `handle_*` call the caller calls [`Direct::poll_output`] until it
+/// returns `None`.
 #[derive(Debug)]
 pub struct Direct {
     config: DirectConfig,
     /// Care-of addresses of this router, the preferred one first.
     care_of_addresses: Vec<Ipv6Addr>,
-    /// Whether there is a tunnel to the home agent, and the home agent has not refused the prefixes.
+    /// Whether a tunnel to the home agent exists, and the home agent has not refused the prefixes.
     has_tunnel: bool,
     secret: Secret,
     peers: BTreeMap<Ipv6Addr, Box<Peer>>,
-    /// Sequence numbers of routers that had to make room.
-    memory: Memory,
+    /// Sequence numbers of routers that were removed from a full table.
+    memory: RemovedSequenceNumbers,
     /// Networks that may have a mobile router, by the first half of the address.
-    candidates: BTreeMap<u64, Box<Candidate>>,
-    /// Network of the last packet, and its time.
+    candidates: BTreeMap<u64, Box<CandidateNetwork>>,
+    /// Network and time of the last packet that was handled.
     latest: Option<(u64, Time)>,
     questions: RateLimiter,
-    /// Rate of answers to strangers.
+    /// Rate limit of answers to unauthenticated sources.
     answers: RateLimiter,
-    /// Rate of strangers' Binding Updates with a wrong key.
+    /// Rate limit of unauthenticated Binding Updates with a wrong key.
     forgeries: RateLimiter,
     outputs: VecDeque<Output>,
     counters: Counters,
@@ -222,7 +229,7 @@ fn half(address: Ipv6Addr) -> u64 {
 }
 
 impl Direct {
-    /// A machine that knows no other router.
+    /// Creates a state without other routers.
     pub fn new(config: DirectConfig, mut rng: Rng) -> Direct {
         Direct {
             config,
@@ -230,7 +237,7 @@ impl Direct {
             has_tunnel: false,
             secret: Secret::new(&mut rng),
             peers: BTreeMap::new(),
-            memory: Memory::default(),
+            memory: RemovedSequenceNumbers::default(),
             candidates: BTreeMap::new(),
             latest: None,
             questions: RateLimiter::new(4, Duration::from_secs(1)),
@@ -247,7 +254,7 @@ impl Direct {
         &self.config
     }
 
-    /// Returns the counts.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -263,7 +270,7 @@ impl Direct {
         self.peers.values().map(|peer| peer.due).chain(candidates).min()
     }
 
-    /// Returns all pairs of ends, in a stable order.
+    /// Returns all direct tunnels, in a stable order.
     pub fn tunnels(&self) -> Vec<Tunnel> {
         let mut tunnels = Vec::new();
         for (home_address, peer) in &self.peers {
@@ -302,8 +309,8 @@ impl Direct {
         })
     }
 
-    /// Sets this router's care-of addresses, the preferred one first. `has_tunnel` says whether there is a
-    /// tunnel to the home agent with prefixes that it has not refused.
+    /// Sets this router's care-of addresses, the preferred one first. `has_tunnel` says whether a tunnel to
+    /// the home agent exists and the home agent has not refused the prefixes.
     pub fn handle_care_of_addresses(&mut self, now: Time, mut addresses: Vec<Ipv6Addr>, has_tunnel: bool) {
         addresses.retain(|address| {
             is_unicast_routable(*address) && !self.config.prefixes.iter().any(|own| own.contains(address))
@@ -315,16 +322,16 @@ impl Direct {
         }
         let moved = addresses != self.care_of_addresses;
         if addresses.is_empty() {
-            // While a direct path still exists, the router reports the end, so that others need not detect it
-            // by silence.
+            // As long as a direct path works, the router reports the end of the route, so that the other
+            // router does not need heartbeats to detect it.
             self.end_all(now, "the care-of address is gone");
         }
         self.care_of_addresses = addresses;
         for peer in self.peers.values_mut() {
             peer.due = now;
             if moved {
-                // Former failures were from another care-of address.
-                (peer.choice, peer.hold, peer.failures) = (0, now, 0);
+                // Earlier failures concerned another care-of address, so they no longer delay tests.
+                (peer.care_of_index, peer.hold_until, peer.failures) = (0, now, 0);
                 peer.exchange.take_if(|exchange| exchange.home_tests().is_none());
             }
         }
@@ -334,8 +341,8 @@ impl Direct {
         self.handle_timeout(now);
     }
 
-    /// Handles a packet of the mobile network to this address, over any path. The call is cheap, so that it
-    /// can be made for every packet.
+    /// Handles a packet from the mobile network to this address, over any path. The call is cheap, so the
+    /// caller may make it for every packet.
     pub fn handle_use(&mut self, now: Time, destination: Ipv6Addr) {
         let network = half(destination);
         if self
@@ -346,7 +353,7 @@ impl Direct {
         }
         self.latest = Some((network, now));
         let inside = |networks: &[Ipv6Net]| networks.iter().any(|network| network.contains(&destination));
-        // Messages between the two routers do not count as use.
+        // Messages of direct routes themselves do not count as packets that use a route.
         let between_routers = self.peers.contains_key(&destination);
         if !inside(&self.config.networks) || inside(&self.config.prefixes) || between_routers {
             return;
@@ -367,7 +374,7 @@ impl Direct {
         if !self.make_room_to_ask(now, network) {
             return;
         }
-        let candidate = Candidate {
+        let candidate = CandidateNetwork {
             destination,
             exchange: peer::Exchange::home_test(self.rng.u64(), now),
             failures: 0,
@@ -376,7 +383,7 @@ impl Direct {
         self.candidates.insert(network, Box::new(candidate));
     }
 
-    /// Handles packets into the direct tunnel between these ends, which a fast path has reported.
+    /// Handles a report of a fast path: packets go through the direct tunnel between these ends.
     pub fn handle_tunnel_used(&mut self, now: Time, remote: Ipv6Addr) {
         let bound = |peer: &&mut Box<Peer>| {
             peer.binding.as_ref().is_some_and(|binding| binding.care_of_address == remote)
@@ -386,7 +393,7 @@ impl Direct {
         }
     }
 
-    /// Serves the timers.
+    /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let due: Vec<Ipv6Addr> =
             self.peers.iter().filter(|(_, peer)| peer.due <= now).map(|(home, _)| *home).collect();
@@ -396,8 +403,9 @@ impl Direct {
         self.ask_candidates(now);
     }
 
-    /// Takes a message that came out of the tunnel to the home agent, addressed to the home address or into
-    /// the mobile network. Returns whether the message was for this router and must not be forwarded.
+    /// Handles a message from the tunnel to the home agent, with the home address or an address of the mobile
+    /// network as destination. Returns whether the message was for this router; then the caller must not
+    /// forward it.
     ///
     /// # Errors
     /// Returns why the message had no effect, and counts the reason.
@@ -417,7 +425,7 @@ impl Direct {
         self.count(result)
     }
 
-    /// Takes a message that came directly, from one care-of address to another.
+    /// Handles a message that came directly, from care-of address to care-of address.
     ///
     /// # Errors
     /// Returns why the message had no effect, and counts the reason.
@@ -449,13 +457,13 @@ impl Direct {
         let _counted = self.count(Err(DirectDrop::Malformed));
     }
 
-    /// Handles an ICMPv6 error about a packet of the tunnel between these ends; the error quotes a packet
-    /// that only this router can have sent.
+    /// Handles an ICMPv6 error about a packet of the tunnel between these ends. The caller has checked that
+    /// the error quotes a packet of this router.
     pub fn handle_unreachable(&mut self, now: Time, local: Ipv6Addr, remote: Ipv6Addr) {
         let concerned =
             self.peers.iter().find(|(_, peer)| peer.direct && self.path_of(peer) == Some((local, remote)));
         if let Some(home_address) = concerned.map(|(home_address, _)| *home_address) {
-            self.fail(now, home_address, "the network reports it unreachable");
+            self.fail(now, home_address, "the network reports that it is unreachable");
         }
     }
 
@@ -482,14 +490,14 @@ impl Direct {
         result
     }
 
-    /// Returns the ends between which packets may go directly: each router has the other's binding.
+    /// Returns the tunnel ends for direct packets; `None` unless each router has a binding of the other.
     fn path_of(&self, peer: &Peer) -> Option<(Ipv6Addr, Ipv6Addr)> {
         let (binding, registration) = (peer.binding.as_ref()?, peer.registration.as_ref()?);
         let local = registration.care_of_address;
         self.care_of_addresses.contains(&local).then_some((local, binding.care_of_address))
     }
 
-    /// Reviews one router after an input or a timer.
+    /// Checks the state of one router after an input or a timer.
     fn look(&mut self, now: Time, home_address: Ipv6Addr) {
         self.expire(now, home_address);
         if self.peers.contains_key(&home_address) {
@@ -502,19 +510,19 @@ impl Direct {
     /// Removes the state of one router that has expired.
     fn expire(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
-        if peer.binding.as_ref().is_some_and(|binding| binding.until <= now) {
-            // The report about the router names its prefixes, so the binding is removed after it.
-            self.set_direct(now, home_address, false, "its binding has run out");
+        if peer.binding.as_ref().is_some_and(|binding| binding.expires <= now) {
+            // The event lists the prefixes of the router, so it comes before the removal of the binding.
+            self.set_direct(now, home_address, false, "its binding has expired");
         }
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        let mut changed = peer.binding.take_if(|binding| binding.until <= now).is_some();
+        let mut changed = peer.binding.take_if(|binding| binding.expires <= now).is_some();
         if let Some(binding) = &mut peer.binding {
             changed |= binding.previous.take_if(|(_, until)| *until <= now).is_some();
         }
-        peer.heard.take_if(|(_, until)| *until <= now);
-        peer.registration.take_if(|registration| registration.until <= now);
+        peer.last_sequence.take_if(|(_, until)| *until <= now);
+        peer.registration.take_if(|registration| registration.expires <= now);
         let is_used = peer.used.is_some_and(|used| now.saturating_since(used) <= IDLE);
-        let is_empty = peer.binding.is_none() && peer.registration.is_none() && peer.heard.is_none();
+        let is_empty = peer.binding.is_none() && peer.registration.is_none() && peer.last_sequence.is_none();
         if changed {
             self.outputs.push_back(Output::Routes);
         }
@@ -528,15 +536,15 @@ impl Direct {
         }
     }
 
-    /// Decides whether packets go directly, and sets the time of the next review.
+    /// Decides whether packets go directly, and sets the time of the next check.
     fn review(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
         let (direct, reason) = match (self.path_of(peer), &peer.binding, &peer.registration) {
             (Some(_), ..) if peer.heartbeats.has_failed() => (false, "no answer"),
             (Some(_), ..) => (true, "both are bound"),
             (None, _, Some(_)) if peer.binding.is_some() => (false, "the care-of address is gone"),
-            (None, Some(_), _) => (false, "it has no binding of ours"),
-            (None, ..) => (false, "it has no binding here"),
+            (None, Some(_), _) => (false, "it has not accepted this router's registration"),
+            (None, ..) => (false, "it is not registered with this router"),
         };
         self.set_direct(now, home_address, direct, reason);
         let Some(peer) = self.peers.get(&home_address) else { return };
@@ -571,18 +579,17 @@ impl Direct {
         }));
     }
 
-    /// Returns when a router is due for review.
+    /// Returns when the state of a router is due for a check.
     fn due_of(&self, now: Time, peer: &Peer) -> Time {
-        let binding = peer
-            .binding
-            .iter()
-            .flat_map(|binding| [binding.until].into_iter().chain(binding.previous.map(|(_, until)| until)));
-        let heard = peer.heard.map(|(_, until)| until);
-        let registration = peer.registration.as_ref().map(|registration| registration.until);
+        let binding = peer.binding.iter().flat_map(|binding| {
+            [binding.expires].into_iter().chain(binding.previous.map(|(_, until)| until))
+        });
+        let heard = peer.last_sequence.map(|(_, until)| until);
+        let registration = peer.registration.as_ref().map(|registration| registration.expires);
         let idle = peer.used.map(|used| used + IDLE + Duration::from_millis(1)).filter(|at| *at > now);
         let all = binding.chain(heard).chain(registration).chain(idle);
         let all = all.chain(self.registering_due(now, peer)).chain(self.next_beat(now, peer));
-        // A peer without any state is reviewed once more, and then removed.
+        // A router without any state gets one more check, which removes it.
         all.min().unwrap_or(now + IDLE).max(now + Duration::from_millis(1))
     }
 
@@ -591,13 +598,14 @@ impl Direct {
         self.outputs.push_back(Output::Straight(message.packet(local, remote, HOP_LIMIT)));
     }
 
-    /// Sends a message from the home address, by the home agents.
+    /// Sends a message from the home address, through the home agents.
     fn send_home(&mut self, destination: Ipv6Addr, message: &DirectRoute) {
         let packet = message.packet(self.config.home_address, destination, HOP_LIMIT);
         self.outputs.push_back(Output::ThroughTunnel(packet));
     }
 
-    /// Checks whether prefixes may belong to another router.
+    /// Checks whether prefixes may belong to another router: they are valid, not this router's, and not
+    /// proven by a third router.
     fn check_prefixes(&self, home_address: Ipv6Addr, prefixes: &[Ipv6Net]) -> Result<(), DirectDrop> {
         if !is_unicast_routable(home_address) || home_address == self.config.home_address {
             return Err(DirectDrop::HomeAddress);
@@ -619,7 +627,7 @@ impl Direct {
                 || own(prefix)
                 || theirs.iter().any(|their| touches(their, prefix))
         };
-        // The home address becomes a prefix as well.
+        // The home address counts as a prefix of 128 bits.
         let inside_other = self.config.prefixes.iter().any(|own| own.contains(&home_address))
             || theirs.iter().any(|their| their.contains(&home_address));
         if prefixes.is_empty() || prefixes.iter().any(bad) || inside_other {

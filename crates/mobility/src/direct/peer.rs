@@ -1,4 +1,4 @@
-//! State of another mobile router, and of a destination behind which there may be one.
+//! State of another mobile router, and of a network that may have a mobile router.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -11,57 +11,58 @@ use ipnet::Ipv6Net;
 
 use super::tokens::{Key, MAX_TOKEN_LIFETIME, verify};
 use crate::binding_update_list::{self, Renewal, Retransmission};
-use crate::path_liveness::{PathLiveness, Proof, RoundTrip};
+use crate::path_liveness::{PathLiveness, RequiredAnswers, RoundTrip};
 
-/// Burst of answers of each kind to a router that has proven that it asked.
+/// Burst of answers of each kind to a router that has proven that it sent the request.
 const ANSWERS: u32 = 32;
 const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
-/// Burst of Binding Updates from its care-of address with a wrong key.
+/// Burst of Binding Updates with a wrong key from the router's care-of address.
 const FORGERIES: u32 = 16;
 const FORGERY_INTERVAL: Duration = Duration::from_millis(20);
-/// Time for which an unproven claim of a network counts; then this router asks for the network again.
+/// Time for which this router believes an unproven claim of a network. Then it asks for the network again.
 const CLAIM_LIFETIME: Duration = Duration::from_secs(480);
 
-/// Age of tokens and registrations at which they are renewed. So there are always tokens for the next
+/// Age of tokens and registrations at which this router renews them, so that it always has valid tokens for a
 /// handover.
 const RENEWAL_AGE: Duration = Duration::from_secs(180);
 const _: () = assert!(RENEWAL_AGE.as_secs() < MAX_TOKEN_LIFETIME.as_secs());
 const RENEWAL: Renewal = Renewal::AtAge(RENEWAL_AGE);
-/// Most questions by the home agents, with waits of 1, 2 and 4 seconds.
+/// Maximum number of requests through the home agents. The router waits 1, 2 and 4 s for the answers.
 const HOME_TRIES: u32 = 3;
 const HOME_INTERVAL: Duration = Duration::from_secs(1);
-/// Most direct questions, with waits of 250, 500 and 1000 milliseconds.
+/// Maximum number of direct requests. The router waits 250, 500 and 1000 ms for the answers.
 const STRAIGHT_TRIES: u32 = 3;
 const STRAIGHT_INTERVAL: Duration = Duration::from_millis(250);
-/// Longest time for an answer. A request with a limit of tries never reaches it.
+/// Maximum time to wait for an answer. The requests with a maximum number never reach it.
 const LONGEST: Duration = Duration::from_secs(64);
 
-/// Answers in a row after which a failed path is used again.
-const PROOF: Proof = Proof { of_failed: 3, of_proving: 3 };
+/// Number of answers in a row after which the router uses a failed path again.
+const PROOF: RequiredAnswers = RequiredAnswers { after_failure: 3, after_other_sign: 3 };
 
 /// Binding of the other router here, with its proven addresses.
 #[derive(Debug, Clone)]
 pub(super) struct Binding {
     pub(super) care_of_address: Ipv6Addr,
-    /// Former care-of address, with the time until which packets from it are accepted.
+    /// Former care-of address, with the time until which this router accepts packets from it.
     pub(super) previous: Option<(Ipv6Addr, Time)>,
     pub(super) prefixes: Vec<Ipv6Net>,
     pub(super) key: Key,
-    /// Former key: the other router may not have received the last acknowledgement.
+    /// Former key, which is still accepted: the other router does not know the new one if the last
+    /// acknowledgement was lost.
     pub(super) former_key: Option<Key>,
-    pub(super) until: Time,
-    /// Whether the other router sends packets here, or would.
-    pub(super) wanted: bool,
+    pub(super) expires: Time,
+    /// Whether the other router sends packets here, or has packets to send.
+    pub(super) is_wanted: bool,
 }
 
 impl Binding {
-    /// Whether packets from this care-of address are accepted.
+    /// Returns whether this router accepts packets from this care-of address.
     pub(super) fn is_at(&self, care_of_address: Ipv6Addr) -> bool {
         let previous = self.previous.map(|(previous, _)| previous);
         self.care_of_address == care_of_address || previous == Some(care_of_address)
     }
 
-    /// Returns the key of a message, if it is this router's.
+    /// Returns the key that authenticates a message; `None` if none of the binding's keys does.
     pub(super) fn key_of(&self, message: &DirectRoute) -> Option<Key> {
         [Some(self.key), self.former_key].into_iter().flatten().find(|key| verify(message, key))
     }
@@ -72,25 +73,25 @@ impl Binding {
 pub(super) struct Registration {
     pub(super) care_of_address: Ipv6Addr,
     pub(super) key: Key,
-    /// Time at which the first of the Binding Updates left, from which the lifetime counts.
-    pub(super) since: Time,
-    pub(super) until: Time,
+    /// Time at which this router sent the first of the Binding Updates. The lifetime begins then.
+    pub(super) sent_at: Time,
+    pub(super) expires: Time,
 }
 
 impl Registration {
     /// Returns when to renew this registration.
     pub(super) fn renew_at(&self) -> Time {
-        RENEWAL.due(self.since, self.until.saturating_since(self.since))
+        RENEWAL.due(self.sent_at, self.expires.saturating_since(self.sent_at))
     }
 }
 
-/// Tokens of home address and prefixes.
+/// Tokens for the home address and the prefixes of this router.
 #[derive(Debug, Clone)]
 pub(super) struct HomeTokens {
     pub(super) home: u64,
     pub(super) prefixes: Vec<u64>,
     pub(super) nonce: u16,
-    pub(super) since: Time,
+    pub(super) received_at: Time,
 }
 
 /// Whether a token that came at `since` need not be renewed yet.
@@ -104,21 +105,21 @@ pub(super) struct CareOfToken {
     pub(super) care_of_address: Ipv6Addr,
     pub(super) token: u64,
     pub(super) nonce: u16,
-    pub(super) since: Time,
+    pub(super) received_at: Time,
 }
 
-/// Answers to a Home Test Init so far.
+/// The answers to a Home Test Init that have arrived.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HomeTests {
     /// Token and nonce index of the home address.
     pub(super) home: Option<(u64, u16)>,
-    /// Token, nonce index, and care-of address of the answering router, by prefix.
+    /// Token, nonce index, and care-of address of the answering router, for each prefix of this router.
     prefixes: BTreeMap<Ipv6Net, (u64, u16, Ipv6Addr)>,
 }
 
 impl HomeTests {
-    /// Records a Prefix Test for one of these prefixes; returns false for another prefix.
-    pub(super) fn note(&mut self, ours: &[Ipv6Net], prefix: Ipv6Net, test: &DirectRoute) -> bool {
+    /// Records a Prefix Test for one of these prefixes. Returns false if the test is for another prefix.
+    pub(super) fn record(&mut self, ours: &[Ipv6Net], prefix: Ipv6Net, test: &DirectRoute) -> bool {
         let is_ours = ours.contains(&prefix);
         if is_ours {
             self.prefixes.insert(prefix, (test.token, test.home_nonce, test.care_of_address));
@@ -126,7 +127,7 @@ impl HomeTests {
         is_ours
     }
 
-    /// Returns the tokens, once all have come with one nonce, and the care-of address that came with them.
+    /// Returns the tokens and the other router's care-of address, if all answers have arrived with one nonce.
     pub(super) fn tokens(&self, now: Time, ours: &[Ipv6Net]) -> Option<(HomeTokens, Ipv6Addr)> {
         let (home, nonce) = self.home?;
         let tests: Option<Vec<_>> =
@@ -134,13 +135,13 @@ impl HomeTests {
         let tests = tests?;
         let (_, _, care_of_address) = **tests.first()?;
         let prefixes = tests.iter().map(|(token, ..)| *token).collect();
-        Some((HomeTokens { home, prefixes, nonce, since: now }, care_of_address))
+        Some((HomeTokens { home, prefixes, nonce, received_at: now }, care_of_address))
     }
 }
 
-/// Step of a registration.
+/// The request whose answer is outstanding.
 #[derive(Debug, Clone)]
-pub(super) enum Step {
+pub(super) enum Request {
     /// Home Test Init, with the answers so far.
     Home(HomeTests),
     /// Care-of Test Init.
@@ -151,83 +152,83 @@ pub(super) enum Step {
 
 /// Purpose of an exchange with another router.
 #[derive(Debug, Clone)]
-pub(super) struct Question {
-    pub(super) step: Step,
-    /// Value that every answer repeats.
+pub(super) struct DirectPurpose {
+    pub(super) request: Request,
+    /// Value that each answer repeats.
     pub(super) cookie: u64,
 }
 
-/// A request to another router, by the engine of the Binding Update List. Its care-of address is this
-/// router's, except in a Home Test Init, which names none.
-pub(super) type Exchange = binding_update_list::Exchange<Question>;
+/// A request to another router, by the exchange of the Binding Update List. It has this router's care-of
+/// address, except for a Home Test Init, which has no care-of address.
+pub(super) type Exchange = binding_update_list::Exchange<DirectPurpose>;
 
 impl Exchange {
-    /// Begins to ask for the tokens of home address and prefixes.
+    /// Creates the request for the tokens of the home address and the prefixes.
     pub(super) fn home_test(cookie: u64, next: Time) -> Exchange {
-        let question = Question { step: Step::Home(HomeTests::default()), cookie };
-        Exchange::new(question, Vec::new(), next, Retransmission::new(HOME_INTERVAL, LONGEST))
+        let purpose = DirectPurpose { request: Request::Home(HomeTests::default()), cookie };
+        Exchange::new(purpose, Vec::new(), next, Retransmission::new(HOME_INTERVAL, LONGEST))
     }
 
-    /// Begins the request of a step; `local` is this router's care-of address.
-    pub(super) fn of_step(step: Step, local: Ipv6Addr, cookie: u64, next: Time) -> Exchange {
+    /// Creates the exchange of a request; `local` is this router's care-of address.
+    pub(super) fn of_request(request: Request, local: Ipv6Addr, cookie: u64, next: Time) -> Exchange {
         let retransmission = Retransmission::new(STRAIGHT_INTERVAL, LONGEST);
-        match step {
-            Step::Home(_) => Exchange::home_test(cookie, next),
-            Step::CareOf | Step::Update(_) => {
-                Exchange::new(Question { step, cookie }, vec![local.into()], next, retransmission)
+        match request {
+            Request::Home(_) => Exchange::home_test(cookie, next),
+            Request::CareOf | Request::Update(_) => {
+                Exchange::new(DirectPurpose { request, cookie }, vec![local.into()], next, retransmission)
             }
         }
     }
 
-    /// Whether the request was sent as often as it may be.
+    /// Returns whether the request was sent the maximum number of times.
     pub(super) fn is_exhausted(&self) -> bool {
         let most = if self.home_tests().is_some() { HOME_TRIES } else { STRAIGHT_TRIES };
         self.retransmission.rounds() >= most
     }
 
-    /// Returns the answers to a Home Test Init so far; `None` in another step.
+    /// Returns the answers to a Home Test Init so far; `None` for another request.
     pub(super) fn home_tests(&self) -> Option<&HomeTests> {
-        match &self.purpose.step {
-            Step::Home(tests) => Some(tests),
-            Step::CareOf | Step::Update(_) => None,
+        match &self.purpose.request {
+            Request::Home(tests) => Some(tests),
+            Request::CareOf | Request::Update(_) => None,
         }
     }
 
     /// Returns the answers to a Home Test Init so far, to be extended.
     pub(super) fn home_tests_mut(&mut self) -> Option<&mut HomeTests> {
-        match &mut self.purpose.step {
-            Step::Home(tests) => Some(tests),
-            Step::CareOf | Step::Update(_) => None,
+        match &mut self.purpose.request {
+            Request::Home(tests) => Some(tests),
+            Request::CareOf | Request::Update(_) => None,
         }
     }
 
-    /// Whether the request is about this care-of address.
+    /// Returns whether the request has this care-of address.
     pub(super) fn is_from(&self, local: Ipv6Addr) -> bool {
         self.care_of_addresses.contains(&local.into())
     }
 }
 
-/// Sequence numbers of routers that are no longer in the table, while their Binding Updates could be
-/// replayed.
+/// Last sequence numbers of routers that are no longer in the table. Without them an attacker could replay
+/// the Binding Updates of such a router.
 #[derive(Debug, Default)]
-pub(super) struct Memory(BTreeMap<Ipv6Addr, (u16, Time)>);
+pub(super) struct RemovedSequenceNumbers(BTreeMap<Ipv6Addr, (u16, Time)>);
 
-impl Memory {
-    /// Most entries in the memory; those that last longest are kept.
+impl RemovedSequenceNumbers {
+    /// Maximum number of entries. If there are more, the entry that ends first is removed.
     const MOST: usize = 128;
 
-    pub(super) fn keep(&mut self, now: Time, home_address: Ipv6Addr, peer: &Peer) {
-        let Some(heard) = peer.heard else { return };
+    pub(super) fn store(&mut self, now: Time, home_address: Ipv6Addr, peer: &Peer) {
+        let Some(heard) = peer.last_sequence else { return };
         self.0.retain(|_, (_, until)| *until > now);
         self.0.insert(home_address, heard);
-        if self.0.len() > Memory::MOST
+        if self.0.len() > RemovedSequenceNumbers::MOST
             && let Some(first) = self.0.iter().min_by_key(|(_, (_, until))| *until).map(|(of, _)| *of)
         {
             self.0.remove(&first);
         }
     }
 
-    pub(super) fn of(&self, now: Time, home_address: Ipv6Addr) -> Option<(u16, Time)> {
+    pub(super) fn find(&self, now: Time, home_address: Ipv6Addr) -> Option<(u16, Time)> {
         self.0.get(&home_address).copied().filter(|(_, until)| *until > now)
     }
 }
@@ -235,42 +236,44 @@ impl Memory {
 /// Another mobile router.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
-    /// An address of a proven or claimed network of the router, by which its party is found.
+    /// An address of a proven or claimed network of the router; its high bits identify the router's network
+    /// in [`super::places`].
     pub(super) network: Ipv6Addr,
     pub(super) binding: Option<Binding>,
-    /// Sequence number of its last Binding Update, with the time until which the update could be replayed.
-    pub(super) heard: Option<(u16, Time)>,
+    /// Sequence number of the router's last Binding Update, and the time until which an attacker could replay
+    /// this update.
+    pub(super) last_sequence: Option<(u16, Time)>,
     pub(super) registration: Option<Registration>,
     pub(super) home: Option<HomeTokens>,
     pub(super) care_of: Option<CareOfToken>,
     pub(super) exchange: Option<Exchange>,
     /// Sequence number of the last Binding Update to the other router.
     pub(super) sequence: u16,
-    /// Care-of address of the router, as far as is known.
+    /// Last known care-of address of the router.
     pub(super) remote: Option<Ipv6Addr>,
-    /// Whether no test or Binding Update was answered from there.
-    pub(super) mute: bool,
-    /// Index of this router's care-of address that is tried.
-    pub(super) choice: usize,
-    /// Networks that the router claims, of those that were asked for, with the end of each claim.
+    /// Whether tests and Binding Updates to this care-of address got no answer.
+    pub(super) is_unanswered: bool,
+    /// Index of this router's care-of address that it tries.
+    pub(super) care_of_index: usize,
+    /// Networks for which this router asked and which the other router claims, with the end of each claim.
     claims: Vec<(Ipv6Net, Time)>,
-    /// Heartbeats on the path in use, by their cookies.
+    /// Heartbeats on the path in use; a cookie identifies each.
     pub(super) heartbeats: PathLiveness<u64>,
     /// Time of the last packet to the router.
     pub(super) used: Option<Time>,
-    /// Time before which nothing is asked.
-    pub(super) hold: Time,
+    /// Time before which this router sends no request.
+    pub(super) hold_until: Time,
     pub(super) failures: u32,
     /// Whether packets go directly.
     pub(super) direct: bool,
     pub(super) since: Time,
     pub(super) reason: &'static str,
-    /// Rate of answers to tests that have proven to be the router's.
-    pub(super) answers: RateLimiter,
-    /// Rate of answers to its heartbeats.
-    pub(super) beats: RateLimiter,
-    /// Rate of Binding Updates that strangers forge in the router's name.
-    pub(super) forgeries: RateLimiter,
+    /// Rate limit of answers to authenticated tests of this router.
+    pub(super) test_answers: RateLimiter,
+    /// Rate limit of answers to this router's heartbeats.
+    pub(super) heartbeat_answers: RateLimiter,
+    /// Rate limit of forged Binding Updates in the router's name.
+    pub(super) forged_updates: RateLimiter,
     pub(super) due: Time,
 }
 
@@ -279,26 +282,26 @@ impl Peer {
         Peer {
             network: network.network(),
             binding: None,
-            heard: None,
+            last_sequence: None,
             registration: None,
             home: None,
             care_of: None,
             exchange: None,
             sequence: 0,
             remote: None,
-            mute: false,
-            choice: 0,
+            is_unanswered: false,
+            care_of_index: 0,
             claims: Vec::new(),
             heartbeats: PathLiveness::new(PROOF, RoundTrip::default()),
             used: None,
-            hold: Time::ZERO,
+            hold_until: Time::ZERO,
             failures: 0,
             direct: false,
             since: now,
             reason: "being asked",
-            answers: RateLimiter::new(ANSWERS, ANSWER_INTERVAL),
-            beats: RateLimiter::new(ANSWERS, ANSWER_INTERVAL),
-            forgeries: RateLimiter::new(FORGERIES, FORGERY_INTERVAL),
+            test_answers: RateLimiter::new(ANSWERS, ANSWER_INTERVAL),
+            heartbeat_answers: RateLimiter::new(ANSWERS, ANSWER_INTERVAL),
+            forged_updates: RateLimiter::new(FORGERIES, FORGERY_INTERVAL),
             due: now,
         }
     }
@@ -311,7 +314,7 @@ impl Peer {
         }
     }
 
-    /// Whether packets to this destination are for the router.
+    /// Returns whether a destination is in a network of the router.
     pub(super) fn has(&self, now: Time, destination: Ipv6Addr) -> bool {
         match &self.binding {
             Some(binding) => binding.prefixes.iter().any(|prefix| prefix.contains(&destination)),
@@ -319,7 +322,7 @@ impl Peer {
         }
     }
 
-    /// Records the claim of a network that was asked for.
+    /// Records that the router claims a network for which this router asked.
     pub(super) fn claim(&mut self, now: Time, prefix: Ipv6Net) {
         self.claims.retain(|(known, until)| *known != prefix && *until > now);
         if self.claims.len() < MAX_PREFIXES {
@@ -327,21 +330,21 @@ impl Peer {
         }
     }
 
-    /// Removes claims that another router has disproven.
+    /// Removes claims of networks that another router has proven to have.
     pub(super) fn disclaim(&mut self, proven: &[Ipv6Net]) {
         self.claims.retain(|(prefix, _)| !proven.contains(prefix));
     }
 
-    /// Whether the outstanding exchange expects this cookie.
+    /// Returns whether an outstanding request has this cookie.
     pub(super) fn awaits(&self, cookie: u64) -> bool {
         self.exchange.as_ref().is_some_and(|exchange| exchange.purpose.cookie == cookie)
     }
 }
 
-/// A network to which packets go, and which may have a mobile router.
+/// A network to which packets go, and which may have a mobile router with direct routes.
 #[derive(Debug, Clone)]
-pub(super) struct Candidate {
-    /// Address that is asked.
+pub(super) struct CandidateNetwork {
+    /// Address to which this router sends its requests.
     pub(super) destination: Ipv6Addr,
     /// The Home Test Init, also while the network is not asked for a while.
     pub(super) exchange: Exchange,
@@ -349,7 +352,7 @@ pub(super) struct Candidate {
     pub(super) used: Time,
 }
 
-impl Candidate {
+impl CandidateNetwork {
     /// Whether the question expects this cookie.
     pub(super) fn awaits(&self, cookie: u64) -> bool {
         self.exchange.purpose.cookie == cookie

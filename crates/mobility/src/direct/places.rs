@@ -1,9 +1,11 @@
-//! Decides which entry of a full table makes room: one of the party with the most entries.
+//! Selects the entry that a full table removes for a new one: an entry of the network that has the most
+//! entries.
 //!
-//! Entries cost a party with many networks nothing: each /64 of a /48 may claim one, or make this router ask
-//! for it. The networks of one party lie together, whatever the assigned length is. So entries are counted by
-//! /48; a party with more than the newcomer's makes room, until both have as many. Then the entries in the
-//! newcomer's /48, which may belong to a whole fleet, are counted by /52, and then by /56 and /60.
+//! A party with a /48 has 65,536 networks of 64 bits, and each of them may claim an entry, or cause a
+//! request. To share the table fairly, this module counts entries by /48, because the networks of one party
+//! are close together. If a /48 has more entries than the newcomer's /48, it loses one. Otherwise the module
+//! counts the entries inside the newcomer's /48, which may belong to a whole fleet, by /52, then by /56 and
+//! /60.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -11,14 +13,14 @@ use std::net::Ipv6Addr;
 use carnet_base::Time;
 use ipnet::Ipv6Net;
 
-use super::peer::{Candidate, Peer};
+use super::peer::{CandidateNetwork, Peer};
 use super::{Direct, DirectDrop, IDLE, MAX_CANDIDATES, MAX_PEERS, Output, half};
 
-/// Prefix lengths that a party may have been assigned.
+/// Prefix lengths by which entries are counted.
 const LENGTHS: [u8; 4] = [48, 52, 56, 60];
 
-/// Returns the entries that may have to make room for a newcomer. Each entry comes with the first half of an
-/// address of its party.
+/// Returns the entries of which one may be removed for a newcomer. Each entry comes with the first half of an
+/// address of its network.
 fn crowd<K: Copy>(newcomer: u64, places: &[(K, u64)]) -> Vec<K> {
     let mut places = places.to_vec();
     for length in LENGTHS {
@@ -32,16 +34,18 @@ fn crowd<K: Copy>(newcomer: u64, places: &[(K, u64)]) -> Vec<K> {
         if let Some((most, _)) = most {
             return places.iter().filter(|(_, of)| party(*of) == most).map(|(place, _)| *place).collect();
         }
-        // The party has its share. Among its own entries, smaller parties are counted.
+        // The newcomer's network has the most entries, so one of its own entries goes: count by a longer
+        // prefix.
         places.retain(|(_, of)| party(*of) == party(newcomer));
     }
     Vec::new()
 }
 
 impl Direct {
-    /// Makes room for one more router with a network. An unbound and unused router goes first; then the
-    /// router of the party with the most entries to which this router has sent nothing for the longest time.
-    /// A newcomer without a proof pushes out no router with a binding that packets use.
+    /// Removes a router from a full table to make room for a new one. An unbound and unused router is removed
+    /// first. Otherwise it is a router of the network with the most entries, the one to which this router has
+    /// sent nothing for the longest time. A newcomer without a proof never replaces a router with a binding
+    /// that packets use.
     pub(super) fn make_room(
         &mut self,
         now: Time,
@@ -53,7 +57,8 @@ impl Direct {
         }
         let is_used = |peer: &Peer| peer.used.is_some_and(|used| now.saturating_since(used) <= IDLE);
         let empty = |peer: &Peer| {
-            let is_known = peer.binding.is_some() || peer.registration.is_some() || peer.heard.is_some();
+            let is_known =
+                peer.binding.is_some() || peer.registration.is_some() || peer.last_sequence.is_some();
             !is_known && !is_used(peer)
         };
         let found = self.peers.iter().find(|(_, peer)| empty(peer)).map(|(home_address, _)| *home_address);
@@ -68,24 +73,26 @@ impl Direct {
             })
         });
         let home_address = found.ok_or(DirectDrop::TooMany)?;
-        self.end(now, home_address, "others need its place");
+        self.end(now, home_address, "it was removed from a full table");
         if let Some(peer) = self.peers.remove(&home_address) {
-            self.memory.keep(now, home_address, &peer);
+            self.memory.store(now, home_address, &peer);
             self.outputs.push_back(Output::Routes);
         }
         Ok(())
     }
 
-    /// Makes room for one more network to be asked for; returns false if there is no room. A network without
-    /// recent packets goes first, or one of the party with the most entries, the least recently used first.
+    /// Removes a candidate network from a full table to make room for a new one; returns false if there is no
+    /// room. A network without recent packets is removed first. Otherwise it is one of the network with the
+    /// most entries, the least recently used first.
     pub(super) fn make_room_to_ask(&mut self, now: Time, newcomer: u64) -> bool {
         if self.candidates.len() < MAX_CANDIDATES {
             return true;
         }
         let places: Vec<(u64, u64)> = self.candidates.keys().map(|known| (*known, *known)).collect();
         let crowd = crowd(newcomer, &places);
-        let may_go =
-            |at: &u64, known: &Candidate| now.saturating_since(known.used) > IDLE || crowd.contains(at);
+        let may_go = |at: &u64, known: &CandidateNetwork| {
+            now.saturating_since(known.used) > IDLE || crowd.contains(at)
+        };
         let those = self.candidates.iter().filter(|(at, known)| may_go(at, known));
         let oldest = those.min_by_key(|(_, known)| known.used).map(|(at, _)| *at);
         oldest.is_some_and(|oldest| self.candidates.remove(&oldest).is_some())
@@ -116,7 +123,7 @@ mod tests {
         assert!(!crowd(network(3, 0), &places).is_empty());
     }
 
-    /// A fleet has one /48, and a party in it has a /56.
+    /// The entries of a fleet are in one /48; each member of the fleet has a /56.
     #[test]
     fn inside_one_network_its_parts_are_parties() {
         let places: Vec<(u16, u64)> = (0..32).map(|number| (number, network(1, 0xab00 | number))).collect();

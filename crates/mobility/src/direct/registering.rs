@@ -1,4 +1,4 @@
-//! Registration of this router with another one: the tests, the Binding Update, and the renewal (RFC 6275
+//! Registration of this router with another one: the tests, the Binding Update and the renewal (RFC 6275
 //! 11.6, 11.7.2).
 
 use std::collections::BTreeMap;
@@ -10,24 +10,26 @@ use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use ipnet::Ipv6Net;
 
 use super::liveness::Ends;
-use super::peer::{Candidate, CareOfToken, Exchange, HomeTests, Peer, Registration, Step, is_fresh};
+use super::peer::{
+    CandidateNetwork, CareOfToken, Exchange, HomeTests, Peer, Registration, Request, is_fresh,
+};
 use super::tokens::{Key, key, sign, verify};
 use super::{Direct, DirectDrop, IDLE, LENGTH, MAX_PEERS, MAX_RR_BINDING_LIFETIME};
-use crate::binding_update_list::{Event, Sent};
+use crate::binding_update_list::{Event, Transmission};
 use crate::{is_unicast_routable, lifetime_from_units, lifetime_units};
 
-/// Pause after a failure: 1, 2, 4 and up to 64 seconds for a router. [`CANDIDATE_HOLD`] is for a network
-/// without a known router: 30 seconds up to 8 minutes.
+/// First pause after a failed registration; it doubles up to 64 s. [`CANDIDATE_HOLD`] is the first pause for
+/// a network without a known router, 30 s, which doubles up to 8 minutes.
 const HOLD: Duration = Duration::from_secs(1);
 const CANDIDATE_HOLD: Duration = Duration::from_secs(30);
-/// Time after its last packet for which a network is asked for.
+/// Time after the last packet to a network for which this router asks for its router.
 const LATELY: Duration = Duration::from_secs(10);
 /// Statuses of an acknowledgement (RFC 6275 6.1.8).
 const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
 const EXPIRED_HOME_NONCE: u8 = 136;
 const EXPIRED_NONCES: u8 = 138;
 
-/// Returns the peer whose exchange this answer's cookie belongs to.
+/// Returns the peer that waits for an answer with this cookie.
 fn asked(
     peers: &mut BTreeMap<Ipv6Addr, Box<Peer>>,
     cookie: u64,
@@ -37,21 +39,22 @@ fn asked(
 }
 
 impl Direct {
-    /// Returns when a network is to be asked for, if packets go there.
-    pub(super) fn due(&self, candidate: &Candidate) -> Option<Time> {
+    /// Returns when this router asks for the router of a network; `None` if no recent packet went there.
+    pub(super) fn due(&self, candidate: &CandidateNetwork) -> Option<Time> {
         let able = self.has_tunnel && !self.care_of_addresses.is_empty();
-        candidate.exchange.next().filter(|next| able && *next <= candidate.used + LATELY)
+        candidate.exchange.next_transmission().filter(|next| able && *next <= candidate.used + LATELY)
     }
 
     pub(super) fn ask_candidates(&mut self, now: Time) {
-        let due = |candidate: &Candidate| self.due(candidate).is_some_and(|at| at <= now);
+        let due = |candidate: &CandidateNetwork| self.due(candidate).is_some_and(|at| at <= now);
         let mut due: Vec<(u32, u64)> = self
             .candidates
             .iter()
             .filter(|(_, candidate)| due(candidate))
             .map(|(network, candidate)| (candidate.failures, *network))
             .collect();
-        // Networks without an answer do not delay the others.
+        // The network that has waited longest comes first, so networks without an answer do not delay
+        // others.
         due.sort_unstable();
         for (_, network) in due {
             let may_ask = self.questions.has_token(now);
@@ -76,8 +79,9 @@ impl Direct {
         }
     }
 
-    /// Asks an address whose router has proven nothing as long as nothing is registered there. Only a router
-    /// that knows this router's care-of address already learns the present one, with the key as proof.
+    /// Sends a Home Test Init. It contains this router's care-of address only if the other router is
+    /// registered and knows an earlier one; then it is authenticated by the key. Otherwise the router at the
+    /// destination has proven nothing yet.
     fn send_home_test_init(&mut self, destination: Ipv6Addr, cookie: u64) {
         let mut message = DirectRoute {
             cookie,
@@ -94,21 +98,21 @@ impl Direct {
         self.send_home(destination, &message);
     }
 
-    /// Returns the key of this router's registration with another one.
+    /// Returns the key of this router's registration with another router.
     fn key_at(&self, home_address: Ipv6Addr) -> Option<Key> {
         Some(self.peers.get(&home_address)?.registration.as_ref()?.key)
     }
 
-    /// Whether packets go in either direction.
+    /// Returns whether packets go to or from this router.
     fn is_wanted(now: Time, peer: &Peer) -> bool {
         peer.used.is_some_and(|used| now.saturating_since(used) <= IDLE)
-            || peer.binding.as_ref().is_some_and(|binding| binding.wanted)
+            || peer.binding.as_ref().is_some_and(|binding| binding.is_wanted)
     }
 
-    /// Returns this router's care-of address that is to be registered.
+    /// Returns the care-of address that this router registers with the peer.
     pub(super) fn choice(&self, peer: &Peer) -> Option<Ipv6Addr> {
         let count = self.care_of_addresses.len().max(1);
-        self.care_of_addresses.get(peer.choice % count).copied()
+        self.care_of_addresses.get(peer.care_of_index % count).copied()
     }
 
     fn is_needed(&self, now: Time, peer: &Peer) -> bool {
@@ -122,33 +126,33 @@ impl Direct {
     /// Returns when [`Self::register`] is due.
     pub(super) fn registering_due(&self, now: Time, peer: &Peer) -> Option<Time> {
         if let Some(exchange) = &peer.exchange {
-            return exchange.next();
+            return exchange.next_transmission();
         }
         if !Direct::is_wanted(now, peer) {
             return None;
         }
         match (self.is_needed(now, peer), &peer.registration) {
-            // The registration continues when there is a tunnel.
-            (true, _) if !self.has_tunnel && self.first_step(now, peer).is_none() => None,
-            (true, _) => Some(peer.hold),
+            // Without a tunnel the router cannot send Home Test Inits, so the registration waits.
+            (true, _) if !self.has_tunnel && self.first_request(now, peer).is_none() => None,
+            (true, _) => Some(peer.hold_until),
             (false, Some(registration)) if self.choice(peer).is_some() => Some(registration.renew_at()),
             (false, _) => None,
         }
     }
 
     /// Returns the first step that the existing tokens need, and this router's care-of address.
-    fn first_step(&self, now: Time, peer: &Peer) -> Option<(Step, Ipv6Addr)> {
+    fn first_request(&self, now: Time, peer: &Peer) -> Option<(Request, Ipv6Addr)> {
         let local = self.choice(peer)?;
-        let home = peer.home.as_ref().filter(|home| is_fresh(now, home.since) && peer.remote.is_some());
+        let home = peer.home.as_ref().filter(|home| is_fresh(now, home.received_at) && peer.remote.is_some());
         let Some(home) = home else {
-            return self.has_tunnel.then(|| (Step::Home(HomeTests::default()), local));
+            return self.has_tunnel.then(|| (Request::Home(HomeTests::default()), local));
         };
-        let care_of = peer.care_of.filter(|it| it.care_of_address == local && is_fresh(now, it.since));
+        let care_of = peer.care_of.filter(|it| it.care_of_address == local && is_fresh(now, it.received_at));
         let key = |it: CareOfToken| key(home.home, it.token, home.prefixes.iter().copied());
-        Some((care_of.map_or(Step::CareOf, |token| Step::Update(key(token))), local))
+        Some((care_of.map_or(Request::CareOf, |token| Request::Update(key(token))), local))
     }
 
-    /// Does the next step of a registration if it is due.
+    /// Sends the next request of a registration if it is due.
     pub(super) fn register(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
         if !Direct::is_wanted(now, peer) {
@@ -164,19 +168,19 @@ impl Direct {
         }
         let Some(peer) = self.peers.get(&home_address) else { return };
         if peer.exchange.is_none() {
-            if peer.hold > now || !self.is_needed(now, peer) {
+            if peer.hold_until > now || !self.is_needed(now, peer) {
                 return;
             }
-            let Some((step, local)) = self.first_step(now, peer) else { return };
-            let exchange = Exchange::of_step(step, local, self.rng.u64(), now);
+            let Some((request, local)) = self.first_request(now, peer) else { return };
+            let exchange = Exchange::of_request(request, local, self.rng.u64(), now);
             if let Some(peer) = self.peers.get_mut(&home_address) {
                 peer.exchange = Some(exchange);
             }
         }
-        self.send_step(now, home_address);
+        self.send_request(now, home_address);
     }
 
-    fn send_step(&mut self, now: Time, home_address: Ipv6Addr) {
+    fn send_request(&mut self, now: Time, home_address: Ipv6Addr) {
         let registered = self.key_at(home_address);
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let Some(exchange) = &mut peer.exchange else { return };
@@ -184,8 +188,8 @@ impl Direct {
         let cookie = exchange.purpose.cookie;
         let remote = peer.remote.unwrap_or(Ipv6Addr::UNSPECIFIED);
         let care_of_address = exchange.next_care_of_address();
-        match (&exchange.purpose.step, care_of_address) {
-            (Step::CareOf, Some(IpAddr::V6(local))) => {
+        match (&exchange.purpose.request, care_of_address) {
+            (Request::CareOf, Some(IpAddr::V6(local))) => {
                 let mut message = DirectRoute {
                     cookie,
                     home_address: self.config.home_address,
@@ -197,11 +201,11 @@ impl Direct {
                 }
                 self.send_straight((local, remote), &message);
             }
-            (Step::Update(key), Some(IpAddr::V6(local))) => {
+            (Request::Update(key), Some(IpAddr::V6(local))) => {
                 let key = *key;
                 peer.sequence = peer.sequence.wrapping_add(1);
                 let (sequence, care_of_address) = (peer.sequence, local.into());
-                exchange.record(Sent { sequence, at: now, timestamp: None, care_of_address });
+                exchange.record(Transmission { sequence, at: now, timestamp: None, care_of_address });
                 let message = DirectRoute {
                     sequence: peer.sequence,
                     lifetime: lifetime_units(MAX_RR_BINDING_LIFETIME),
@@ -214,7 +218,7 @@ impl Direct {
                 self.send_update((local, remote), message, &key);
             }
             // A Home Test Init has no care-of address.
-            (Step::Home(_), _) | (_, None | Some(IpAddr::V4(_))) => {
+            (Request::Home(_), _) | (_, None | Some(IpAddr::V4(_))) => {
                 self.send_home_test_init(home_address, cookie);
             }
         }
@@ -231,20 +235,22 @@ impl Direct {
         self.send_straight(ends, &message);
     }
 
-    /// Handles an exchange without an answer.
+    /// Handles a request that got no answer.
     fn give_up(&mut self, now: Time, home_address: Ipv6Addr) {
         let count = self.care_of_addresses.len();
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let Some(exchange) = peer.exchange.take() else { return };
         if exchange.home_tests().is_none() {
             peer.care_of = None;
-            if peer.choice + 1 < count {
-                // The access network of this care-of address may drop direct packets.
-                peer.choice += 1;
+            if peer.care_of_index + 1 < count {
+                // The access network of this care-of address may drop direct packets, so try the next
+                // address.
+                peer.care_of_index += 1;
                 return;
             }
-            // The other end may have moved; it names its new address when it is asked by the home agents.
-            (peer.choice, peer.home, peer.mute) = (0, None, true);
+            // The other router may have moved. Asked through the home agents, it names its new care-of
+            // address.
+            (peer.care_of_index, peer.home, peer.is_unanswered) = (0, None, true);
         }
         self.back_off(now, home_address);
     }
@@ -252,15 +258,15 @@ impl Direct {
     fn back_off(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         peer.exchange = None;
-        peer.hold = now + HOLD * (1 << peer.failures.min(6));
+        peer.hold_until = now + HOLD * (1 << peer.failures.min(6));
         peer.failures = peer.failures.saturating_add(1);
     }
 
-    /// Ends this router's registration with another one, which then sends by the home agents.
+    /// Ends this router's registration with another router, which then sends packets through the home agents.
     pub(super) fn end(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        // The tokens that came by the home agents are still valid: a router that has an address again need
-        // not ask there.
+        // The tokens that came through the home agents stay valid: with a new care-of address this router
+        // needs no new ones.
         (peer.exchange, peer.care_of) = (None, None);
         let registration = peer.registration.take();
         let bound = peer.binding.as_ref().map(|binding| binding.care_of_address).or(peer.remote);
@@ -275,7 +281,7 @@ impl Direct {
         self.set_direct(now, home_address, false, reason);
     }
 
-    /// Takes a token for the home address, and the care-of address of its sender.
+    /// Handles a Home Test: the token for the home address, and the care-of address of the sender.
     pub(super) fn take_home_test(
         &mut self,
         now: Time,
@@ -289,17 +295,19 @@ impl Direct {
         let answer = (message.token, message.home_nonce);
         if let Some((network, candidate)) = self.candidates.iter().find(|(_, c)| c.awaits(message.cookie)) {
             let (network, destination) = (*network, candidate.destination);
-            // The sender has proven nothing: its claim counts only for the network that was asked for.
+            // The sender has proven nothing yet, so it can claim only the network for which this router
+            // asked.
             let claim = Ipv6Net::new_assert(destination, LENGTH).trunc();
             if !message.prefixes.contains(&claim) {
                 return Err(DirectDrop::BadPrefix);
             }
             self.check_prefixes(source, &[claim])?;
             if let Some(peer) = self.peers.get_mut(&source) {
-                // The router is known already, with other prefixes.
+                // The router is already known with other prefixes.
                 peer.claim(now, claim);
                 if let Some(candidate) = self.candidates.get_mut(&network) {
-                    // If the prefix is never bound, the long pause limits the questions.
+                    // If the router never proves that it has this prefix, the long pause limits further
+                    // requests.
                     candidate.exchange = Exchange::home_test(message.cookie, now + CANDIDATE_HOLD * 16);
                 }
                 return Ok(());
@@ -320,7 +328,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Takes a token for one of this router's prefixes.
+    /// Handles a Prefix Test: the token for one of this router's prefixes.
     pub(super) fn take_prefix_test(
         &mut self,
         now: Time,
@@ -345,7 +353,7 @@ impl Direct {
         if !is_unicast_routable(message.care_of_address) {
             return Err(DirectDrop::CareOfAddress);
         }
-        if !tests.note(&self.config.prefixes, prefix, message) {
+        if !tests.record(&self.config.prefixes, prefix, message) {
             return Err(DirectDrop::BadPrefix);
         }
         if let Some(home_address) = home_address {
@@ -354,21 +362,22 @@ impl Direct {
         Ok(())
     }
 
-    /// Continues when all tokens of home address and prefixes have come.
+    /// Sends the next request if the tokens of the home address and of all prefixes have arrived.
     fn home_tests_came(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         let Some(tests) = peer.exchange.as_ref().and_then(Exchange::home_tests) else { return };
         if let Some((tokens, care_of_address)) = tests.tokens(now, &self.config.prefixes) {
             (peer.home, peer.exchange) = (Some(tokens), None);
-            // The proven care-of address counts as long as the path works.
-            let bound = peer.binding.as_ref().filter(|_| !peer.heartbeats.has_failed() && !peer.mute);
+            // The proven care-of address is preferred as long as its path works.
+            let bound =
+                peer.binding.as_ref().filter(|_| !peer.heartbeats.has_failed() && !peer.is_unanswered);
             peer.remote = Some(bound.map_or(care_of_address, |binding| binding.care_of_address));
-            (peer.hold, peer.choice) = (now, 0);
+            (peer.hold_until, peer.care_of_index) = (now, 0);
         }
         self.look(now, home_address);
     }
 
-    /// Takes a token for a care-of address.
+    /// Handles a Care-of Test: the token for a care-of address.
     pub(super) fn take_care_of_test(
         &mut self,
         now: Time,
@@ -377,20 +386,20 @@ impl Direct {
     ) -> Result<(), DirectDrop> {
         let (home_address, peer) = asked(&mut self.peers, message.cookie)?;
         let asked = peer.exchange.as_ref().filter(|exchange| exchange.is_from(local));
-        if !asked.is_some_and(|exchange| matches!(exchange.purpose.step, Step::CareOf)) {
+        if !asked.is_some_and(|exchange| matches!(exchange.purpose.request, Request::CareOf)) {
             return Err(DirectDrop::Unasked);
         }
         if peer.remote != Some(remote) {
             return Err(DirectDrop::CareOfAddress);
         }
         let (token, nonce) = (message.token, message.care_of_nonce);
-        peer.care_of = Some(CareOfToken { care_of_address: local, token, nonce, since: now });
-        (peer.exchange, peer.hold) = (None, now);
+        peer.care_of = Some(CareOfToken { care_of_address: local, token, nonce, received_at: now });
+        (peer.exchange, peer.hold_until) = (None, now);
         self.look(now, home_address);
         Ok(())
     }
 
-    /// Takes the answer to a Binding Update.
+    /// Handles the answer to a Binding Update.
     pub(super) fn take_acknowledgement(
         &mut self,
         now: Time,
@@ -399,11 +408,11 @@ impl Direct {
     ) -> Result<(), DirectDrop> {
         let (home_address, peer) = asked(&mut self.peers, message.cookie)?;
         let asked = peer.exchange.as_ref().filter(|exchange| exchange.is_from(local));
-        let Some((exchange, Step::Update(key))) = asked.map(|it| (it, &it.purpose.step)) else {
+        let Some((exchange, Request::Update(key))) = asked.map(|it| (it, &it.purpose.request)) else {
             return Err(DirectDrop::Unasked);
         };
-        // RFC 6275 11.7.3: an acknowledgement must answer an Update that was sent, with that Update's key,
-        // unless its status means that there can be no key.
+        // RFC 6275 11.7.3: an acknowledgement must have the sequence number and key of a Binding Update
+        // that this router sent. If its status means that the other router has no key, it needs none.
         if message.status != SEQUENCE_OUT_OF_WINDOW && exchange.find(message.sequence).is_none() {
             return Err(DirectDrop::Sequence);
         }
@@ -411,14 +420,15 @@ impl Direct {
         if !lacks_key && !verify(message, key) {
             return Err(DirectDrop::Authenticator);
         }
-        let (key, since) = (*key, exchange.retransmission.started().unwrap_or(now));
+        let (key, sent_at) = (*key, exchange.retransmission.started().unwrap_or(now));
         match message.status {
             0..128 => {
                 let lifetime = lifetime_from_units(message.lifetime).min(MAX_RR_BINDING_LIFETIME);
-                let until = since + lifetime;
-                peer.registration = Some(Registration { care_of_address: local, key, since, until });
-                (peer.exchange, peer.failures, peer.mute) = (None, 0, false);
-                // An acknowledgement from another address says nothing about the address that packets go to.
+                let expires = sent_at + lifetime;
+                peer.registration = Some(Registration { care_of_address: local, key, sent_at, expires });
+                (peer.exchange, peer.failures, peer.is_unanswered) = (None, 0, false);
+                // An acknowledgement from another address does not show that packets reach the bound
+                // address.
                 if peer.binding.as_ref().is_none_or(|binding| binding.care_of_address == remote) {
                     peer.heartbeats.renew();
                 }
@@ -426,7 +436,8 @@ impl Direct {
                 self.outputs.push_back(super::Output::Routes);
             }
             SEQUENCE_OUT_OF_WINDOW => {
-                // RFC 6275 11.7.3: continue from the named number.
+                // RFC 6275 11.7.3: the next Binding Update uses a number after the one in the
+                // acknowledgement.
                 peer.sequence = message.sequence;
                 peer.exchange = None;
                 self.back_off(now, home_address);

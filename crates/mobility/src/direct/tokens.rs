@@ -1,8 +1,8 @@
 //! Nonces, keygen tokens and the binding management key (RFC 6275 5.2.2 to 5.2.6), with tokens for prefixes.
 //!
-//! A router that answers tests keeps no state of them: a token derives from the router's secret, the nonce of
-//! the half minute, and the tested address or prefix. A nonce derives from its number, so that there is no
-//! list of nonces either.
+//! A router stores nothing about the tests that it answers: a token derives from the router's secret, the
+//! nonce of the present half minute, and the tested address or prefix. A nonce derives from its number, so
+//! the router needs no list of nonces either.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use ipnet::Ipv6Net;
 use sha1::{Digest, Sha1};
 
-/// Lifetime of a nonce before the next one (RFC 6275 5.2.2). A nonce is valid for `MAX_NONCE_LIFETIME` (RFC
-/// 6275 12), 240 s.
+/// Time after which the router uses the next nonce (RFC 6275 5.2.2). A nonce is valid for
+/// `MAX_NONCE_LIFETIME` (RFC 6275 12), 240 s.
 const NONCE_INTERVAL: Duration = Duration::from_secs(30);
 const NONCES: u64 = 8;
 /// Longest time for which a router uses a received token: `MAX_TOKEN_LIFETIME` (RFC 6275 12).
@@ -25,7 +25,8 @@ pub(super) const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(210);
 pub(super) type Key = [u8; 20];
 
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
-    // HMAC accepts a key of any length. The impossible error returns a key that no other node computes.
+    // HMAC accepts a key of any length, so this error is impossible. The code returns a key that no other
+    // node computes.
     let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(key) else { return [0; 20] };
     parts.iter().for_each(|part| mac.update(part));
     mac.finalize().into_bytes().into()
@@ -36,8 +37,7 @@ fn first(code: [u8; 20]) -> u64 {
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// A nonce by its number since the start. Numbers never repeat; the wire carries the last 16 bits of the
-/// number.
+/// Number of a nonce since the start. Numbers never repeat; messages contain the last 16 bits of the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Nonce(u64);
 
@@ -64,20 +64,21 @@ impl Secret {
         Secret { key }
     }
 
-    /// Returns the nonce that is used now.
+    /// Returns the current nonce.
     pub(super) fn nonce(&self, now: Time) -> Nonce {
         Nonce(now.as_nanos() / NONCE_INTERVAL.as_nanos() as u64)
     }
 
-    /// Returns the nonce with this index if its tokens are still valid.
+    /// Returns the nonce with this index; `None` if its tokens have expired.
     pub(super) fn good(&self, now: Time, index: u16) -> Option<Nonce> {
         let latest = self.nonce(now);
-        // The first of them may have been used for the whole of its half minute.
+        // The token may be from the beginning of its half minute, so the oldest nonce is not accepted for
+        // its whole lifetime.
         let age = Some(u64::from(latest.index().wrapping_sub(index))).filter(|age| *age < NONCES);
         latest.0.checked_sub(age?).map(Nonce)
     }
 
-    /// Returns the octets of a nonce for its tokens.
+    /// Returns the octets of a nonce, of which its tokens are computed.
     fn octets_of(&self, nonce: Nonce) -> [u8; 8] {
         first(hmac(&self.key, &[b"nonce", &nonce.0.to_be_bytes()])).to_be_bytes()
     }
@@ -95,12 +96,14 @@ impl Secret {
         self.token(self.octets_of(nonce), 0, &[&home_address.octets()])
     }
 
-    /// Returns the care-of keygen token: the octet after the nonce is 1.
+    /// Returns the care-of keygen token. It is computed like [`Self::home_token`], with the octet 1 after the
+    /// nonce.
     pub(super) fn care_of_token(&self, nonce: Nonce, care_of_address: Ipv6Addr) -> u64 {
         self.token(self.octets_of(nonce), 1, &[&care_of_address.octets()])
     }
 
-    /// Returns the token for a prefix of this home address: the octet after the nonce is 2.
+    /// Returns the token for a prefix of this home address. It is computed like [`Self::home_token`], with
+    /// the prefix and with the octet 2 after the nonce.
     pub(super) fn prefix_token(&self, nonce: Nonce, home_address: Ipv6Addr, prefix: Ipv6Net) -> u64 {
         self.prefix_token_of(self.octets_of(nonce), home_address, prefix)
     }
@@ -110,8 +113,8 @@ impl Secret {
         self.token(nonce, 2, &[&home_address.octets(), &network, &[prefix.prefix_len()]])
     }
 
-    /// Returns the key of a Binding Update, as the holder of all its tokens computes it, from the nonces that
-    /// the update names.
+    /// Returns the key of a Binding Update, computed from the tokens of the nonces that the update names. The
+    /// sender has computed the same key if it has received all these tokens.
     pub(super) fn key_of(&self, update: &DirectRoute, home: Nonce, care_of: Nonce) -> Key {
         let care_of = self.care_of_token(care_of, update.care_of_address);
         let nonce = self.octets_of(home);
@@ -121,8 +124,8 @@ impl Secret {
     }
 }
 
-/// Returns the binding management key of RFC 6275 5.2.6, followed by the tokens of the prefixes: SHA1 (home
-/// token | care-of token | prefix tokens).
+/// Returns the binding management key, SHA1 (home token | care-of token | prefix tokens). RFC 6275 5.2.6 has
+/// no prefix tokens.
 pub(super) fn key(home: u64, care_of: u64, prefixes: impl Iterator<Item = u64>) -> Key {
     let mut hash = Sha1::new();
     hash.update(home.to_be_bytes());
@@ -131,14 +134,15 @@ pub(super) fn key(home: u64, care_of: u64, prefixes: impl Iterator<Item = u64>) 
     hash.finalize().into()
 }
 
-/// Fills in the authenticator (RFC 6275 6.2.7). Care-of address and home address are in the message itself.
+/// Computes the authenticator of a message (RFC 6275 6.2.7). It covers the care-of address and the home
+/// address, because the message contains both.
 pub(super) fn sign(message: &mut DirectRoute, key: &Key) {
     message.authenticator = [0; AUTHENTICATOR];
     let code = hmac(key, &[&message.octets()]);
     message.authenticator.iter_mut().zip(code).for_each(|(octet, code)| *octet = code);
 }
 
-/// Whether the authenticator has this key; in constant time.
+/// Returns whether the authenticator was computed with this key. The comparison takes constant time.
 pub(super) fn verify(message: &DirectRoute, key: &Key) -> bool {
     let blank = DirectRoute { authenticator: [0; AUTHENTICATOR], ..message.clone() };
     let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(key) else { return false };
@@ -189,7 +193,7 @@ mod tests {
         assert_eq!(secret.good(Time::ZERO, u16::MAX), None, "before the start");
     }
 
-    /// After 22 days the indices repeat, and the nonces do not.
+    /// The 16-bit indices repeat after 22 days, but a nonce never repeats.
     #[test]
     fn no_nonce_comes_again() {
         let secret = Secret::new(&mut Rng::new(1));

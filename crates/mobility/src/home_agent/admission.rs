@@ -1,22 +1,25 @@
-//! Bounds the work that Binding Updates cause, before their MAC is computed and after it has verified.
+//! Limits the number of Binding Updates whose MAC the home agent verifies, and the number of authentic
+//! Binding Updates that it accepts.
 //!
-//! **Before the MAC**: a stranger can send Binding Updates in the name of a node. [`Admission`] bounds how
-//! many of them are verified, for each source and in all. Below [`COMFORTABLE`] a second no source is
-//! limited: after a power cut a whole fleet comes at once, many routers from one address of a carrier's NAT.
-//! Beyond that each source has a share (an IPv6 network of 64 bits counts as one source), and all together
-//! have [`MOST`]. A Binding Update that comes from a care-of address where its node is bound does not count,
-//! so a node loses no binding by forgeries from elsewhere.
+//! **Before the MAC is verified**: an attacker can send Binding Updates with the home address of any node.
+//! [`UnboundSourceLimits`] limits how many Binding Updates are verified, for each source address and for all
+//! sources together. If fewer than [`UNLIMITED_RATE`] arrive in a second, no source is limited: after a power
+//! cut all routers of a fleet register at once, many of them from one address of an operator's NAT. At a
+//! higher rate each source has its own limit, and all sources together have [`MAX_RATE`]. An IPv6 network of
+//! 64 bits counts as one source. A Binding Update from a care-of address where its node is bound does not
+//! count. So an attacker at another address cannot use up the limit of a bound node.
 //!
-//! A forged Binding Update that is verified and refused costs about 0.9 us, and one that is not verified 0.2
-//! us (`benches/registration`); its way through the kernel costs several. So [`MOST`] is the number that a
-//! home agent can read beside its other work, with less than a fifth of a core. A smaller number would save
-//! little. It would also cost nodes at new addresses while an attacker floods with made-up sources, because
-//! nothing distinguishes the two. One source can cost a fortieth of a core.
+//! To verify and refuse a forged Binding Update costs about 0.9 us; to drop it without verification costs 0.2
+//! us (`benches/registration`). The kernel needs several microseconds to deliver it. [`MAX_RATE`] is the
+//! number that a home agent can read with less than a fifth of a core. A smaller limit would save little
+//! time. It would also make the home agent drop Binding Updates of nodes at new addresses during an attack
+//! with forged sources, because it cannot distinguish the nodes from the attacker. One source can use up a
+//! fortieth of a core.
 //!
-//! **After the MAC**: an authentic Binding Update costs a disk write and an acknowledgement. [`Shares`]
-//! bounds how many of them one node has, so that a node under an attacker's control does not keep others from
-//! registering. The state of the last accepted one stays; the node repeats its update if it gets no answer
-//! (RFC 6275 11.8).
+//! **After the MAC is verified**: an authentic Binding Update costs a disk write and an acknowledgement.
+//! [`NodeUpdateLimits`] limits their number for each node, so that a node under an attacker's control does
+//! not prevent the registrations of other nodes. The home agent drops a Binding Update above the limit and
+//! keeps the binding as it is. The node sends the update again, because it gets no answer (RFC 6275 11.8).
 
 use std::hash::BuildHasher;
 use std::net::Ipv6Addr;
@@ -26,98 +29,101 @@ use carnet_base::{Rate, RateLimiter, Time};
 use foldhash::HashMap;
 use foldhash::quality::FixedState;
 
-/// Binding Updates a second, of sources that are not bound, below which no source is limited.
-pub(super) const COMFORTABLE: u32 = 20_000;
-/// Binding Updates a second of all unbound sources together, beyond [`COMFORTABLE`].
-pub(super) const MOST: u32 = 180_000;
-/// Burst of one source, beyond [`COMFORTABLE`]: as many as a fleet has routers. [`OF_SOURCE`] is its rate a
-/// second.
-pub(super) const OF_SOURCE_AT_ONCE: u32 = 100_000;
-pub(super) const OF_SOURCE: u32 = 5_000;
-/// Entries for sources. Two sources with one entry have one share.
-const PLACES: usize = 4096;
+/// Binding Updates per second from unbound sources below which no source is limited.
+pub(super) const UNLIMITED_RATE: u32 = 20_000;
+/// Binding Updates per second from all unbound sources together, beyond [`UNLIMITED_RATE`].
+pub(super) const MAX_RATE: u32 = 180_000;
+/// Burst of Binding Updates of one source, beyond [`UNLIMITED_RATE`]: the number of routers of a large fleet.
+/// [`SOURCE_RATE`] is the long-term rate per second.
+pub(super) const SOURCE_BURST: u32 = 100_000;
+pub(super) const SOURCE_RATE: u32 = 5_000;
+/// Number of entries in the table of sources. Sources whose hashes select the same entry share one limit.
+const SOURCE_ENTRIES: usize = 4096;
 
-/// Burst of authentic Binding Updates of one node. [`UPDATE_INTERVAL`] is the interval between two in the
-/// long run. `MAX_UPDATE_RATE` (RFC 6275 12) is three a second, and a node with several care-of addresses may
-/// register each separately.
-pub(super) const UPDATES_AT_ONCE: u32 = 16;
-pub(super) const UPDATE_INTERVAL: Duration = Duration::from_millis(125);
-/// Number of nodes above which the table is searched for nodes with a full share, to remove them.
-const REMEMBERED: usize = 1024;
+/// Burst of authentic Binding Updates of one node. [`NODE_UPDATE_INTERVAL`] is the long-term interval between
+/// two of them. `MAX_UPDATE_RATE` (RFC 6275 12) is three per second, and a node with several care-of
+/// addresses may register each separately.
+pub(super) const NODE_UPDATE_BURST: u32 = 16;
+pub(super) const NODE_UPDATE_INTERVAL: Duration = Duration::from_millis(125);
+/// Number of nodes above which the home agent searches the table for nodes whose limit is full again, and
+/// removes them.
+const CLEANUP_SIZE: usize = 1024;
 
-/// Rate of one node: [`UPDATES_AT_ONCE`] and [`UPDATE_INTERVAL`].
-const SHARE: Rate = Rate { burst: UPDATES_AT_ONCE, interval: UPDATE_INTERVAL };
+/// Limit of one node: [`NODE_UPDATE_BURST`] and [`NODE_UPDATE_INTERVAL`].
+const NODE_UPDATE_RATE: Rate = Rate { burst: NODE_UPDATE_BURST, interval: NODE_UPDATE_INTERVAL };
 
-/// Allowances of Binding Updates from sources that are not bound.
+/// Limits of Binding Updates from sources that are no bound care-of address.
 #[derive(Debug)]
-pub(super) struct Admission {
-    comfortable: RateLimiter,
-    all: RateLimiter,
-    /// Time at which the share of the sources in each entry is full again. Empty until an entry is needed.
-    places: Vec<Time>,
+pub(super) struct UnboundSourceLimits {
+    below_threshold: RateLimiter,
+    all_sources: RateLimiter,
+    /// Time at which the limit of each entry of the table is full again. The table is empty until the home
+    /// agent needs it.
+    full_at: Vec<Time>,
     hasher: FixedState,
 }
 
-impl Admission {
-    /// Creates the allowances. `secret` decides which sources share an entry.
-    pub fn new(secret: u64) -> Admission {
-        Admission {
-            comfortable: RateLimiter::new(COMFORTABLE, Duration::from_secs(1) / COMFORTABLE),
-            all: RateLimiter::new(MOST, Duration::from_secs(1) / MOST),
-            places: Vec::new(),
+impl UnboundSourceLimits {
+    /// Creates full limits. `secret` decides which sources share an entry, so that an attacker cannot choose
+    /// them.
+    pub fn new(secret: u64) -> UnboundSourceLimits {
+        UnboundSourceLimits {
+            below_threshold: RateLimiter::new(UNLIMITED_RATE, Duration::from_secs(1) / UNLIMITED_RATE),
+            all_sources: RateLimiter::new(MAX_RATE, Duration::from_secs(1) / MAX_RATE),
+            full_at: Vec::new(),
             hasher: FixedState::with_seed(secret),
         }
     }
 
-    /// Whether the home agent verifies a Binding Update from this source: an IPv6 address, or an IPv4 address
-    /// as IPv4-mapped.
+    /// Returns whether the home agent verifies a Binding Update from this source: an IPv6 address, or an IPv4
+    /// address as IPv4-mapped.
     pub fn allow(&mut self, now: Time, source: Ipv6Addr) -> bool {
-        if self.comfortable.allow(now) {
+        if self.below_threshold.allow(now) {
             return true;
         }
-        if self.places.is_empty() {
-            self.places = vec![Time::ZERO; PLACES];
+        if self.full_at.is_empty() {
+            self.full_at = vec![Time::ZERO; SOURCE_ENTRIES];
         }
         let bits = source.to_bits();
         let network = if source.to_ipv4_mapped().is_some() { bits } else { bits >> 64 };
-        let place = self.hasher.hash_one(network) as usize % PLACES;
-        let of_source = Rate { burst: OF_SOURCE_AT_ONCE, interval: Duration::from_secs(1) / OF_SOURCE };
-        let Some(full_at) = self.places.get_mut(place) else { return true };
-        // A source without a share takes nothing from other sources.
-        of_source.take(full_at, now, 1) && self.all.allow(now)
+        let place = self.hasher.hash_one(network) as usize % SOURCE_ENTRIES;
+        let of_source = Rate { burst: SOURCE_BURST, interval: Duration::from_secs(1) / SOURCE_RATE };
+        let Some(full_at) = self.full_at.get_mut(place) else { return true };
+        // A source that has used up its own limit takes nothing from the common limit.
+        of_source.take(full_at, now, 1) && self.all_sources.allow(now)
     }
 }
 
-/// Number of authentic Binding Updates that each node has sent lately.
+/// Limit of authentic Binding Updates for each node.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
-    /// Time at which a node's share is full again. Nodes with a full share have no entry.
+pub(super) struct NodeUpdateLimits {
+    /// Time at which a node's limit is full again. A node without an entry has a full limit.
     full_at: HashMap<Ipv6Addr, Time>,
-    /// Number of nodes above which the table is searched next.
-    looked_through_at: usize,
+    /// Number of nodes above which [`Self::take`] searches the table the next time.
+    next_cleanup_size: usize,
 }
 
-impl Shares {
-    /// Whether this node has an update left in its share, without taking it.
+impl NodeUpdateLimits {
+    /// Returns whether this node may send another Binding Update, without counting one.
     pub fn has(&self, now: Time, home_address: Ipv6Addr) -> bool {
         let mut full_at = self.full_at.get(&home_address).copied().unwrap_or(Time::ZERO);
-        SHARE.take(&mut full_at, now, 1)
+        NODE_UPDATE_RATE.take(&mut full_at, now, 1)
     }
 
-    /// Takes one update from this node's share.
+    /// Counts one Binding Update of this node.
     pub fn take(&mut self, now: Time, home_address: Ipv6Addr) {
-        if self.full_at.len() > self.looked_through_at.max(REMEMBERED) {
+        if self.full_at.len() > self.next_cleanup_size.max(CLEANUP_SIZE) {
             self.full_at.retain(|_, full_at| *full_at > now);
-            self.looked_through_at = 2 * self.full_at.len();
-            if self.full_at.capacity() > 8 * self.full_at.len().max(REMEMBERED) {
+            self.next_cleanup_size = 2 * self.full_at.len();
+            if self.full_at.capacity() > 8 * self.full_at.len().max(CLEANUP_SIZE) {
                 self.full_at.shrink_to_fit();
             }
         }
         let full_at = self.full_at.entry(home_address).or_insert(Time::ZERO);
-        SHARE.take(full_at, now, 1);
+        NODE_UPDATE_RATE.take(full_at, now, 1);
     }
 
-    /// Number of nodes in the table.
+    /// Returns the number of nodes in the table.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.full_at.len()
@@ -134,8 +140,13 @@ mod tests {
         Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(number) << 64 | 1)
     }
 
-    /// Returns how many of `count` updates pass that `source` sends evenly within a second.
-    fn passed(admission: &mut Admission, second: u64, count: u32, source: impl Fn(u32) -> Ipv6Addr) -> u32 {
+    /// Returns how many of `count` updates are allowed if `source` sends them evenly within a second.
+    fn passed(
+        admission: &mut UnboundSourceLimits,
+        second: u64,
+        count: u32,
+        source: impl Fn(u32) -> Ipv6Addr,
+    ) -> u32 {
         let start = START + Duration::from_secs(second);
         let at = |number: u32| start + Duration::from_secs(1) * number / count;
         (0..count).filter(|number| admission.allow(at(*number), source(*number))).count() as u32
@@ -143,28 +154,28 @@ mod tests {
 
     #[test]
     fn nobody_is_limited_as_long_as_it_is_comfortable() {
-        let mut admission = Admission::new(1);
+        let mut admission = UnboundSourceLimits::new(1);
         for second in 0..10 {
-            assert_eq!(passed(&mut admission, second, COMFORTABLE, |_| source(1)), COMFORTABLE);
+            assert_eq!(passed(&mut admission, second, UNLIMITED_RATE, |_| source(1)), UNLIMITED_RATE);
         }
-        assert!(admission.places.is_empty(), "nothing is kept of them");
+        assert!(admission.full_at.is_empty(), "nothing is kept of them");
     }
 
     /// 100,000 routers behind one address of a NAT, at once.
     #[test]
-    fn a_fleet_behind_one_address_comes_at_once_after_a_power_cut() {
-        let mut admission = Admission::new(1);
+    fn many_routers_behind_one_address_register_at_once_after_a_power_cut() {
+        let mut admission = UnboundSourceLimits::new(1);
         let nat = "::ffff:192.0.2.1".parse().expect("an address");
         assert_eq!((0..100_000).filter(|_| admission.allow(START, nat)).count(), 100_000);
     }
 
     #[test]
     fn a_source_has_its_share_and_all_have_theirs_and_no_more() {
-        let mut admission = Admission::new(1);
+        let mut admission = UnboundSourceLimits::new(1);
         passed(&mut admission, 0, 1_000_000, |_| source(1));
         let of_one = passed(&mut admission, 1, 1_000_000, |_| source(1));
-        assert!(of_one <= COMFORTABLE + OF_SOURCE + 1, "{of_one}");
-        // A source in another network passes meanwhile.
+        assert!(of_one <= UNLIMITED_RATE + SOURCE_RATE + 1, "{of_one}");
+        // Updates of a source in another network are allowed meanwhile.
         let mut others = 0;
         for number in 0..1_000_000 {
             let now = START + Duration::from_secs(2) + Duration::from_micros(number);
@@ -174,21 +185,21 @@ mod tests {
             }
         }
         assert_eq!(others, 1000);
-        // The bound of all sources holds for any number of sources.
+        // The common limit holds for any number of sources.
         let of_all = passed(&mut admission, 9, 2_000_000, source);
-        assert!(of_all <= 2 * (COMFORTABLE + MOST) + 2, "as many at once as in a second: {of_all}");
+        assert!(of_all <= 2 * (UNLIMITED_RATE + MAX_RATE) + 2, "as many at once as in a second: {of_all}");
         let of_all = passed(&mut admission, 10, 2_000_000, source);
-        assert!(of_all <= COMFORTABLE + MOST + MOST / 1000, "{of_all}");
+        assert!(of_all <= UNLIMITED_RATE + MAX_RATE + MAX_RATE / 1000, "{of_all}");
     }
 
     #[test]
     fn a_network_is_one_source_and_a_secret_decides_who_shares_a_place() {
         let place = |secret, source: Ipv6Addr| {
-            let mut admission = Admission::new(secret);
-            while admission.places.is_empty() {
+            let mut admission = UnboundSourceLimits::new(secret);
+            while admission.full_at.is_empty() {
                 admission.allow(START, source);
             }
-            admission.places.iter().position(|full_at| *full_at > START).expect("a place")
+            admission.full_at.iter().position(|full_at| *full_at > START).expect("a place")
         };
         let other = Ipv6Addr::from_bits(source(1).to_bits() + 77);
         assert_eq!(place(1, source(1)), place(1, other));
@@ -200,19 +211,19 @@ mod tests {
 
     #[test]
     fn nodes_that_have_their_whole_share_are_forgotten() {
-        let mut shares = Shares::default();
+        let mut shares = NodeUpdateLimits::default();
         for number in 0..100_000 {
             let now = START + Duration::from_micros(100) * number;
             assert!(shares.has(now, source(number)));
             shares.take(now, source(number));
-            assert!(shares.len() <= 3 * 1250 + REMEMBERED, "{} at {number}", shares.len());
+            assert!(shares.len() <= 3 * 1250 + CLEANUP_SIZE, "{} at {number}", shares.len());
         }
         let now = START + Duration::from_secs(100);
-        for number in 0..UPDATES_AT_ONCE {
+        for number in 0..NODE_UPDATE_BURST {
             assert!(shares.has(now, source(7)), "{number}");
             shares.take(now, source(7));
         }
         assert!(!shares.has(now, source(7)) && shares.has(now, source(8)));
-        assert!(shares.has(now + UPDATE_INTERVAL, source(7)));
+        assert!(shares.has(now + NODE_UPDATE_INTERVAL, source(7)));
     }
 }

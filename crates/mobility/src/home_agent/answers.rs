@@ -19,9 +19,9 @@ use super::flows::FlowAnswers;
 use super::request::{Ipv4Home, Request};
 use crate::{HOP_LIMIT, MobilityMessage, Output, lifetime_units};
 
-/// Octets of a Mobility Header up to which the home agent copies the sub-options of flows into an
-/// acknowledgement. The options without them are small. With all headers the packet stays below the least
-/// MTU, 1280.
+/// Size of a Mobility Header, in octets, up to which the home agent copies the sub-options of flows into an
+/// acknowledgement. The flow options without sub-options are small, so the packet with all headers stays
+/// below the minimum MTU of 1280.
 const MAX_COPIED: usize = 640;
 
 /// Contents of a Binding Acknowledgement.
@@ -35,12 +35,13 @@ pub(super) struct Answer {
     pub statuses: Vec<u8>,
     pub nat_detection: Option<MobilityOption<'static>>,
     pub flows: FlowAnswers,
-    /// Whether the acknowledgement answers the IPv4 Home Address options.
+    /// Whether the node got a registration: then the acknowledgement answers the IPv4 Home Address options.
     pub registered: bool,
 }
 
 impl Answer {
-    /// An answer that refuses, or only confirms.
+    /// Creates an answer that refuses a request or confirms a de-registration, so it has no values of a
+    /// registration.
     pub fn plain(request: &Request) -> Answer {
         Answer { sequence: request.sequence, timestamp: request.timestamp, ..Answer::default() }
     }
@@ -97,7 +98,8 @@ pub(super) fn acknowledgement(
         builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
     }
     builder = add_flows(builder, &answer.flows);
-    // RFC 4285 5.1: the request's security association signs, whichever signs later messages.
+    // RFC 4285 5.1: the acknowledgement uses the request's security association, also if the node uses
+    // another one for later messages.
     let node = config.node(request.home_address);
     let association = node.and_then(|node| node.authentication.association_of(request.spi));
     if let Some(association) = association {
@@ -139,23 +141,23 @@ pub(super) fn binding_error(
 }
 
 /// Returns the ICMPv6 Parameter Problem for a message with a wrong Payload Proto or Header Len (RFC 6275
-/// 9.2). It leaves at the rate of answers to `strangers`.
+/// 9.2). The rate is that of `unknown_source_limits`.
 pub(super) fn parameter_problem(
     config: &HomeAgentConfig,
-    strangers: &mut RateLimiter,
+    unknown_source_limits: &mut RateLimiter,
     now: Time,
     message: &MobilityMessage<'_>,
     error: carnet_wire::Error,
 ) -> Option<Output> {
     let problem = error.parameter_problem(message.offset)?;
-    if !icmpv6::may_answer_with(problem, message.packet) || !strangers.allow(now) {
+    if !icmpv6::may_answer_with(problem, message.packet) || !unknown_source_limits.allow(now) {
         return None;
     }
     let packet = icmpv6::error_packet(config.address, message.source, problem, message.packet);
     Some(encapsulated(message.outer, packet))
 }
 
-/// Copies the flow options with their statuses, with sub-options while they fit.
+/// Copies the flow options with their statuses. Copies their sub-options as long as the packet has room.
 fn add_flows(mut builder: Builder, flows: &FlowAnswers) -> Builder {
     for (asked, status) in &flows.options {
         let fits = builder.length() + asked.sub_options.len() <= MAX_COPIED;

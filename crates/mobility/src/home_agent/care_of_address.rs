@@ -1,13 +1,14 @@
-//! Judges care-of addresses (status 174, RFC 6275 6.1.8 and 9.5.1), and chooses the tunnel end of an IPv4
+//! Validates care-of addresses (status 174, RFC 6275 6.1.8 and 9.5.1), and chooses the tunnel end of an IPv4
 //! care-of address (RFC 5555 4.2, 4.5).
 //!
-//! Mobile routers may be behind each other: a router whose care-of address lies in another's prefix is
-//! reached through the other's tunnel. The home agent refuses only a ring of them, in which every packet
-//! would be encapsulated for ever. It refuses the Binding Update that would close the ring. A node with
-//! several care-of addresses is reached by each of them.
+//! A mobile router may be behind another one. Then its care-of address is in the other router's prefix, and
+//! the home agent reaches it through the other router's tunnel. If two routers were behind each other, the
+//! home agent would encapsulate a packet for ever. So it refuses the Binding Update that would close such a
+//! ring. The check follows all care-of addresses of a node.
 //!
-//! An IPv4 care-of address is the source of the Binding Update as the home agent sees it. If the node names
-//! the same address, plain IPv4 suffices; otherwise there is a NAT, which only UDP passes.
+//! An IPv4 care-of address is the source of the Binding Update as the home agent receives it. If the node
+//! names the same address in the message, no NAT is on the path, and plain IPv4 suffices. Otherwise a NAT has
+//! changed the address, and only UDP passes a NAT.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -23,7 +24,7 @@ use crate::is_unicast_routable;
 /// mapping after 30 s; RFC 5555's 110 s are too long for them.
 pub(super) const NAT_REFRESH: u32 = 25;
 
-/// Whether `home_address` may be bound to `care_of_address` over `agent`, the home agent's end.
+/// Returns whether `home_address` may be bound to `care_of_address` with the home agent's tunnel end `agent`.
 pub(super) fn is_acceptable(
     config: &HomeAgentConfig,
     cache: &BindingCache,
@@ -42,14 +43,15 @@ pub(super) fn is_acceptable(
     }
 }
 
-/// Whether an IPv4 address can belong to one host. Private addresses can: the home agent may be in a private
-/// network.
+/// Returns whether an IPv4 address can belong to one host. Private addresses can, because the home agent may
+/// be in a private network.
 pub(super) fn is_unicast(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
     first != 0 && first < 224 && !address.is_loopback()
 }
 
-/// Whether the tunnels from `care_of_address` outwards lead back to the node itself.
+/// Returns whether the tunnels by which the home agent reaches `care_of_address` lead back to the node
+/// itself.
 fn closes_ring(
     config: &HomeAgentConfig,
     cache: &BindingCache,
@@ -66,30 +68,30 @@ fn closes_ring(
         if !seen.insert(hop) {
             continue;
         }
-        // The search sees at most the care-of addresses that the configuration permits.
+        // The search visits each care-of address at most once, and the configuration limits their number.
         debug_assert!(seen.len() <= 1 + config.nodes.len() * super::MAX_BINDINGS);
         hops.extend(cache.leading_to(hop, home_address).filter_map(|binding| binding.care_of_address.ipv6()));
     }
     false
 }
 
-/// Path to a node in an IPv4 network, and the answer about its NAT.
+/// Tunnel to a node in an IPv4 network, and the NAT Detection option for its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ipv4Path {
-    /// The home agent's end and the node's.
+    /// Tunnel ends of the home agent and of the node.
     pub ends: (Endpoint, Endpoint),
     /// NAT Detection option of the acknowledgement; `None` if plain IPv4 carries the packets.
     ///
-    /// RFC 5555 4.2 requires the option in every acknowledgement inside UDP, and by 4.4.2 a node that gets it
-    /// must use UDP. A node cannot act on both with plain IPv4, so the option comes only with UDP.
+    /// RFC 5555 4.2 requires the option in every acknowledgement inside UDP. By 4.4.2 a node that receives
+    /// the option must use UDP. So with plain IPv4 the home agent sends no such option.
     pub nat_detection: Option<MobilityOption<'static>>,
 }
 
-/// Chooses between plain IPv4 and UDP for a Binding Update that came inside IPv4 between the ends of `outer`.
-/// `declared` is the IPv4 care-of address that the update names; `force_udp` is the F flag or the operator's
-/// config.
+/// Chooses between plain IPv4 and UDP for a Binding Update that came through IPv4 between the ends `outer`.
+/// `declared` is the IPv4 care-of address that the message names. `force_udp` is true if the message has the
+/// F flag or the operator's config demands UDP.
 ///
-/// The home agent always grants the F flag (RFC 5555 4.5 leaves it to the home agent).
+/// RFC 5555 4.5 lets the home agent grant or refuse the F flag; carnet grants it.
 pub(super) fn ipv4_path(
     (agent, node): (Endpoint, Endpoint),
     declared: Option<Ipv4Addr>,

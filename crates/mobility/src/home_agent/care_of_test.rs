@@ -1,22 +1,24 @@
-//! Tests a new care-of address: does the node answer there?
+//! Tests whether a node answers at a new care-of address.
 //!
 //! RFC 6275 15.3 permits a home agent to trust the care-of address of an authentic Binding Update. A stolen
-//! router could then direct all packets of its network at a third party. So a new care-of address gets
-//! packets only after it has answered an Echo Request (RFC 4443 4.1) with a random token. The request goes
-//! through the tunnel, from the home agent to the home address; every node answers it (RFC 4443 4.2). The
-//! answer may come by any of the node's tunnels, or outside them: the token proves that the request has
-//! arrived. Behind a NAT the answer proves address and port.
+//! router could then direct all packets of its network at a victim. So the home agent first sends an Echo
+//! Request (RFC 4443 4.1) with a random token to a new care-of address. It sends packets there only after the
+//! node's answer. The request goes through the tunnel, from the home agent to the home address; every node
+//! answers it (RFC 4443 4.2). The answer may come through any tunnel of the node, or without a tunnel: the
+//! token proves that the node received the request. If the node is behind a NAT, the answer proves address
+//! and port of the NAT.
 //!
-//! Until then packets go by the node's other tested bindings. Otherwise they go by the path that the binding
-//! has left, while the node still listens there ([`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE)). The home agent
-//! accepts packets *from* the new address from the beginning.
+//! Until then the home agent sends packets over the node's other tested bindings. If the node has none, it
+//! sends them over the former path, as long as the node still listens there
+//! ([`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE)). It accepts packets *from* the new address at once.
 //!
-//! A binding is tested or untested (`Binding::care_of_tested`). The home agent does not test addresses that
-//! the node has left within [`TESTED_LIFETIME`], nor addresses of nodes without `care_of_test`.
+//! A binding is tested or untested (`Binding::care_of_tested`). The home agent does not test an address again
+//! that the node has left within [`TESTED_LIFETIME`]. It tests no addresses of nodes without `care_of_test`
+//! in the config.
 //!
-//! A request is no longer than the Binding Update that caused it. Each care-of address in an update causes
-//! [`PROBES`] requests at most, with growing pauses. A node's limit is a burst of [`PROBE_BURST`], then one
-//! in [`PROBE_INTERVAL`].
+//! A request is at most as long as the Binding Update that caused it. Each care-of address in an update
+//! causes at most [`PROBES`] requests, with growing pauses. Each node has a limit: a burst of
+//! [`PROBE_BURST`], then one request per [`PROBE_INTERVAL`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -31,45 +33,47 @@ use crate::{Event, Output};
 
 /// Octets of the inner packet of a test: IPv6 header, header of the Echo Request, token.
 pub const CARE_OF_TEST_LEN: usize = HEADER_LEN + 8 + 8;
-/// Most Echo Requests to each care-of address of an accepted Binding Update.
+/// Maximum number of Echo Requests to each care-of address after an accepted Binding Update.
 const PROBES: u8 = 16;
 /// Pause after the first Echo Request; it doubles with each, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// Requests without an answer after which the home agent warns the operator.
 const SILENT: u32 = 6;
-/// Burst of Echo Requests to the untested addresses of one node.
+/// Burst of Echo Requests to the untested addresses of one node. [`PROBE_INTERVAL`] is the long-term
+/// interval.
 const PROBE_BURST: u32 = 48;
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
-/// Time for which a care-of address that a node has left counts as tested.
+/// Time for which a care-of address still counts as tested after the node has left it.
 pub(super) const TESTED_LIFETIME: Duration = Duration::from_secs(3600);
 
-/// A test that is not passed yet.
+/// A running test of one care-of address.
 #[derive(Debug)]
-struct Running {
+struct CareOfTest {
     ends: (Endpoint, Endpoint),
     token: u64,
-    /// Echo Requests left until the next Binding Update.
-    left: u8,
-    /// Echo Requests sent.
-    sent: u32,
+    /// Number of Echo Requests that may still be sent before the next Binding Update.
+    requests_left: u8,
+    /// Number of Echo Requests that were sent.
+    requests_sent: u32,
 }
 
-impl Running {
+impl CareOfTest {
     fn pause(&self) -> Duration {
-        let doubled = 2_u32.saturating_pow(u32::from(PROBES.saturating_sub(self.left)).saturating_sub(1));
+        let doubled =
+            2_u32.saturating_pow(u32::from(PROBES.saturating_sub(self.requests_left)).saturating_sub(1));
         FIRST_PAUSE.saturating_mul(doubled).min(MAX_PAUSE)
     }
 }
 
-/// The running tests of all nodes. A node has at most one for each binding, and for a moment those of ended
-/// bindings.
+/// The running tests of all nodes: at most one for each binding. The test of an ended binding may remain for
+/// a moment.
 #[derive(Debug)]
 pub(super) struct CareOfTests {
     /// Tests by home address and Binding Identifier.
-    running: BTreeMap<(Ipv6Addr, Option<u16>), Running>,
+    running: BTreeMap<(Ipv6Addr, Option<u16>), CareOfTest>,
     limits: BTreeMap<Ipv6Addr, RateLimiter>,
-    /// Source of tokens. A node that sees its own tokens cannot predict others.
+    /// Source of tokens. A node that knows its own tokens cannot predict the tokens of other nodes.
     rng: Rng,
     counters: CareOfTestCounters,
 }
@@ -84,7 +88,7 @@ impl CareOfTests {
         }
     }
 
-    /// Takes over the tokens, limits and counters of the home agent before a reload. The tests of its nodes
+    /// Takes over the tokens, limits and counters from before a reload of the config. The tests of the nodes
     /// begin anew.
     pub(super) fn adopt(&mut self, old: CareOfTests, is_served: impl Fn(Ipv6Addr) -> bool) {
         self.limits = old.limits;
@@ -94,7 +98,7 @@ impl CareOfTests {
     }
 }
 
-/// Counts of the tests of care-of addresses.
+/// Counters of the tests of care-of addresses.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct CareOfTestCounters {
     /// Echo Requests sent to untested care-of addresses.
@@ -104,7 +108,7 @@ pub struct CareOfTestCounters {
 }
 
 impl CareOfTests {
-    /// Returns the counts of the tests.
+    /// Returns the counters of the tests.
     pub(super) fn counters(&self) -> CareOfTestCounters {
         self.counters
     }
@@ -112,7 +116,7 @@ impl CareOfTests {
     /// Begins or continues the test of an untested care-of address after an accepted Binding Update.
     pub(super) fn begin(&mut self, context: Context<'_>, home_address: Ipv6Addr, bid: Option<u16>) {
         if let Some(running) = self.running.get_mut(&(home_address, bid)) {
-            running.left = PROBES;
+            running.requests_left = PROBES;
         }
         self.send(context, home_address, bid);
     }
@@ -131,11 +135,12 @@ impl CareOfTests {
         let ends = binding.ends();
         if self.running.get(&key).is_none_or(|running| running.ends != ends) {
             let token = self.rng.u64();
-            self.running.insert(key, Running { ends, token, left: PROBES, sent: 0 });
+            self.running.insert(key, CareOfTest { ends, token, requests_left: PROBES, requests_sent: 0 });
         }
         let Some(running) = self.running.get_mut(&key) else { return };
-        if running.left == 0 {
-            // A later answer does not count. The next Binding Update begins the test anew.
+        if running.requests_left == 0 {
+            // An answer after the last request does not count. The next Binding Update begins the test
+            // anew.
             self.running.remove(&key);
             timers.stop(timer);
             return;
@@ -147,12 +152,12 @@ impl CareOfTests {
             timers.set(timer, ready);
             return;
         }
-        running.left -= 1;
-        running.sent += 1;
+        running.requests_left -= 1;
+        running.requests_sent += 1;
         self.counters.sent += 1;
-        let packet = echo_request(config.address, home_address, running.token, running.sent as u16);
+        let packet = echo_request(config.address, home_address, running.token, running.requests_sent as u16);
         timers.set(timer, now + running.pause());
-        if running.sent == SILENT {
+        if running.requests_sent == SILENT {
             let message = format!(
                 "{home_address} does not answer Echo Requests at its care-of address {}: no packets are sent \
                  there before it does (care_of_test)",
@@ -163,8 +168,8 @@ impl CareOfTests {
         outputs.push_back(Output::Tunnelled { local: ends.0, remote: ends.1, packet });
     }
 
-    /// Takes an inner packet to the home agent, from any tunnel or from outside the tunnels. Returns true if
-    /// the packet answers a test.
+    /// Handles a packet to the home agent that came through a tunnel or without one. Returns whether the
+    /// packet answers a test.
     pub(super) fn take_answer(
         &mut self,
         cache: &mut BindingCache,
@@ -194,7 +199,7 @@ impl CareOfTests {
 /// Builds the inner packet of a test, of [`CARE_OF_TEST_LEN`] octets.
 fn echo_request(source: Ipv6Addr, destination: Ipv6Addr, token: u64, sequence: u16) -> Vec<u8> {
     let mut message = vec![types::ECHO_REQUEST, 0, 0, 0];
-    // The Identifier has no meaning of its own; the token identifies the test.
+    // The token identifies the test, so the Identifier field may have any value.
     message.extend_from_slice(&((token >> 48) as u16).to_be_bytes());
     message.extend_from_slice(&sequence.to_be_bytes());
     message.extend_from_slice(&token.to_be_bytes());

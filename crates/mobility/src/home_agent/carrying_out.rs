@@ -7,7 +7,7 @@ use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::status::Status;
 
 use super::answers::Answer;
-use super::binding::{Binding, BindingState, FormerPath, Registered, Stay};
+use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, NewBinding};
 use super::care_of_test::TESTED_LIFETIME;
 use super::flows::{self, FlowAnswers};
 use super::registration::{Registration, Verdict, judge};
@@ -20,21 +20,21 @@ use crate::{
     lifetime_from_units, lifetime_units,
 };
 
-/// Duration of duplicate address detection: one probe and `RetransTimer` (RFC 4862 5.4, RFC 4861 10).
+/// Duration of duplicate address detection: one probe and one `RetransTimer` (RFC 4862 5.4, RFC 4861 10).
 const DAD_WAIT: Duration = Duration::from_secs(1);
-/// Time for which a de-registered entry is kept: `MAX_DELETE_BCE_TIMEOUT` (RFC 6275 12).
+/// Time for which the state of a de-registered node is kept: `MAX_DELETE_BCE_TIMEOUT` (RFC 6275 12).
 const MAX_DELETE_BCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most registrations of one node that wait for duplicate address detection.
+/// Maximum number of registrations of one node that wait for duplicate address detection.
 const MAX_TESTED: usize = super::MAX_BINDINGS;
 
 /// A registration that waits for duplicate address detection.
 #[derive(Debug, Clone)]
-pub(super) struct Tested {
+pub(super) struct UntestedRegistration {
     pub request: Request,
     pub registration: Registration,
 }
 
-impl Tested {
+impl UntestedRegistration {
     fn bids(&self) -> impl Iterator<Item = Option<u16>> {
         self.registration.bindings.iter().map(|binding| binding.bid)
     }
@@ -51,10 +51,14 @@ impl HomeAgent {
         let home_address = request.home_address;
         self.notices.clock = Some((now, wall));
         let Some(node) = self.config.node(home_address) else {
-            self.ignored(now, &request, octets, MobilityDrop::Unauthorized);
-            // RFC 6275 10.3.1: a home address outside the home link is answered with 132. The home agent
-            // drops an update for an address that it could serve but that no node has.
-            if request.home_registration && !self.serves(home_address) && self.strangers.allow(now) {
+            self.log_unanswered_update(now, &request, octets, MobilityDrop::Unauthorized);
+            // RFC 6275 10.3.1: the home agent answers an update for a home address outside its home
+            // network with status 132. It does not answer an update for an unassigned address inside its home
+            // network.
+            if request.home_registration
+                && !self.serves(home_address)
+                && self.unknown_source_limits.allow(now)
+            {
                 self.acknowledge(&request, Status::NOT_HOME_SUBNET, &Answer::plain(&request));
                 return Err(MobilityDrop::Refused);
             }
@@ -63,20 +67,20 @@ impl HomeAgent {
         let replay = self.cache.replay(home_address);
         match judge(&self.config, node, &replay, &self.cache, wall, &request, octets) {
             Verdict::Ignore(reason) => {
-                self.ignored(now, &request, octets, reason);
+                self.log_unanswered_update(now, &request, octets, reason);
                 Err(reason)
             }
             Verdict::Reject { status, reason, sequence, timestamp, statuses } => {
                 let from_signed = request.comes_from_signed_address();
                 let is_authentic = node.authentication.authenticates();
                 if reason == MobilityDrop::AuthenticationFailed && !from_signed {
-                    self.ignored(now, &request, octets, reason);
+                    self.log_unanswered_update(now, &request, octets, reason);
                     return Err(reason);
                 }
-                // A possible recording, which comes from elsewhere or is old, takes nothing of the node's
-                // share.
+                // An update from another address or an old one may be an attacker's replay, so it must not
+                // use up the limit of the node.
                 if is_authentic && from_signed && reason == MobilityDrop::Refused {
-                    self.shares.take(now, home_address);
+                    self.node_update_limits.take(now, home_address);
                 }
                 let allowed = if is_authentic || reason == MobilityDrop::AuthenticationFailed {
                     let limits = self.limits.entry(home_address).or_default();
@@ -87,7 +91,7 @@ impl HomeAgent {
                     };
                     limit.allow(now)
                 } else {
-                    self.strangers.allow(now)
+                    self.unknown_source_limits.allow(now)
                 };
                 if !allowed {
                     return Err(MobilityDrop::RateLimited);
@@ -113,7 +117,7 @@ impl HomeAgent {
                 Err(reason)
             }
             Verdict::Deregister { bids, status, statuses } => {
-                self.shares.take(now, home_address);
+                self.node_update_limits.take(now, home_address);
                 self.remember(&request);
                 let flows = self.deregister(now, &request, bids.as_deref());
                 let answer = Answer { statuses, flows, ..Answer::plain(&request) };
@@ -121,13 +125,15 @@ impl HomeAgent {
                 Ok(())
             }
             Verdict::Register(mut registration) => {
-                self.shares.take(now, home_address);
+                self.node_update_limits.take(now, home_address);
                 self.remember(&request);
                 if !self.may_stay(now, home_address, &mut registration.lifetime) {
-                    // RFC 5142 5.3, RFC 5846 7: the node may not register now.
+                    // The node may not register now, because it is being sent away (RFC 5142 5.3) or
+                    // revoked (RFC 5846 7).
                     let status = Status::PROHIBITED;
                     self.refused(&request, status);
-                    // The update is authentic, so its replay after a restart must have no effect.
+                    // The update is authentic, so the home agent stores its sequence number: a replay
+                    // after a restart must have no effect.
                     self.outputs.push_back(Output::Persist(home_address));
                     self.acknowledge(&request, status, &Answer::plain(&request));
                     return Err(MobilityDrop::Refused);
@@ -138,8 +144,8 @@ impl HomeAgent {
         }
     }
 
-    /// Drops a Binding Update that its node's authentication does not admit, or whose source has no allowance
-    /// left.
+    /// Drops a Binding Update if its authentication does not match the config, or if its source has used up
+    /// its limit.
     pub(super) fn admit_update(
         &mut self,
         now: Time,
@@ -148,48 +154,50 @@ impl HomeAgent {
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
         let Some(node) = self.config.node(request.home_address) else { return Ok(()) };
-        // RFC 6275 11.7.1: ESP does not protect the IPv6 source, so an option must name the care-of address.
+        // RFC 6275 11.7.1: ESP does not protect the IPv6 source address, so an option must name the
+        // care-of address.
         let named = !request.away || request.names_care_of_address() || request.is_deregistration();
         let ipsec = node.authentication == Authentication::Ipsec;
         let has_key = node.authentication.association().is_some();
         let admitted = node.authentication.admit(message.protected && named && message.outer.is_none());
         if admitted.is_err() && ipsec {
-            self.ignored(now, request, octets, MobilityDrop::NotProtected);
+            self.log_unanswered_update(now, request, octets, MobilityDrop::NotProtected);
         }
         admitted?;
-        if !self.shares.has(now, request.home_address) {
+        if !self.node_update_limits.has(now, request.home_address) {
             return Err(MobilityDrop::Share);
         }
         if has_key && self.is_old(request) && !self.may_refuse(now, request) {
             return Err(MobilityDrop::RateLimited);
         }
-        // An update without a key costs no verification and needs no limit.
+        // An update without a key needs no verification, so no limit.
         if has_key && !self.comes_from_binding(request) {
             let source = match message.outer {
                 Some((_, node)) => node.ipv4().map(|address| address.to_ipv6_mapped()),
                 None => Some(request.source),
             };
-            if !self.admission.allow(now, source.unwrap_or(request.source)) {
+            if !self.unbound_source_limits.allow(now, source.unwrap_or(request.source)) {
                 return Err(MobilityDrop::Flood);
             }
         }
         Ok(())
     }
 
-    /// Whether an update comes from a care-of address of its node's bindings.
+    /// Returns whether an update comes from a care-of address of its node's bindings.
     fn comes_from_binding(&self, request: &Request) -> bool {
         let source = request.outer.map_or(request.source.into(), |(_, node)| node);
         self.cache.is_bound_at(request.home_address, source)
     }
 
-    /// Whether an update is old by RFC 6275 9.5.1, under any signature.
+    /// Returns whether an update is old by RFC 6275 9.5.1, whatever key signed it.
     fn is_old(&self, request: &Request) -> bool {
         let last = self.cache.replay(request.home_address).sequence;
         last.is_some_and(|last| !is_newer(request.sequence, last))
     }
 
-    /// Whether the node would get an answer to a refused update. Without an answer the signature makes no
-    /// difference, so the home agent does not verify recordings, of which an attacker may have very many.
+    /// Returns whether the node would get an answer to a refused update. Without an answer the result of the
+    /// verification is not needed. So the home agent does not verify replays, of which an attacker may have
+    /// very many.
     fn may_refuse(&self, now: Time, request: &Request) -> bool {
         self.limits.get(&request.home_address).is_none_or(|limits| {
             match request.comes_from_signed_address() {
@@ -199,8 +207,8 @@ impl HomeAgent {
         })
     }
 
-    /// Ends the registrations of a home address for which duplicate address detection has found another node
-    /// (RFC 6275 10.3.1).
+    /// Ends the registrations of a home address, because duplicate address detection found another node with
+    /// this address (RFC 6275 10.3.1).
     pub(super) fn duplicate(&mut self, target: Ipv6Addr) {
         let home_address = self.testing.keys().copied().find(|&home_address| {
             home_address == target
@@ -209,7 +217,7 @@ impl HomeAgent {
         if let Some(home_address) = home_address {
             self.timers.stop(Timer::Dad(home_address));
             let status = Status::DUPLICATE_ADDRESS;
-            for Tested { request, .. } in self.stop_testing(home_address) {
+            for UntestedRegistration { request, .. } in self.stop_testing(home_address) {
                 self.refused(&request, status);
                 self.outputs.push_back(Output::Persist(home_address));
                 self.acknowledge(&request, status, &Answer::plain(&request));
@@ -231,14 +239,15 @@ impl HomeAgent {
         }));
     }
 
-    /// Reports that a node must send timestamps because its key has used up its sequence numbers.
+    /// Reports to the operator that a node must send timestamps because its key has used up its sequence
+    /// numbers.
     fn timestamp_demanded(&mut self, now: Time, request: &Request) {
         let Some(node) = self.config.node(request.home_address) else { return };
         let Some(association) = node.authentication.association_of(request.spi) else { return };
         let numbers = self.cache.numbers(request.home_address, &node.authentication, request.spi);
-        // A node with more numbers has sent timestamps before, and does so again.
+        // A node with a higher count has sent timestamps before, so the operator has had this report.
         let is_first = association.replay == ReplayProtection::Sequence && numbers <= MAX_NUMBERS;
-        if is_first && self.silence.allows(now, request.home_address, MobilityDrop::Timestamp) {
+        if is_first && self.unanswered_log.allows(now, request.home_address, MobilityDrop::Timestamp) {
             let message = format!(
                 "{} has to send timestamps from now on (status 145): the key of its SPI {} has used its \
                  {MAX_NUMBERS} sequence numbers, after which recorded Binding Updates would be new again. A \
@@ -249,8 +258,8 @@ impl HomeAgent {
         }
     }
 
-    /// Returns the home addresses of nodes whose key has used three quarters of its sequence numbers or more.
-    /// Nodes that have sent timestamps when asked are left out.
+    /// Returns the home addresses of nodes whose key has used at least three quarters of its sequence
+    /// numbers. Omits nodes that send timestamps when the home agent asks for them.
     pub fn keys_to_change(&self) -> impl Iterator<Item = Ipv6Addr> {
         let keys = self.config.nodes.iter().flat_map(|node| {
             let associations = node.authentication.associations().iter();
@@ -265,7 +274,7 @@ impl HomeAgent {
         worn.map(|(node, _)| node.home_address)
     }
 
-    /// Stores the replay protection state of a node with a key.
+    /// Stores the replay protection state of a node that has a key.
     fn remember(&mut self, request: &Request) {
         let home_address = request.home_address;
         let Some(node) = self.config.node(home_address) else { return };
@@ -276,8 +285,8 @@ impl HomeAgent {
             let before = node.numbers(other_key);
             node.count_number(other_key, request.sequence);
             let last = node.replay().timestamp;
-            // With `replay = "sequence"` a timestamp that is not newer is ignored, and must not lower the
-            // stored one.
+            // With `replay = "sequence"` the home agent ignores an older timestamp, which must not replace
+            // the stored one.
             let timestamp =
                 request.timestamp.filter(|new| last.is_none_or(|last| is_later(*new, last))).or(last);
             node.set_replay(Replay { sequence: Some(request.sequence), timestamp });
@@ -307,8 +316,8 @@ impl HomeAgent {
         let home_address = request.home_address;
         registration.lifetime = lifetime_from_units(lifetime_units(registration.lifetime));
         let known = self.cache.is_bound(home_address);
-        // A link that has only just come up is probed like any other; the probe needs no address of the home
-        // agent. RFC 4887 5.3: a home address outside the home link's prefix is not tested there.
+        // The home agent probes a link that has just come up without delay; the probe needs no address of
+        // the home agent. RFC 4887 5.3: it does not test a home address outside the home link's prefix.
         let elsewhere = !self.config.home_prefix.contains(&home_address);
         if known || elsewhere || self.proxy_nd.home_link.as_ref().is_none_or(|link| !link.is_running()) {
             self.accept(now, &request, &registration);
@@ -333,9 +342,10 @@ impl HomeAgent {
         if let Some(node) = self.cache.node(home_address) {
             node.sequence = Some(request.sequence);
         }
-        let tested = Tested { request, registration };
+        let tested = UntestedRegistration { request, registration };
         let waiting = self.testing.entry(home_address).or_default();
-        // An update for the same identifiers is a retransmission, so the answer acknowledges its number.
+        // An update for the same identifiers is a retransmission: the acknowledgement repeats the number
+        // of the last one.
         waiting.retain(|other| !other.bids().eq(tested.bids()));
         if waiting.len() < MAX_TESTED {
             waiting.push(tested);
@@ -351,9 +361,9 @@ impl HomeAgent {
         }
     }
 
-    /// Ends the wait for duplicate address detection. Returns the waiting registrations, which are no longer
-    /// in the cache.
-    pub(super) fn stop_testing(&mut self, home_address: Ipv6Addr) -> Vec<Tested> {
+    /// Stops duplicate address detection for a home address. Removes the waiting registrations and returns
+    /// them.
+    pub(super) fn stop_testing(&mut self, home_address: Ipv6Addr) -> Vec<UntestedRegistration> {
         let waiting = self.testing.remove(&home_address).unwrap_or_default();
         let untried: Vec<Option<u16>> =
             self.cache.all(home_address).filter(|binding| !binding.is_valid()).map(|b| b.bid).collect();
@@ -399,12 +409,12 @@ impl HomeAgent {
         let is_tested = |care_of_address| {
             !has_test || self.cache.is_care_of_tested(now, request.home_address, care_of_address)
         };
-        let new = |registered: &Registered| Binding {
+        let new = |registered: &NewBinding| Binding {
             home_address: request.home_address,
             bid: registered.bid,
             priority: registered.priority,
             care_of_address: registered.ends.1,
-            stay: Stay::begun(now),
+            care_of_address_age: CareOfAddressAge::begun(now),
             agent: registered.ends.0,
             mobile_router: request.mobile_router,
             link_local: request.link_local,
@@ -418,11 +428,13 @@ impl HomeAgent {
         registration.bindings.iter().map(new).collect()
     }
 
-    /// Creates or renews the bindings of a registration. A mere renewal reports no change of forwarding.
+    /// Creates or renews the bindings of a registration. A renewal without other changes does not report a
+    /// change of forwarding.
     fn commit(&mut self, now: Time, request: &Request, registration: &Registration) -> FlowAnswers {
         let home_address = request.home_address;
         let mut events = Vec::new();
-        // With flows the home agent reports a change without a comparison of old and new flows.
+        // If the node has flows, the home agent always reports a change, because it does not compare old
+        // and new flows.
         let has_flows = !request.flows.is_empty() || !self.cache.flows(home_address).is_empty();
         let mut is_renewal = !has_flows;
         if registration.replaces_all {
@@ -432,7 +444,7 @@ impl HomeAgent {
             for bid in replaced {
                 is_renewal = false;
                 self.end(now, home_address, bid);
-                let reason = "another registration took its place".into();
+                let reason = "a later registration replaced it".into();
                 events.push(Event::BindingRemoved { home_address, bid, reason });
             }
         }
@@ -441,7 +453,7 @@ impl HomeAgent {
             let old = self.cache.get(home_address, binding.bid).filter(Binding::is_valid);
             let address = binding.care_of_address.address();
             if let Some(old) = old.as_ref().filter(|old| old.care_of_address.address() == address) {
-                binding.stay = old.stay;
+                binding.care_of_address_age = old.care_of_address_age;
             }
             is_renewal &= old.as_ref().is_some_and(|old| old.forwards_like(&binding));
             let change = match &old {
@@ -460,7 +472,8 @@ impl HomeAgent {
                 lifetime_s: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
                 change: change.into(),
             });
-            // The shared values of this binding then hold for all bindings of the node.
+            // The sequence number, flags and prefixes of this binding now hold for all bindings of the
+            // node.
             self.cache.insert(&binding);
         }
         is_renewal &= self.relays.remove(&home_address).is_none();
@@ -494,7 +507,7 @@ impl HomeAgent {
         self.timers.set(Timer::Grace(home_address), first);
     }
 
-    /// Removes a binding whose packets may still be on their way.
+    /// Removes a binding, and accepts its packets that are still on their way.
     pub(super) fn end(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
         if let Some(binding) = self.cache.remove(home_address, bid)
             && binding.is_valid()
@@ -503,7 +516,7 @@ impl HomeAgent {
         }
     }
 
-    /// Ends the bindings with these identifiers, or all.
+    /// Ends the bindings with these identifiers; all bindings if `bids` is `None`.
     fn deregister(&mut self, now: Time, request: &Request, bids: Option<&[u16]>) -> FlowAnswers {
         let home_address = request.home_address;
         let ending: Vec<Option<u16>> = self
@@ -516,12 +529,12 @@ impl HomeAgent {
         if bids.is_none()
             && let Some(node) = self.cache.node(home_address)
         {
-            // Packets from paths that the node had left earlier no longer count.
+            // The home agent no longer accepts packets from paths that the node left before.
             node.keep_former(|_| false);
         }
         for bid in ending {
-            // A first registration that is still being tested ends here as well, without an event: it was
-            // never valid.
+            // A first registration whose home address is still being tested ends without an event, because
+            // it was never valid.
             if self.cache.get(home_address, bid).is_some_and(|binding| binding.is_valid()) {
                 let reason = "the node de-registered".into();
                 events.push(Event::BindingRemoved { home_address, bid, reason });
@@ -549,7 +562,7 @@ impl HomeAgent {
         flows
     }
 
-    /// Ends a node's shared state when it has no binding left, and returns true then.
+    /// Removes the shared state of a node if the node has no binding. Returns whether it did so.
     pub(super) fn left_without_bindings(&mut self, now: Time, home_address: Ipv6Addr) -> bool {
         if let Some(node) = self.cache.node(home_address) {
             if !node.is_unbound() {

@@ -2,10 +2,12 @@
 //! 10.6).
 //!
 //! The home agent answers a request to the home agents' anycast address of the home prefix from its own
-//! address. The answer lists the known home agents, this one among them. RFC 6275 5.3 protects none of it. So
-//! the answer holds only the list of [`super::home_agents_list`], the home agent keeps no state of the asker,
-//! and all answers together are limited. A bound node may ask for the prefixes of the home link. RFC 6275
-//! 10.6.3 requires IPsec there, which carnet does not support, so the answer holds only public values.
+//! address. The answer lists the known home agents, including this one. RFC 6275 5.3 protects neither request
+//! nor answer. So the answer contains only the list of [`super::home_agents_list`], the home agent stores no
+//! state of the sender, and all answers share one rate limit.
+//!
+//! A node with a binding may ask for the prefixes of the home link. RFC 6275 10.6.3 requires IPsec for this
+//! exchange, which carnet does not support. So the answer contains only public values.
 //!
 //! Left out: unsolicited Mobile Prefix Advertisements (10.6.2), because the home prefix changes only with a
 //! restart; prefixes other than the home prefix.
@@ -25,18 +27,20 @@ use super::{AuthorizedNode, HomeAgent, HomeAgentConfig};
 use crate::router_advertiser::{PREFERRED_LIFETIME, VALID_LIFETIME};
 use crate::{HOP_LIMIT, MobilityDrop, Output, is_unicast_routable};
 
-/// Most anycast addresses at which the home agent answers. Home addresses are seldom in more than one network
-/// of the home prefix.
+/// Maximum number of anycast addresses at which the home agent answers. The home addresses are seldom in more
+/// than one network of the home prefix.
 const MAX_ANYCAST: usize = 8;
-/// Most addresses in a reply. By RFC 6275 10.5.1 a reply has as many as fit the least MTU, which is 76. But a
-/// stranger can send a request of 48 octets in the name of any victim, and a node tries the most preferred
-/// home agents first. With this number the reply has 176 octets.
+/// Maximum number of addresses in a reply. RFC 6275 10.5.1 allows as many as fit the minimum MTU, which is
+/// 76. But an attacker can send a request of 48 octets with a victim's source address. With this limit the
+/// reply to the victim has at most 176 octets. Nodes try the most preferred home agents first, so eight
+/// addresses suffice.
 const MAX_LISTED: usize = 8;
 
-/// Returns the anycast addresses at which the home agent answers. An anycast address belongs to a network of
-/// 64 bits, and a home prefix may be shorter (RFC 4887 6). The home link's network is the one that contains
-/// the home agent's address. Routers know only the prefix: they ask in the network of their home address, and
-/// in the first network of the home prefix. A mobile network is not the home link.
+/// Returns the anycast addresses at which the home agent answers: one in each network of 64 bits that routers
+/// may ask. A home prefix may contain several such networks (RFC 4887 6). The home link's network is the
+/// network of the home agent's address. Routers know only the home prefix, so they ask in the network of
+/// their home address, or in the first network of the home prefix. Networks that belong to a mobile network
+/// are left out.
 pub(super) fn anycast_addresses(config: &HomeAgentConfig) -> Vec<Ipv6Addr> {
     let HomeAgentConfig { address, home_prefix, nodes, .. } = config;
     if !config.others.dhaad {
@@ -59,13 +63,13 @@ pub(super) fn anycast_addresses(config: &HomeAgentConfig) -> Vec<Ipv6Addr> {
 }
 
 impl HomeAgent {
-    /// The Mobile IPv6 Home-Agents anycast addresses of the home prefix (RFC 2526) at which the home agent
-    /// answers.
+    /// Returns the Mobile IPv6 Home-Agents anycast addresses of the home prefix (RFC 2526) at which the home
+    /// agent answers.
     pub fn anycast_addresses(&self) -> &[Ipv6Addr] {
         &self.proxy_nd.anycast
     }
 
-    /// Returns all known home agents, with this one unless it is being drained.
+    /// Returns all known home agents. Includes this one, unless it is being drained.
     fn candidates(&self, now: Time) -> Vec<Candidate> {
         let others = &self.config.others;
         let own = (!self.is_draining()).then(|| Candidate {
@@ -81,7 +85,7 @@ impl HomeAgent {
         own.into_iter().chain(peers).chain(self.home_agents_list.candidates(now)).collect()
     }
 
-    /// The other home agents for mobile routers, in the order of RFC 6275 10.5.1.
+    /// Returns the other home agents that serve mobile routers, in the order of RFC 6275 10.5.1.
     pub(super) fn others(&mut self, now: Time) -> Vec<Ipv6Addr> {
         let mut candidates = self.candidates(now);
         candidates.retain(|candidate| candidate.mobile_routers);
@@ -114,8 +118,8 @@ impl HomeAgent {
             return Err(MobilityDrop::RateLimited);
         }
         let mut candidates = self.candidates(now);
-        // RFC 3963 7.2: the answer lists the home agents for mobile routers, with R; without any of them, it
-        // lists all, without R.
+        // RFC 3963 7.2: the answer lists only home agents for mobile routers and has the R flag. If none
+        // is known, it lists all home agents without the R flag.
         let any = candidates.iter().any(|candidate| candidate.mobile_routers);
         let mobile_router = request.mobile_router && any;
         candidates.retain(|candidate| candidate.mobile_routers || !mobile_router);
@@ -176,9 +180,9 @@ impl HomeAgent {
         Ok(())
     }
 
-    /// Takes a Router Advertisement from the home link into the Home Agents List.
+    /// Updates the Home Agents List from a Router Advertisement on the home link.
     pub(super) fn router_heard(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
-        // The home agent does not receive its own advertisements, which it sends below the kernel's loop.
+        // The kernel does not loop the home agent's own advertisements back, so they never arrive here.
         self.home_agents_list.handle(now, message)
     }
 }

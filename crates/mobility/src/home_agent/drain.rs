@@ -1,25 +1,30 @@
 //! Planned maintenance: the home agent asks all registered nodes to go to another home agent (RFC 5142).
 //!
 //! The home agent sends each node a Home Agent Switch message with the address of another home agent. It
-//! repeats the message after 5, 10 and 20 s; from the fourth message on it names the next address. The node
-//! registers there first and then de-registers here, which is the answer that RFC 5142 5.2 expects; until
-//! then nothing changes. RFC 5142 7 requires a slow rate or a feedback. So at most [`OUTSTANDING`] nodes are
-//! asked at a time, and each that leaves, or does not answer in time, makes room for the next. Nodes that
-//! have not been asked come before nodes that have not answered.
+//! repeats the message after 5, 10 and 20 s; the fourth message names the next address of the list. The node
+//! registers with the other home agent and then de-registers here. RFC 5142 5.2 defines this de-registration
+//! as the answer to the message.
 //!
-//! **No packet is lost**, as far as this home agent decides it. On a real home link the other home agent
-//! takes the home address over by Neighbor Advertisements. On a virtual one the operator's routing sends
-//! packets of the nodes' prefixes here until it has followed the change. So this home agent *relays* packets
-//! for a node that has left to the home agent that the node was sent to. It sends them through a tunnel, as
-//! if that home agent were the node's care-of address. The other home agent accepts from its peers
-//! ([`super::Peer`]) packets for a node that is bound there. A relay ends when the node registers here again,
-//! and after [`RELAY_LIFETIME`] at the latest. It leads to the home agent that the last message named,
-//! because no message reports where the node has gone. So the home agent names another address only when
-//! nodes no longer try the one before. A node whose bindings end without a de-registration may have gone
-//! there as well; if it has not, the other home agent drops the packets.
+//! RFC 5142 7 requires a slow rate or a feedback. So the home agent waits for at most [`OUTSTANDING`] nodes
+//! at a time. It asks the next node when one of them leaves or does not answer in time. It asks nodes again
+//! only after it has asked all nodes once.
 //!
-//! While the drain runs, renewals last at most until its end, and no new binding begins. After the end the
-//! home agent refuses renewals (status 129, RFC 5142 5.3), until the operator cancels the drain.
+//! **The home agent loses no packet** of a node that moves. On a real home link the other home agent takes
+//! over the home address by Neighbor Advertisements. On a virtual home link the operator's routing still
+//! sends packets of the nodes' prefixes to this home agent, until the operator changes the routes. So this
+//! home agent *relays* packets of a node that has left to the home agent that its last message named. The
+//! relay is a tunnel whose far end is that home agent, in place of the care-of address. The other home agent
+//! accepts such packets from its peers ([`super::Peer`]) for nodes that are bound there.
+//!
+//! A relay ends when the node registers here again, and after [`RELAY_LIFETIME`] at the latest. No message
+//! reports where a node has gone. So the home agent names another address only when nodes no longer try the
+//! address before. A node whose bindings end without a de-registration may also have gone to the other home
+//! agent. So the home agent relays its packets as well. If the node is not there, the other home agent drops
+//! them.
+//!
+//! During the drain a renewed binding lasts at most until the end of the drain, and the home agent accepts no
+//! new binding. After the drain it refuses renewals (status 129, RFC 5142 5.3) until the operator cancels the
+//! drain.
 //!
 //! Left out: the Binding Refresh Advice option, because nodes need not wait.
 
@@ -39,16 +44,17 @@ use crate::{Event, LIFETIME_UNIT, Output, is_unicast_routable};
 /// `MAX-HA-SWITCH-TIMEOUT` (RFC 5142 8).
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_TIMEOUT: Duration = Duration::from_secs(20);
-/// Most nodes that have been asked and still have time to answer.
+/// Maximum number of nodes that the home agent has asked to leave and that still have time to answer.
 const OUTSTANDING: usize = 16;
-/// Messages to a node that name one home agent, before the home agent names the next. With the timeouts above
-/// 20 s pass between the last message with one address and the first with the next. A router needs less to
-/// try a home agent ([`crate::agents`]).
+/// Number of messages to a node that name the same home agent. With the timeouts above, 20 s pass between the
+/// last message with one address and the first message with the next. A router needs less time to try a home
+/// agent ([`crate::agents`]).
 const ASKED_EACH: u32 = 3;
-/// Time for which packets for a node that has left are relayed. By then the routing of its prefixes has
-/// followed.
+/// Time for which the home agent relays packets for a node that has left. After this time the operator's
+/// routes lead to the other home agent.
 pub(super) const RELAY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-/// Pause after a node has left, until the next nodes are asked: the search reads every binding.
+/// Pause between the departure of a node and the next requests. It limits how often the home agent reads all
+/// bindings to find the next node.
 const BREATH: Duration = Duration::from_millis(10);
 
 /// Phase of a drain.
@@ -58,7 +64,7 @@ pub enum DrainPhase {
     Running,
     /// All nodes have left.
     Done,
-    /// The time is up, and some nodes have not left.
+    /// The drain has reached its end, and some nodes are still registered.
     Expired,
 }
 
@@ -71,7 +77,7 @@ pub struct DrainStatus {
     pub to: Vec<Ipv6Addr>,
     /// Number of nodes that were registered when the drain began.
     pub nodes: usize,
-    /// Nodes that are registered now.
+    /// Home addresses of the nodes that are still registered.
     pub left: Vec<Ipv6Addr>,
 }
 
@@ -81,15 +87,15 @@ pub(super) struct Drain {
     to: Vec<Ipv6Addr>,
     nodes: usize,
     until: Time,
-    asked: BTreeMap<Ipv6Addr, Box<Asked>>,
-    /// Begin of the drain, by both clocks.
+    requests: BTreeMap<Ipv6Addr, Box<SwitchRequest>>,
+    /// Start of the drain, by the monotonic clock and by the time of day.
     began: (Time, WallTime),
 }
 
-/// A node that has been asked to leave.
+/// State of the request to one node to leave.
 #[derive(Debug)]
-struct Asked {
-    sent: u32,
+struct SwitchRequest {
+    messages_sent: u32,
     to: Ipv6Addr,
     next: Time,
     timeout: Duration,
@@ -98,15 +104,15 @@ struct Asked {
 /// Tunnel for packets of a node that has left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relay {
-    /// The other home agent.
+    /// Address of the other home agent.
     pub to: Ipv6Addr,
     /// Prefixes that the node had registered.
     pub prefixes: Vec<Ipv6Net>,
 }
 
 impl HomeAgent {
-    /// Begins a drain: the home agent asks all nodes to leave, for as long as the operator says. They go to
-    /// one of `to`, or to any other known home agent if `to` is empty.
+    /// Begins a drain: the home agent asks all nodes to leave, until the time that the operator has given. It
+    /// sends them to the home agents in `to`, or to all other known home agents if `to` is empty.
     ///
     /// # Errors
     /// Returns a message for the operator if no other home agent is known.
@@ -125,8 +131,8 @@ impl HomeAgent {
         let to = if to.is_empty() { self.others(now) } else { to.to_vec() };
         if to.is_empty() {
             return Err(
-                "there is no other home agent to go to: the config names no [[home_agent.peer]], and none \
-                        has been heard on the home link"
+                "cannot drain: found no other home agent, expected a [[home_agent.peer]] in the config or \
+                 Router Advertisements of one on the home link"
                     .into(),
             );
         }
@@ -136,24 +142,24 @@ impl HomeAgent {
             to,
             nodes,
             until: now + within,
-            asked: BTreeMap::new(),
+            requests: BTreeMap::new(),
             began: (now, wall),
         });
         self.look_after_drain(now);
         Ok(())
     }
 
-    /// Ends a drain: nodes may register here again.
+    /// Ends a drain: the home agent accepts registrations again.
     ///
     /// # Errors
-    /// Returns a message if no drain exists.
+    /// Returns a message for the operator if no drain is running.
     pub fn handle_drain_end(&mut self) -> Result<(), String> {
         self.assert_drained();
         self.timers.stop(Timer::Drain);
-        self.drain.take().map(|_| ()).ok_or_else(|| "there is no drain".to_string())
+        self.drain.take().map(|_| ()).ok_or_else(|| "cannot end the drain: no drain is running".to_string())
     }
 
-    /// Returns the status of the last drain.
+    /// Returns the status of the last drain; `None` before the first.
     pub fn drain(&self) -> Option<DrainStatus> {
         let drain = self.drain.as_ref()?;
         Some(DrainStatus {
@@ -164,28 +170,29 @@ impl HomeAgent {
         })
     }
 
-    /// Returns the relay for packets of a node that has left for another home agent.
+    /// Returns the relay for packets of a node that has left for another home agent; `None` without a relay.
     pub fn relay(&self, home_address: Ipv6Addr) -> Option<&Relay> {
         self.relays.get(&home_address).map(Box::as_ref)
     }
 
-    /// Whether packets from `remote`, which is no node, are accepted: another home agent relays packets of a
-    /// node that has come here.
+    /// Returns whether `remote` is a peer, another home agent that may relay packets of a node that has come
+    /// here.
     pub fn is_peer(&self, remote: Endpoint) -> bool {
         self.config.others.peers.iter().any(|peer| remote == peer.address)
     }
 
-    /// Whether an address on the home link belongs to a node that has been asked to leave.
+    /// Returns whether an address on the home link belongs to a node that the home agent has asked to leave.
     pub(super) fn is_asked_to_leave(&self, address: Ipv6Addr) -> bool {
         let Some(drain) = &self.drain else { return false };
         let is_of = |home_address: &&Ipv6Addr| {
             self.cache.all(**home_address).any(|it| it.link_local_address() == Some(address))
                 || self.cache.prefixes(**home_address).iter().any(|prefix| prefix.contains(&address))
         };
-        drain.asked.contains_key(&address) || drain.asked.keys().any(|home_address| is_of(&home_address))
+        drain.requests.contains_key(&address)
+            || drain.requests.keys().any(|home_address| is_of(&home_address))
     }
 
-    /// Whether a drain asks nodes to leave.
+    /// Returns whether a drain is running.
     pub(super) fn is_draining(&self) -> bool {
         self.drain.is_some()
     }
@@ -197,7 +204,7 @@ impl HomeAgent {
         nodes
     }
 
-    /// Whether a node may register. Shortens the lifetime if the node may stay only for a while.
+    /// Returns whether a node may register now. During a drain, shortens `lifetime` to the end of the drain.
     pub(super) fn may_stay(&self, now: Time, home_address: Ipv6Addr, lifetime: &mut Duration) -> bool {
         if self.is_revoking(home_address) {
             return false;
@@ -207,7 +214,7 @@ impl HomeAgent {
         drain.phase == DrainPhase::Running && self.cache.is_bound(home_address)
     }
 
-    /// Asks the next nodes, and ends the drain.
+    /// Asks the next nodes to leave, and ends the drain if all nodes have left or its time is over.
     pub(super) fn look_after_drain(&mut self, now: Time) {
         let registered = self.registered();
         let Some(drain) = self.drain.as_mut().filter(|drain| drain.phase == DrainPhase::Running) else {
@@ -218,7 +225,7 @@ impl HomeAgent {
             Some(format!("drained: all {} nodes have left", drain.nodes))
         } else if drain.until <= now {
             drain.phase = DrainPhase::Expired;
-            Some(format!("the drain ends with {} of {} nodes left", registered.len(), drain.nodes))
+            Some(format!("the drain has ended: {} of {} nodes left", registered.len(), drain.nodes))
         } else {
             None
         };
@@ -227,14 +234,16 @@ impl HomeAgent {
             self.outputs.push_back(Output::Event(Event::Warning { message }));
             return;
         }
-        let fresh = |asked: &Asked| asked.sent == 1 && asked.next > now;
-        // The registered nodes are sorted, as in the cache.
-        drain.asked.retain(|home_address, _| registered.binary_search(home_address).is_ok());
-        let room = OUTSTANDING.saturating_sub(drain.asked.values().filter(|asked| fresh(asked)).count());
-        // Nodes that have not been asked come first, so that silent nodes do not delay the others.
-        let first = registered.iter().filter(|home_address| !drain.asked.contains_key(home_address)).copied();
+        let fresh = |asked: &SwitchRequest| asked.messages_sent == 1 && asked.next > now;
+        // `binary_search` works because the cache returns the nodes sorted by home address.
+        drain.requests.retain(|home_address, _| registered.binary_search(home_address).is_ok());
+        let room = OUTSTANDING.saturating_sub(drain.requests.values().filter(|asked| fresh(asked)).count());
+        // The home agent asks nodes that it has not asked yet first, so that nodes without an answer do
+        // not delay them.
+        let first =
+            registered.iter().filter(|home_address| !drain.requests.contains_key(home_address)).copied();
         let mut again: Vec<(Time, Ipv6Addr)> = drain
-            .asked
+            .requests
             .iter()
             .map(|(node, asked)| (asked.next, *node))
             .filter(|(at, _)| *at <= now)
@@ -245,29 +254,28 @@ impl HomeAgent {
             self.ask_to_leave(now, home_address);
         }
         if let Some(drain) = &self.drain {
-            let next = drain.asked.values().map(|asked| asked.next).filter(|at| *at > now).min();
+            let next = drain.requests.values().map(|asked| asked.next).filter(|at| *at > now).min();
             let next = next.map_or(drain.until, |next| next.min(drain.until));
             self.timers.set(Timer::Drain, next);
         }
     }
 
-    /// Sends a Home Agent Switch message with one address, the next address in turn.
+    /// Sends a Home Agent Switch message with one address of the list.
     fn ask_to_leave(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(drain) = self.drain.as_mut() else { return };
         let (began, wall) = drain.began;
         let first = drain.to.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED);
-        let asked = drain
-            .asked
-            .entry(home_address)
-            .or_insert_with(|| Box::new(Asked { sent: 0, to: first, next: now, timeout: INITIAL_TIMEOUT }));
-        // The first messages with an address may be lost.
-        let turn = (asked.sent / ASKED_EACH) as usize % drain.to.len().max(1);
+        let asked = drain.requests.entry(home_address).or_insert_with(|| {
+            Box::new(SwitchRequest { messages_sent: 0, to: first, next: now, timeout: INITIAL_TIMEOUT })
+        });
+        // Repeats an address [`ASKED_EACH`] times, because a message may be lost.
+        let turn = (asked.messages_sent / ASKED_EACH) as usize % drain.to.len().max(1);
         asked.to = drain.to.get(turn).copied().unwrap_or(first);
         asked.next = now + asked.timeout;
         asked.timeout = (asked.timeout * 2).min(MAX_TIMEOUT);
-        asked.sent = asked.sent.saturating_add(1);
-        let (to, sent) = (asked.to, asked.sent as usize);
-        // Each message goes by another binding of the node, the best first.
+        asked.messages_sent = asked.messages_sent.saturating_add(1);
+        let (to, sent) = (asked.to, asked.messages_sent as usize);
+        // Each message uses another binding of the node, because the path of one may have failed.
         let bindings: Vec<_> = self.cache.of(home_address).collect();
         let chosen = bindings.get((sent - 1) % bindings.len().max(1)).cloned();
         if let Some(binding) = chosen {
@@ -276,10 +284,10 @@ impl HomeAgent {
         }
     }
 
-    /// Begins a relay when a node has no binding left.
+    /// Begins a relay if a node has no binding left during a drain.
     pub(super) fn departed(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(drain) = &self.drain else { return };
-        let to = drain.asked.get(&home_address).map(|asked| asked.to);
+        let to = drain.requests.get(&home_address).map(|asked| asked.to);
         // On a real home link the other home agent answers for the home address.
         if let Some(to) = to.filter(|_| self.config.home_link.is_none()) {
             let prefixes = self.cache.prefixes(home_address).to_vec();
@@ -288,13 +296,13 @@ impl HomeAgent {
         self.timers.set(Timer::Drain, now + BREATH);
     }
 
-    /// Relays packets of a node until `until`.
+    /// Relays packets of a node to another home agent until the time `until`.
     pub(super) fn send_after(&mut self, home_address: Ipv6Addr, relay: Relay, until: Time) {
         self.relays.insert(home_address, Box::new(relay));
         self.timers.set(Timer::Relay(home_address), until);
     }
 
-    /// Returns how long packets of a node are still relayed; `None` without a relay.
+    /// Returns for how long the home agent still relays packets of a node; `None` without a relay.
     pub(super) fn relayed_for(&self, now: Time, home_address: Ipv6Addr) -> Option<Duration> {
         self.timers.get(Timer::Relay(home_address)).map(|until| until.saturating_since(now))
     }

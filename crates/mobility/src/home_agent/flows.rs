@@ -1,12 +1,12 @@
 //! Flow bindings at the home agent (RFC 6089 5.3).
 //!
-//! Each accepted Binding Update names all flows of the node. New or changed flows are in Flow Identification
-//! options, unchanged ones in Flow Summary options. The home agent removes a flow that the update does not
-//! name. A refused option is answered with its status, and the flow stays unchanged.
+//! Each accepted Binding Update names all flows of the node: new and changed flows in Flow Identification
+//! options, unchanged flows in Flow Summary options. The home agent removes a flow that the update does not
+//! name. If it refuses an option, it answers with a status, and the flow stays unchanged.
 //!
-//! The action of a flow comes in a Vendor Specific option beside it. The home agent echoes the option if it
-//! accepts the action. Without one, a flow with several bindings sends a copy to each, as RFC 6089 5.3.6
-//! says.
+//! A Vendor Specific option tells the action of a flow. The home agent copies this option into the
+//! acknowledgement if it accepts the action. Without the option the home agent sends a copy of each packet
+//! over all bindings of the flow (RFC 6089 5.3.6).
 
 use std::net::Ipv6Addr;
 
@@ -17,7 +17,7 @@ use super::binding_cache::BindingCache;
 use super::request::{FlowRequest, Request};
 use crate::flow::FlowBinding;
 
-/// Flow bindings that one node may have at a time.
+/// Maximum number of flow bindings of one node.
 pub const MAX_FLOWS: usize = 32;
 
 /// Answers to flow options in an acknowledgement.
@@ -25,11 +25,12 @@ pub const MAX_FLOWS: usize = 32;
 pub(super) struct FlowAnswers {
     /// The Flow Identification options with their status.
     pub options: Vec<(FlowRequest, u8)>,
-    /// The accepted flow actions.
+    /// The accepted flow actions, which the acknowledgement repeats.
     pub actions: Vec<FlowActionOption>,
 }
 
-/// Applies the flow options of an accepted Binding Update, whose bindings are in the cache already (5.3.1).
+/// Applies the flow options of an accepted Binding Update (RFC 6089 5.3.1). The cache already has the
+/// bindings of the update.
 pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers {
     let home_address = request.home_address;
     let before = cache.flows(home_address).to_vec();
@@ -42,7 +43,7 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
         .cloned()
         .collect();
 
-    // 5.3.3: an unknown flow in the summary gets a status.
+    // RFC 6089 5.3.3: the home agent answers an unknown flow of the summary with a status.
     for &fid in &request.summary {
         let answered = answers.options.iter().any(|(answer, _)| answer.fid == fid);
         if answers.options.len() < MAX_FLOWS && !answered && !before.iter().any(|flow| flow.fid == fid) {
@@ -50,7 +51,8 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
             answers.options.push((missing, flow_status::FID_NOT_FOUND));
         }
     }
-    // 5.3.2: with one FID twice, "all the flow identification mobility options MUST be rejected".
+    // RFC 6089 5.3.2: if two options have one FID, "all the flow identification mobility options MUST be
+    // rejected".
     let twice = request
         .flows
         .iter()
@@ -98,9 +100,10 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
     answers
 }
 
-/// RFC 6089 4.2: "FID-PRI MUST be unique to each of the flows". The rule holds for the result of the whole
-/// Binding Update, because its options are processed "in any order" (5.3.2): two flows may exchange their
-/// priorities. A flow whose change is refused keeps its priority, which another option may have asked for.
+/// Refuses flow options that would give two flows one priority. RFC 6089 4.2: "FID-PRI MUST be unique to each
+/// of the flows". The rule holds for the result of the whole Binding Update, because the home agent processes
+/// its options "in any order" (5.3.2). So one update may exchange the priorities of two flows. A refused flow
+/// keeps its old priority; then an option that asks for this priority is refused as well.
 fn refuse_equal_priorities(verdicts: &mut [Result<FlowBinding, u8>], before: &[FlowBinding]) {
     let clash = |verdicts: &[Result<FlowBinding, u8>], index: usize| {
         let Some(Ok(flow)) = verdicts.get(index) else { return false };
@@ -109,13 +112,14 @@ fn refuse_equal_priorities(verdicts: &mut [Result<FlowBinding, u8>], before: &[F
         let stays = before.iter().filter(|other| !changed(other.fid));
         earlier.chain(stays).any(|other| other.priority == flow.priority)
     };
-    // Each round refuses one option, so the number of rounds is at most that of options.
+    // Each round refuses one option, so the loop ends after at most one round per option.
     while let Some(index) = (0..verdicts.len()).find(|&index| clash(verdicts, index)) {
         verdicts[index] = Err(flow_status::MALFORMED);
     }
 }
 
-/// 5.3.2.1 and 5.3.2.2: returns the flow that results from an option and the existing flow.
+/// Returns the flow that results from an option and the existing flow (RFC 6089 5.3.2.1, 5.3.2.2); a status
+/// if the option is refused.
 fn judge(
     cache: &BindingCache,
     home_address: Ipv6Addr,

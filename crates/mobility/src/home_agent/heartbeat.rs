@@ -1,9 +1,10 @@
-//! Heartbeats (RFC 5847): a node asks over each of its paths whether the home agent is reachable.
+//! Answers Heartbeats (RFC 5847): a node asks over each of its paths whether the home agent is reachable.
 //!
-//! By RFC 5847 every request is answered. Here the home agent answers only a request over a registered path,
-//! so that a stranger cannot direct packets at others, and up to a limit of many times a node's need. A
-//! request of a known home address inside IPv4 from elsewhere draws a Binding Error, so that the node
-//! registers from there. The home agent sends no requests, because nodes renew their bindings.
+//! RFC 5847 requires an answer to every request. carnet answers only requests over a registered path, so that
+//! an attacker cannot direct answers at a victim. A rate limit, several times above the need of a node,
+//! bounds the answers. If a request with a known home address comes from an unregistered IPv4 address, the
+//! home agent sends a Binding Error. So the node registers from there. The home agent sends no requests
+//! itself, because nodes renew their bindings.
 
 use std::net::Ipv6Addr;
 
@@ -19,7 +20,7 @@ use crate::{HOP_LIMIT, MobilityMessage, Output};
 pub(super) fn sender(cache: &BindingCache, message: &MobilityMessage<'_>) -> Option<Ipv6Addr> {
     let care_of_address = message.outer.map_or(Endpoint::Ipv6(message.source), |(_, node)| node);
     match message.outer {
-        // Inside IPv4 the packet's source is the home address.
+        // A request inside IPv4 has the home address as its IPv6 source.
         Some(_) => cache
             .of(message.source)
             .any(|binding| binding.care_of_address == care_of_address)

@@ -1,9 +1,10 @@
 //! The Home Agents List (RFC 6275 10.1 and 10.5.1, with the R flag of RFC 3963 7.3): other home agents of the
 //! home link.
 //!
-//! On a real home link the list comes from their Router Advertisements. On a virtual one the operator names
-//! them ([`Peer`]). Every node on the home link can send Router Advertisements. So the home agent uses a
-//! learned entry only in its answers. It bounds the list, and a new entry pushes out no known one.
+//! On a real home link the home agent learns the list from their Router Advertisements. On a virtual home
+//! link the operator configures it ([`Peer`]). Every node on the home link can send Router Advertisements. So
+//! the home agent uses learnt entries only in its answers. It limits the length of the list, and a new entry
+//! never replaces a known one.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -15,16 +16,16 @@ use carnet_wire::{icmpv6, nd};
 
 use crate::{MobilityDrop, is_unicast_routable};
 
-/// Most home agents in the list.
+/// Maximum number of home agents in the list.
 const MAX_AGENTS: usize = 32;
-/// Most global addresses of one home agent.
+/// Maximum number of global addresses of one home agent.
 const MAX_ADDRESSES: usize = 8;
 
 /// The operator's config of other home agents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OtherAgents {
-    /// Dynamic Home Agent Address Discovery (RFC 6275 10.5): the home agent answers requests, and advertises
-    /// itself on a real home link.
+    /// Whether Dynamic Home Agent Address Discovery (RFC 6275 10.5) is on: the home agent answers requests,
+    /// and advertises itself on a real home link.
     pub dhaad: bool,
     /// This home agent's preference; the higher value wins.
     pub preference: u16,
@@ -32,7 +33,7 @@ pub struct OtherAgents {
     pub peers: Vec<Peer>,
 }
 
-/// Another home agent of the operator's, for the same home prefix and the same nodes.
+/// Another home agent of the operator, for the same home prefix and the same nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// Address of the home agent.
@@ -41,7 +42,7 @@ pub struct Peer {
     pub preference: u16,
 }
 
-/// A home agent that may be named to a node.
+/// A home agent that this home agent may name in its answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
     /// Global addresses of the home agent.
@@ -63,7 +64,7 @@ struct Entry {
 pub(super) struct HomeAgentsList(BTreeMap<Ipv6Addr, Box<Entry>>);
 
 impl HomeAgentsList {
-    /// Takes a Router Advertisement from the home link into the list.
+    /// Updates the list from a Router Advertisement on the home link.
     ///
     /// # Errors
     /// Returns a reason if the message is no valid Router Advertisement (RFC 4861 6.1.2).
@@ -101,7 +102,7 @@ impl HomeAgentsList {
         });
         entry.expires = expires;
         entry.candidate.preference = information.map_or(0, |it| it.preference);
-        // RFC 3963 7.3: the last advertisement counts, also if it clears the flag.
+        // RFC 3963 7.3: the last advertisement counts, so it may also clear the flag.
         entry.candidate.mobile_routers = information.is_some_and(|it| it.mobile_router_support);
         let addresses = &mut entry.candidate.addresses;
         for option in advertisement.options() {
@@ -118,15 +119,16 @@ impl HomeAgentsList {
         Ok(())
     }
 
-    /// Removes a home agent from the answers. It defends addresses of its nodes until they have left, so the
-    /// list keeps it for its last advertised lifetime.
+    /// Removes a home agent from the answers. It may still defend addresses of its nodes, so the list keeps
+    /// it until its last advertised lifetime ends.
     fn retire(&mut self, router: Ipv6Addr) {
         if let Some(entry) = self.0.get_mut(&router) {
             entry.candidate.addresses.clear();
         }
     }
 
-    /// Whether a home agent with this link-local or advertised address has been heard and its lifetime lasts.
+    /// Returns whether the list has a home agent with this link-local or global address whose lifetime has
+    /// not ended.
     pub fn is_heard(&self, now: Time, address: Ipv6Addr) -> bool {
         let is_its = |router: &Ipv6Addr, entry: &Entry| {
             *router == address || entry.candidate.addresses.contains(&address)
@@ -141,8 +143,9 @@ impl HomeAgentsList {
     }
 }
 
-/// Returns the addresses of home agents in the order of RFC 6275 10.5.1: by decreasing preference, with equal
-/// ones in random order, the addresses of each in random order, each once.
+/// Returns the addresses of home agents in the order of RFC 6275 10.5.1: by decreasing preference. Home
+/// agents of equal preference are in random order, and so are the addresses of each home agent. Lists each
+/// address once.
 pub(super) fn ordered(mut candidates: Vec<Candidate>, rng: &mut Rng) -> Vec<Ipv6Addr> {
     shuffle(&mut candidates, rng);
     candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.preference));
@@ -225,7 +228,8 @@ mod tests {
         let at = Time::from_secs;
         list.handle(at(0), &heard("fe80::2", true, Some((true, 5, 100)))).expect("valid");
         list.handle(at(0), &heard("fe80::3", true, Some((false, 9, 100)))).expect("valid");
-        // Without the option the preference is 0, and the lifetime is the router lifetime.
+        // Without the option the preference is 0, and the lifetime is the router lifetime of the
+        // advertisement.
         list.handle(at(0), &heard("fe80::4", true, None)).expect("valid");
         let (two, three, four) =
             (address("2001:db8:1::2"), address("2001:db8:1::3"), address("2001:db8:1::4"));
@@ -239,7 +243,7 @@ mod tests {
         list.handle(at(33), &heard("fe80::3", false, None)).expect("valid");
         list.handle(at(33), &heard("fe80::2", true, Some((true, 5, 0)))).expect("valid");
         assert!(listed(&list, at(33)).is_empty());
-        // The former home agent still defends addresses of its nodes, and is known for that.
+        // The former home agent still defends addresses of its nodes, so `is_heard` still finds it.
         let three_link = address("fe80::3");
         assert!(list.is_heard(at(33), three_link) && list.is_heard(at(131), three_link));
         assert!(!list.is_heard(at(132), three_link));

@@ -31,7 +31,7 @@ pub(crate) struct HomeLink {
 
 /// Meaning of a Neighbor Discovery message on the home link.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum NeighborMessage {
     /// A node solicits `target`.
     Solicitation { target: Ipv6Addr, source: Ipv6Addr, peer: Option<[u8; 6]> },
     /// A node advertises `target` as its own.
@@ -41,17 +41,18 @@ pub(crate) enum Heard {
 }
 
 impl HomeLink {
-    /// The link behind an interface; `address` is the home agent's own on its home link.
+    /// Creates the home link on this interface. `address` is the home agent's address on it; `None` if the
+    /// home agent has no address there.
     pub fn new(interface: String, address: Option<Ipv6Addr>) -> Self {
         HomeLink { interface, address, running: false, link_address: None, link_local: None }
     }
 
-    /// Whether the link is running, so that addresses can be probed.
+    /// Returns whether the interface has carrier, so that the home agent can probe addresses.
     pub fn is_running(&self) -> bool {
         self.running
     }
 
-    /// Whether the link is usable, so that nodes on it can send and receive.
+    /// Returns whether the link has carrier and an address that the home agent can send from.
     pub fn is_up(&self) -> bool {
         self.running && self.source().is_some()
     }
@@ -61,7 +62,7 @@ impl HomeLink {
         self.link_local.or(self.address)
     }
 
-    /// Takes over the interface's state; returns true if the link has just come up.
+    /// Takes over the state of the interface; returns whether the link has just come up.
     pub fn handle_interface(&mut self, interface: &Interface) -> bool {
         let was_up = self.is_up();
         self.running = interface.running;
@@ -80,12 +81,12 @@ impl HomeLink {
     }
 
     /// Reads a Neighbor Discovery message, with the checks of RFC 4861 7.1.
-    pub fn read(message: &LinkMessage) -> Result<Heard, MobilityDrop> {
+    pub fn read(message: &LinkMessage) -> Result<NeighborMessage, MobilityDrop> {
         let kind = message.message.first().copied();
         if kind != Some(icmpv6::types::NEIGHBOR_SOLICITATION)
             && kind != Some(icmpv6::types::NEIGHBOR_ADVERTISEMENT)
         {
-            return Ok(Heard::Other);
+            return Ok(NeighborMessage::Other);
         }
         if message.hop_limit != nd::HOP_LIMIT {
             return Err(MobilityDrop::NeighborDiscovery);
@@ -102,7 +103,7 @@ impl HomeLink {
             {
                 return Err(MobilityDrop::NeighborDiscovery);
             }
-            Ok(Heard::Solicitation {
+            Ok(NeighborMessage::Solicitation {
                 target: solicitation.target,
                 source: message.source,
                 peer: solicitation.source_link_address.or(message.peer),
@@ -110,7 +111,7 @@ impl HomeLink {
         } else {
             let advertisement = nd::NeighborAdvertisement::parse(&message.message)
                 .map_err(|_| MobilityDrop::NeighborDiscovery)?;
-            Ok(Heard::Advertisement { target: advertisement.target })
+            Ok(NeighborMessage::Advertisement { target: advertisement.target })
         }
     }
 

@@ -1,8 +1,9 @@
-//! Binding Identifiers: which of the bindings in a Binding Update are accepted (RFC 5648 6.2 and 8.1).
+//! Binding Identifiers: which of the bindings in a Binding Update the home agent accepts (RFC 5648 6.2 and
+//! 8.1).
 //!
-//! A fault of the message refuses all of it. A fault of one binding refuses that binding, and the others are
-//! accepted with status 4. A binding to the home link beside others (the H flag) is left out and refused with
-//! 169.
+//! A fault of the message refuses the whole message. A fault of one binding refuses only that binding. The
+//! home agent accepts the others and sets the status of the message to 4. It does not support a binding to
+//! the home link beside other bindings (the H flag). It refuses this binding with status 169.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,7 +12,7 @@ use carnet_base::Endpoint;
 use carnet_wire::mobility::MobilityOption;
 use carnet_wire::mobility::status::Status;
 
-use super::binding::{MAX_BINDINGS, Registered};
+use super::binding::{MAX_BINDINGS, NewBinding};
 use super::binding_cache::BindingCache;
 use super::care_of_address::{ipv4_path, is_acceptable, is_unicast};
 use super::request::{Identifier, Request};
@@ -19,9 +20,9 @@ use super::{HomeAgentConfig, MultipleCareOfAddresses};
 use crate::is_unicast_routable;
 
 /// Verdict on the Binding Identifier options of a registration.
-pub(super) struct Judged {
-    /// Accepted bindings, at least one.
-    pub bindings: Vec<Registered>,
+pub(super) struct IdentifierVerdict {
+    /// Accepted bindings; the list has at least one.
+    pub bindings: Vec<NewBinding>,
     /// Status of the message.
     pub status: Status,
     /// Status of each option.
@@ -51,20 +52,24 @@ pub(super) fn refused_as_a_whole(
     (registers && plain && !request.overwrite).then_some(Status::MCOA_NON_MCOA_BINDING_EXISTS)
 }
 
-/// Judges the options one by one.
+/// Validates each option by itself.
 ///
 /// # Errors
-/// Returns the status of the message and of each option if no option is accepted.
+/// Returns the status of the message and of each option if it accepts no option.
 pub(super) fn judge(
     config: &HomeAgentConfig,
     cache: &BindingCache,
     request: &Request,
-) -> Result<Judged, (Status, Vec<u8>)> {
+) -> Result<IdentifierVerdict, (Status, Vec<u8>)> {
     let mut bids: BTreeSet<u16> =
         cache.bids(request.home_address).filter(|_| !request.overwrite).flatten().collect();
     let mut named = BTreeSet::new();
-    let mut judged =
-        Judged { bindings: Vec::new(), status: Status::ACCEPTED, statuses: Vec::new(), nat_detection: None };
+    let mut judged = IdentifierVerdict {
+        bindings: Vec::new(),
+        status: Status::ACCEPTED,
+        statuses: Vec::new(),
+        nat_detection: None,
+    };
     let mut refusal = None;
     for identifier in &request.identifiers {
         let verdict = if !named.insert(identifier.bid) {
@@ -82,7 +87,7 @@ pub(super) fn judge(
             Ok((ends, nat_detection)) => {
                 judged.statuses.push(Status::ACCEPTED.0);
                 judged.nat_detection = judged.nat_detection.or(nat_detection);
-                judged.bindings.push(Registered {
+                judged.bindings.push(NewBinding {
                     bid: Some(identifier.bid),
                     priority: identifier.priority,
                     ends,
@@ -97,7 +102,9 @@ pub(super) fn judge(
     match refusal {
         None => Ok(judged),
         // RFC 5648 6.2: the status of one binding is in its option, and the message has status 4.
-        Some(_) if !judged.bindings.is_empty() => Ok(Judged { status: Status::MCOA_NOTCOMPLETE, ..judged }),
+        Some(_) if !judged.bindings.is_empty() => {
+            Ok(IdentifierVerdict { status: Status::MCOA_NOTCOMPLETE, ..judged })
+        }
         // "Otherwise, the Status field of the Binding Identifier mobility option MUST be set to zero". For
         // status 167 the RFC has "the status for that Binding Identifier mobility option".
         Some(status) if judged.statuses.len() == 1 && status != Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
@@ -107,15 +114,15 @@ pub(super) fn judge(
     }
 }
 
-type Accepted = ((Endpoint, Endpoint), Option<MobilityOption<'static>>);
+type AcceptedBinding = ((Endpoint, Endpoint), Option<MobilityOption<'static>>);
 
-/// Returns the tunnel ends that an option asks for.
+/// Returns the tunnel ends of the binding that an option requests.
 fn ends(
     config: &HomeAgentConfig,
     cache: &BindingCache,
     request: &Request,
     identifier: &Identifier,
-) -> Result<Accepted, Status> {
+) -> Result<AcceptedBinding, Status> {
     // RFC 5648 4.3: "The value of zero is reserved".
     if identifier.bid == 0 {
         return Err(Status::MCOA_MALFORMED);
@@ -137,9 +144,9 @@ fn ends(
         Some(IpAddr::V4(address)) if !is_unicast(address) => return Err(Status::MCOA_MALFORMED),
         Some(IpAddr::V6(address)) => ((config.address.into(), address.into()), None),
         Some(IpAddr::V4(address)) => {
-            // RFC 5648 8.1: this binding is at the message's source if it is the only one, or if it names
-            // that address. Another IPv4 binding can be renewed but not changed: only a message on its own
-            // path shows whether there is a NAT.
+            // RFC 5648 8.1: an IPv4 binding is at the message's source if no other binding is in the
+            // message, or if it names the source. The home agent renews other IPv4 bindings but does not
+            // change them. Only a message on a binding's own path shows whether a NAT is there.
             let here = single || request.outer.and_then(|(_, node)| node.ipv4()) == Some(address);
             let renewed = known.filter(|(_, node)| match node {
                 Endpoint::Ipv4(registered) => *registered == address,
@@ -152,7 +159,8 @@ fn ends(
             }
         }
         None => {
-            // RFC 5648 5.1: an option without an address keeps the known care-of address.
+            // RFC 5648 5.1: an option without an address means the care-of address that the binding
+            // already has.
             let known = known.ok_or(Status::MCOA_UNKNOWN_CARE_OF_ADDRESS)?;
             let (_, node) = known;
             let moved = node.ipv6().is_none() && single;

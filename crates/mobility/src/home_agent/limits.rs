@@ -1,5 +1,5 @@
-//! Rates of answers to refused updates, heartbeats and discovery requests. A refused update may be a
-//! recording or a forgery, and strangers can send discovery requests.
+//! Rate limits of answers to refused Binding Updates, heartbeats and discovery requests. A refused update may
+//! be a replay or a forgery, and any source can send discovery requests.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -7,42 +7,42 @@ use std::time::Duration;
 
 use carnet_base::{RateLimiter, Time};
 
-/// Most networks with discovery requests that the home agent remembers.
+/// Maximum number of networks that have their own limit of discovery answers.
 const MAX_NETWORKS: usize = 256;
 
 /// Refusals of authentic Binding Updates to one node per second.
 const MAX_REFUSALS: u32 = 3;
-/// Least time between two answers with status 146 to one node.
+/// Minimum time between two answers with status 146 to one node.
 const AUTHENTICATION_FAILED_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Heartbeat responses to one node per second: four times what it may ask with all its bindings, every 50 ms.
-/// They go to a registered care-of address only. But an attacker who can send in the node's name directs them
-/// at the vehicle's downlink: 82 kB/s with this limit. The margin is for forgeries: an attacker who uses up a
-/// node's allowance makes the node believe that its paths have failed.
+/// Heartbeat responses to one node per second. The limit is four times the maximum need of a node: a request
+/// every 50 ms over each of its bindings. Responses go only to a registered care-of address. But an attacker
+/// who sends requests in the node's name can direct at most 82 kB/s at the vehicle's downlink. The factor of
+/// four leaves room for forged requests. Without it an attacker could use up the limit, and the node would
+/// conclude that its paths have failed.
 const MAX_HEARTBEATS: u32 = 4 * 20 * super::MAX_BINDINGS as u32;
 
-/// Rates of answers to one node's refused Binding Updates, heartbeats and solicitations.
+/// Rate limits of answers to one node: to refused Binding Updates, heartbeats and solicitations.
 #[derive(Debug)]
-pub(super) struct Limits {
-    /// Answers to authentic updates, which an attacker may have recorded (RFC 6275 12, `MAX_UPDATE_RATE`).
+pub(super) struct NodeAnswerLimits {
+    /// Refusals of authentic updates, which may be an attacker's replays (RFC 6275 12, `MAX_UPDATE_RATE`).
     pub refused: RateLimiter,
-    /// Answers to authentic updates that come from another address than the signed one. An attacker who
-    /// replays a recording from elsewhere takes nothing of the node's own answers.
+    /// Refusals of authentic updates that come from another address than the signed one. They have their own
+    /// limit, so that an attacker's replays from elsewhere do not use up the limit of the node.
     pub refused_elsewhere: RateLimiter,
-    /// Answers with status 146. RFC 4285 5.1.1 requires them, and signed. But a stranger can cause such a
-    /// signed message, so it is rare and goes to the care-of address in question only.
+    /// Answers with status 146. RFC 4285 5.1.1 requires these answers and their signature. But an attacker
+    /// can cause them, so the limit is low, and they go only to the care-of address that the update names.
     pub unauthentic: RateLimiter,
-    /// Heartbeat responses: several paths of a node, with ten requests a second each, and strangers in its
-    /// name.
+    /// Heartbeat responses, see [`MAX_HEARTBEATS`].
     pub heartbeats: RateLimiter,
     /// Mobile Prefix Advertisements.
     pub prefixes: RateLimiter,
 }
 
-impl Default for Limits {
+impl Default for NodeAnswerLimits {
     fn default() -> Self {
         let refusals = || RateLimiter::new(MAX_REFUSALS, Duration::from_secs(1) / MAX_REFUSALS);
-        Limits {
+        NodeAnswerLimits {
             refused: refusals(),
             refused_elsewhere: refusals(),
             unauthentic: RateLimiter::new(1, AUTHENTICATION_FAILED_INTERVAL),
@@ -52,23 +52,26 @@ impl Default for Limits {
     }
 }
 
-/// Rates of answers to strangers: for each network of 64 bits, of which a stranger there has every address,
-/// and for all together.
+/// Rate limits of answers to sources without a binding. One limit is for each network of 64 bits, because an
+/// attacker can use every address of its network. Another limit is for all networks together.
 #[derive(Debug)]
-pub(super) struct Strangers {
+pub(super) struct UnknownSourceLimits {
     networks: BTreeMap<u64, RateLimiter>,
     all: RateLimiter,
 }
 
-impl Default for Strangers {
+impl Default for UnknownSourceLimits {
     fn default() -> Self {
-        Strangers { networks: BTreeMap::new(), all: RateLimiter::new(50, Duration::from_millis(20)) }
+        UnknownSourceLimits {
+            networks: BTreeMap::new(),
+            all: RateLimiter::new(50, Duration::from_millis(20)),
+        }
     }
 }
 
-impl Strangers {
-    /// Whether a message from this address is answered. If more networks ask than the table holds, only the
-    /// common rate counts.
+impl UnknownSourceLimits {
+    /// Returns whether the home agent answers a message from this address. If the table of networks is full,
+    /// only the common limit counts.
     pub fn allow(&mut self, now: Time, source: Ipv6Addr) -> bool {
         let network = (u128::from(source) >> 64) as u64;
         if !self.networks.contains_key(&network) && self.networks.len() >= MAX_NETWORKS {

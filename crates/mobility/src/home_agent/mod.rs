@@ -1,28 +1,28 @@
 //! The home agent (RFC 6275 section 10, RFC 3963 section 6), without I/O.
 //!
-//! `request` reads Binding Updates; `admission` bounds how many are verified; `registration` judges them,
+//! `request` reads Binding Updates; `admission` limits how many are verified; `registration` validates them,
 //! with `identifiers` for several care-of addresses (RFC 5648), `care_of_address` for IPv4 (RFC 5555) and
-//! `flows` for flow bindings (RFC 6089). `carrying_out` applies the verdict, `binding_cache` keeps each
-//! `binding` (of each node in `node`) and the `replay` protection state. `stored` keeps the part that
-//! survives a restart. `home_link` and `proxy_nd` speak Neighbor Discovery for nodes that are away. `answers`
-//! builds the answers, `heartbeat` answers heartbeats, and `care_of_test` tests new care-of addresses.
-//! `discovery` and `home_agents_list` name the other home agents; `drain` and `revocation`, by `notices`,
-//! send nodes to another home agent or away. This module joins them and serves timers.
+//! `flows` for flow bindings (RFC 6089). `carrying_out` changes the bindings. `binding_cache` stores each
+//! `binding` (the bindings of one node in `node`) and the `replay` protection state. `stored` has the part
+//! that survives a restart. `home_link` and `proxy_nd` are the proxy Neighbor Discovery for nodes that are
+//! away. `answers` builds the answers, `heartbeat` answers heartbeats, and `care_of_test` tests new care-of
+//! addresses. `discovery` and `home_agents_list` name the other home agents. `drain` sends nodes to another
+//! home agent, and `revocation` ends their bindings; both use the messages of `notices`. This module joins
+//! these modules and serves the timers.
 //!
-//! A refused Binding Update leaves the existing bindings untouched (RFC 3963 6.2 says "discard"). A refresh
-//! that changes only the lifetime causes no forwarding change. After a move, or the end of one of several
-//! bindings, the home agent accepts the old care-of address as outer source for
-//! [`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE). Only Binding Updates move a binding. A packet from a new
-//! address, for example after a NAT has lost its mapping, draws a Binding Error, or an ICMPv6 error if it
-//! came out of an IPv6 tunnel.
+//! A refused Binding Update does not change existing bindings (RFC 3963 6.2 says "discard"). A refresh that
+//! changes only the lifetime causes no forwarding change. After a move, or after the end of one of several
+//! bindings, the home agent accepts packets from the old care-of address for
+//! [`OLD_PATH_GRACE`](crate::OLD_PATH_GRACE). Only Binding Updates move a binding. If a packet comes from a
+//! new address, for example because a NAT has lost its mapping, the home agent sends a Binding Error. If the
+//! packet came through an IPv6 tunnel, it sends an ICMPv6 error instead.
 //!
-//! The home agent limits the answers to refused Binding Updates for each node, because such updates may be
-//! replays or forgeries; see `Limits`. It reports to the operator the updates that it does not answer; see
-//! `silence`.
+//! The home agent limits its answers to refused Binding Updates for each node, because such updates may be
+//! replays or forgeries; see `limits`. It logs updates that it does not answer; see `unanswered_log`.
 //!
-//! Left out: IPv4 home addresses (requests are refused), simultaneous binding to the home link (status 169),
-//! Binding Refresh Advice (the state survives restarts instead), key management mobility (the K flag is
-//! always answered with 0).
+//! Left out: IPv4 home addresses (the home agent refuses them), simultaneous binding to the home link (status
+//! 169), Binding Refresh Advice (the state survives restarts, so nodes need not refresh earlier), key
+//! management mobility (the answer to the K flag is always 0).
 
 mod admission;
 mod answers;
@@ -62,27 +62,27 @@ use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingError, Builder, Message, message_type};
 use ipnet::Ipv6Net;
 
-use admission::{Admission, Shares};
+use admission::{NodeUpdateLimits, UnboundSourceLimits};
 use answers::Answer;
-pub use binding::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay};
+pub use binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS};
 pub use binding_cache::BindingCache;
 use care_of_test::CareOfTests;
 pub use care_of_test::{CARE_OF_TEST_LEN, CareOfTestCounters};
-use carrying_out::Tested;
+use carrying_out::UntestedRegistration;
 use drain::Drain;
 pub use drain::{DrainPhase, DrainStatus, Relay};
 pub use flows::MAX_FLOWS;
 use home_agents_list::HomeAgentsList;
 pub use home_agents_list::{OtherAgents, Peer};
-pub(crate) use home_link::{Heard, HomeLink};
-use limits::{Limits, Strangers};
+pub(crate) use home_link::{HomeLink, NeighborMessage};
+use limits::{NodeAnswerLimits, UnknownSourceLimits};
 use notices::Notices;
 use proxy_nd::ProxyNd;
 pub use replay::KeyNumbers;
 use replay::Replay;
 use request::Request;
 use revocation::Revocation;
-use silence::Silence;
+use silence::UnansweredUpdateLog;
 pub use stored::{StoredBinding, StoredPath, StoredRegistration};
 
 use crate::flow::FlowBinding;
@@ -91,23 +91,23 @@ use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output, is_uni
 /// The operator's config of the home agent.
 #[derive(Debug, Clone)]
 pub struct HomeAgentConfig {
-    /// The home agent's address. Only carnet assigns it to an interface.
+    /// The home agent's address. carnet assigns it; no other program may assign it to an interface.
     pub address: Ipv6Addr,
     /// The home prefix.
     pub home_prefix: Ipv6Net,
     /// All prefixes that are routed to this home agent: the home prefix and more (RFC 4887 5).
     pub home_network: Option<Ipv6Net>,
-    /// Interface on the home link; `None` for a virtual one.
+    /// Interface on the home link; `None` if the home link is virtual.
     pub home_link: Option<String>,
     /// Longest lifetime that the home agent grants.
     pub max_lifetime: Duration,
-    /// IPv4 address for Binding Updates and packets inside IPv4 (RFC 5555); `None` without IPv4. carnet does
-    /// not assign it.
+    /// IPv4 address at which the home agent receives Binding Updates and tunnelled packets (RFC 5555); `None`
+    /// without IPv4. The operator assigns it to an interface, carnet does not.
     pub ipv4_address: Option<Ipv4Addr>,
-    /// Whether IPv4 care-of addresses get their packets in UDP also without a NAT (RFC 5555 3.2.2, F). It is
-    /// for a home agent that is reachable only by a forwarded UDP port.
+    /// Whether the home agent uses UDP for IPv4 care-of addresses even if no NAT is on the path (RFC 5555
+    /// 3.2.2, F). It is for a home agent behind a NAT that forwards only the UDP port.
     pub force_udp: bool,
-    /// Whether nodes may have several care-of addresses (RFC 5648).
+    /// Number of care-of addresses that each node may have (RFC 5648).
     pub multiple_care_of_addresses: MultipleCareOfAddresses,
     /// Config of other home agents.
     pub others: OtherAgents,
@@ -117,16 +117,16 @@ pub struct HomeAgentConfig {
 }
 
 impl HomeAgentConfig {
-    /// Whether any node has a mobile network; otherwise the home agent refuses the R flag with 140 (RFC 3963
-    /// 6.6).
+    /// Returns whether any node has a mobile network. If not, the home agent refuses the R flag with status
+    /// 140 (RFC 3963 6.6).
     pub fn serves_mobile_routers(&self) -> bool {
         self.nodes.iter().any(|node| !node.prefixes.is_empty())
     }
 
     /// Returns the node with this home address. The nodes must be sorted.
     fn node(&self, home_address: Ipv6Addr) -> Option<&AuthorizedNode> {
-        // Compares addresses as numbers, which is fast: every Binding Update needs the search, and there may
-        // be very many nodes.
+        // Compares addresses as numbers, because that is fast: every Binding Update needs this search, and
+        // there may be very many nodes.
         let at = self
             .nodes
             .binary_search_by_key(&home_address.to_bits(), |node| node.home_address.to_bits())
@@ -138,16 +138,17 @@ impl HomeAgentConfig {
 /// Number of care-of addresses that a node may have (RFC 5648).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MultipleCareOfAddresses {
-    /// Up to [`MAX_BINDINGS`], in one Binding Update or in several.
+    /// Up to [`MAX_BINDINGS`]; one Binding Update may name several.
     #[default]
     Bulk,
-    /// Up to [`MAX_BINDINGS`], but one for each Binding Update; several in one are refused with 168.
+    /// Up to [`MAX_BINDINGS`], each in its own Binding Update; the home agent refuses several in one with
+    /// status 168.
     Single,
-    /// One binding; Binding Identifiers are refused with 166.
+    /// One binding; the home agent refuses Binding Identifiers with status 166.
     Prohibited,
 }
 
-/// A mobile node or router that may register: a row of the Prefix Table (RFC 3963 6.1.2).
+/// A mobile node or router that may register: an entry of the prefix table (RFC 3963 6.1.2).
 #[derive(Debug, Clone)]
 pub struct AuthorizedNode {
     /// Home address of the node.
@@ -156,39 +157,41 @@ pub struct AuthorizedNode {
     pub prefixes: Arc<[Ipv6Net]>,
     /// Method by which the home agent verifies the node's messages.
     pub authentication: Authentication,
-    /// Whether a NAT may be between the node and the home agent. If not, an IPv4 care-of address counts only
-    /// in a packet from that address.
+    /// Whether a NAT may be between the node and the home agent. If not, the home agent accepts an IPv4
+    /// care-of address only in a packet whose source is this address.
     pub nat: bool,
     /// Whether the home agent sends packets to a new care-of address only after an Echo Reply from it.
     pub care_of_test: bool,
 }
 
-/// Replay protection state of a node that is no longer in the config; the node may come back.
+/// Replay protection state of a node that the operator has removed from the config. The operator may add the
+/// node again.
 #[derive(Debug)]
-struct Absent {
+struct RemovedNode {
     replay: Replay,
     keys: Vec<KeyNumbers>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// Duplicate address detection for a home address ends without an answer.
+    /// Duplicate address detection for a home address has found no other node.
     Dad(Ipv6Addr),
-    /// A binding's lifetime ends. This timer and the next are in the cache, not in the table of timers.
+    /// A binding's lifetime ends. The cache has this timer and [`Timer::RefreshRequest`]; the table of timers
+    /// has the others.
     Expire(Ipv6Addr, Option<u16>),
     /// The home agent asks the node to renew the binding.
     RefreshRequest(Ipv6Addr, Option<u16>),
     /// The home agent repeats the revocation of a node's bindings.
     Revoke(Ipv6Addr),
-    /// The next Echo Request goes to an untested care-of address.
+    /// The next Echo Request to an untested care-of address is due.
     CareOfTest(Ipv6Addr, Option<u16>),
     /// The home agent asks the next nodes to leave.
     Drain,
-    /// The relay of packets for a node that has left ends.
+    /// The home agent stops to relay packets for a node that has left.
     Relay(Ipv6Addr),
     /// The grace period of a former care-of address ends.
     Grace(Ipv6Addr),
-    /// A de-registered entry is deleted.
+    /// The state of a de-registered node is deleted.
     Forget(Ipv6Addr),
     /// The next unsolicited Neighbor Advertisement for an address is due.
     Announce(Ipv6Addr),
@@ -203,35 +206,36 @@ struct Context<'a> {
     outputs: &'a mut VecDeque<Output>,
 }
 
-/// The home agent. The module documentation says how to drive it.
+/// The home agent. The documentation of the module says how to drive it.
 #[derive(Debug)]
 pub struct HomeAgent {
     config: HomeAgentConfig,
-    /// SPI that a node with several keys has used last.
+    /// SPI of the key that a node with several keys used last.
     spis: BTreeMap<Ipv6Addr, u32>,
     cache: BindingCache,
-    /// Nodes that are no longer configured, by home address.
-    absent: BTreeMap<Ipv6Addr, Absent>,
+    /// Nodes that the operator has removed from the config, by home address.
+    removed_nodes: BTreeMap<Ipv6Addr, RemovedNode>,
     proxy_nd: ProxyNd,
     /// Requests that wait for duplicate address detection, by home address.
-    testing: BTreeMap<Ipv6Addr, Vec<Tested>>,
+    testing: BTreeMap<Ipv6Addr, Vec<UntestedRegistration>>,
     timers: TimerTable<Timer>,
     outputs: VecDeque<Output>,
     binding_errors: RateLimiter,
-    /// Rate of answers to unauthenticated sources.
-    strangers: RateLimiter,
-    /// Rates of answers to refused updates, by home address.
-    limits: BTreeMap<Ipv6Addr, Box<Limits>>,
-    /// Allowances of Binding Updates before verification. `shares` has those of authentic ones.
-    admission: Admission,
-    shares: Shares,
-    silence: Silence,
-    /// Restart counter of heartbeats (RFC 5847 3.2).
+    /// Rate limit of answers to unauthenticated sources.
+    unknown_source_limits: RateLimiter,
+    /// Rate limits of answers to each node, by home address.
+    limits: BTreeMap<Ipv6Addr, Box<NodeAnswerLimits>>,
+    /// Limits of Binding Updates before their verification. `node_update_limits` has the limits after
+    /// verification.
+    unbound_source_limits: UnboundSourceLimits,
+    node_update_limits: NodeUpdateLimits,
+    unanswered_log: UnansweredUpdateLog,
+    /// Restart counter, which heartbeat responses carry (RFC 5847 3.2).
     restart_counter: u32,
     home_agents_list: HomeAgentsList,
-    discovery_replies: Strangers,
+    discovery_replies: UnknownSourceLimits,
     drain: Option<Drain>,
-    /// Relays by home address.
+    /// Relays of packets for nodes that have left, by home address.
     relays: BTreeMap<Ipv6Addr, Box<Relay>>,
     revocations: BTreeMap<Ipv6Addr, Box<Revocation>>,
     care_of_tests: CareOfTests,
@@ -240,7 +244,7 @@ pub struct HomeAgent {
 }
 
 impl HomeAgent {
-    /// A home agent without bindings.
+    /// Creates a home agent without bindings.
     pub fn new(mut config: HomeAgentConfig) -> Self {
         config.nodes.sort_by_key(|node| node.home_address);
         config.nodes.shrink_to_fit();
@@ -250,20 +254,20 @@ impl HomeAgent {
         HomeAgent {
             spis: BTreeMap::new(),
             cache: BindingCache::new(config.address, &config.nodes),
-            absent: BTreeMap::new(),
+            removed_nodes: BTreeMap::new(),
             proxy_nd: ProxyNd::new(&config),
             testing: BTreeMap::new(),
             timers: TimerTable::new(),
             outputs: VecDeque::new(),
             binding_errors: RateLimiter::new(50, Duration::from_millis(10)),
-            strangers: RateLimiter::new(20, Duration::from_millis(50)),
+            unknown_source_limits: RateLimiter::new(20, Duration::from_millis(50)),
             limits: BTreeMap::new(),
-            admission: Admission::new(0),
-            shares: Shares::default(),
-            silence: Silence::default(),
+            unbound_source_limits: UnboundSourceLimits::new(0),
+            node_update_limits: NodeUpdateLimits::default(),
+            unanswered_log: UnansweredUpdateLog::default(),
             restart_counter: 0,
             home_agents_list: HomeAgentsList::default(),
-            discovery_replies: Strangers::default(),
+            discovery_replies: UnknownSourceLimits::default(),
             drain: None,
             relays: BTreeMap::new(),
             revocations: BTreeMap::new(),
@@ -274,14 +278,14 @@ impl HomeAgent {
         }
     }
 
-    /// Sets the source of randomness: for the order of equal home agents, and for sequence numbers.
+    /// Sets the source of random numbers for the order of equal home agents and for sequence numbers.
     pub fn with_rng(self, rng: Rng) -> Self {
         HomeAgent { rng, ..self }
     }
 
-    /// Sets the secret that decides which sources of Binding Updates share an allowance.
+    /// Sets the secret that decides which sources of Binding Updates share a limit.
     pub fn with_secret(self, secret: u64) -> Self {
-        HomeAgent { admission: Admission::new(secret), ..self }
+        HomeAgent { unbound_source_limits: UnboundSourceLimits::new(secret), ..self }
     }
 
     /// Sets the source of the tokens for tests of care-of addresses. Its seed is secret.
@@ -289,8 +293,8 @@ impl HomeAgent {
         HomeAgent { care_of_tests: CareOfTests::new(rng), ..self }
     }
 
-    /// Takes over from the former home agent, which had another configuration, the operator's orders and
-    /// short-lived state; [`Self::stored`] has the rest. Call it after [`Self::restore`].
+    /// Takes over the operator's drains and revocations, and short-lived state, from before a reload of the
+    /// config. [`Self::stored`] has the rest of the state. Call this function after [`Self::restore`].
     pub fn adopt(&mut self, now: Time, old: HomeAgent) {
         let config = &self.config;
         self.care_of_tests.adopt(old.care_of_tests, |home_address| config.node(home_address).is_some());
@@ -312,7 +316,7 @@ impl HomeAgent {
                 self.revocations.insert(home_address, revocation);
             }
         }
-        self.shares = old.shares;
+        self.node_update_limits = old.node_update_limits;
         self.limits = old.limits;
         self.limits.retain(|home_address, _| self.config.node(*home_address).is_some());
     }
@@ -327,7 +331,7 @@ impl HomeAgent {
         self.config.node(home_address)
     }
 
-    /// The binding cache.
+    /// Returns the binding cache.
     pub fn bindings(&self) -> &BindingCache {
         &self.cache
     }
@@ -338,8 +342,8 @@ impl HomeAgent {
         self.cache.flows(home_address)
     }
 
-    /// Sets how often this home agent has started without the bindings that it had (RFC 5847 3.2). Heartbeat
-    /// responses carry the number.
+    /// Sets the number of starts at which this home agent had lost its bindings (RFC 5847 3.2). Heartbeat
+    /// responses carry this number.
     pub fn set_restart_counter(&mut self, restart_counter: u32) {
         self.restart_counter = restart_counter;
     }
@@ -354,7 +358,7 @@ impl HomeAgent {
         next_of(&mut self.outputs)
     }
 
-    /// Checks the drain rule: the caller has taken all outputs of the last input.
+    /// Asserts that the caller has taken all outputs of the last input.
     fn assert_drained(&self) {
         debug_assert!(self.outputs.is_empty(), "poll_output was not called until it returned None");
     }
@@ -390,8 +394,8 @@ impl HomeAgent {
             Ok(Message::BindingRevocation(revocation)) => {
                 self.revocation_message(now, &message, &revocation, header.octets())
             }
-            // RFC 6275 9.2: the home agent answers unknown types with a Binding Error. It does not know types
-            // that only nodes understand.
+            // RFC 6275 9.2: the home agent answers an unknown type with a Binding Error. A type that only
+            // mobile nodes receive counts as unknown.
             Ok(Message::Other(kind)) if kind > message_type::BINDING_ERROR => {
                 Err(self.unknown_type(now, &message))
             }
@@ -419,8 +423,8 @@ impl HomeAgent {
             return Err(MobilityDrop::Unexpected);
         }
         let Some(home_address) = heartbeat::sender(&self.cache, message) else {
-            // A NAT has given the node another address, or its binding is lost: the home agent treats the
-            // request like any packet from there.
+            // The node's NAT has chosen another address, or the binding is lost: the home agent treats the
+            // request like any packet without a binding.
             if let Some((local, remote)) = message.outer {
                 self.unbound(now, local, remote, message.source);
             }
@@ -461,12 +465,13 @@ impl HomeAgent {
         message: &MobilityMessage<'_>,
         error: carnet_wire::Error,
     ) -> MobilityDrop {
-        let answer = answers::parameter_problem(&self.config, &mut self.strangers, now, message, error);
+        let limiter = &mut self.unknown_source_limits;
+        let answer = answers::parameter_problem(&self.config, limiter, now, message, error);
         self.outputs.extend(answer);
         error.into()
     }
 
-    /// Sends a message to the node over a binding, authenticated if the node has a key.
+    /// Sends a message to the node over a binding. Authenticates the message if the node has a key.
     fn notify(&mut self, wall: WallTime, binding: &Binding, builder: Builder) {
         let spi = self.spis.get(&binding.home_address).copied();
         let notice = self.notices.notice(wall, &self.config, spi, binding, builder);
@@ -485,16 +490,17 @@ impl HomeAgent {
     }
 
     /// Logs, at a limited rate, why a Binding Update got no answer.
-    fn ignored(&mut self, now: Time, request: &Request, octets: &[u8], reason: MobilityDrop) {
-        self.outputs.extend(self.silence.warning(now, &self.config, request, octets, reason));
+    fn log_unanswered_update(&mut self, now: Time, request: &Request, octets: &[u8], reason: MobilityDrop) {
+        self.outputs.extend(self.unanswered_log.warning(now, &self.config, request, octets, reason));
     }
 
-    /// Whether the home agent answers for an address on the home link; if so, with which Router bit.
+    /// Returns whether the home agent answers solicitations for an address on the home link, and the Router
+    /// flag of its answer; `None` if it does not answer.
     fn defended(&self, target: Ipv6Addr) -> Option<bool> {
         self.proxy_nd.defended(&self.config, &self.cache, target)
     }
 
-    /// Begins to advertise on the home link that `target` is at the home agent's link-layer address.
+    /// Starts to advertise on the home link that `target` has the home agent's link-layer address.
     fn announce(&mut self, now: Time, target: Ipv6Addr) {
         let (context, proxy_nd, _) = self.context(now);
         proxy_nd.announce(context, target);
@@ -515,9 +521,9 @@ impl HomeAgent {
 
     fn unknown_type(&mut self, now: Time, message: &MobilityMessage<'_>) -> MobilityDrop {
         let home_address = message.home_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
-        // A stranger may send unknown types; Binding Errors that report lost bindings have an allowance of
-        // their own.
-        if !self.strangers.allow(now) {
+        // Any source can send unknown types, so these answers have a limit of their own: they do not use
+        // up the limit of Binding Errors for lost bindings.
+        if !self.unknown_source_limits.allow(now) {
             return MobilityDrop::RateLimited;
         }
         let status = BindingError::UNKNOWN_MESSAGE_TYPE;
@@ -525,19 +531,19 @@ impl HomeAgent {
         MobilityDrop::UnknownType
     }
 
-    /// Whether this home agent could serve a home address (RFC 3963 6.2). It could if the address is in the
-    /// home prefix or in a known mobile network prefix.
+    /// Returns whether a home address is in the home prefix or in a configured mobile network prefix. Only
+    /// such an address can be served here (RFC 3963 6.2).
     fn serves(&self, address: Ipv6Addr) -> bool {
         self.config.home_prefix.contains(&address)
             || self.cache.owners().of_prefixes_around(address).next().is_some()
     }
 
-    /// Handles a packet with a Home Address option, at the home agent's end `local`, whose sender has no
-    /// binding, or none to the care-of address `remote`. RFC 6275 9.3.1 and 9.3.3 require a Binding Error. A
-    /// packet out of a tunnel inside IPv4 or UDP gets the same answer, because RFC 5555 has no error: its
-    /// sender may be a node to which its NAT has given another address. The home agent sends a Binding Error
-    /// only if the inner source belongs to a configured node, and at a limited rate. The packet itself moves
-    /// no binding: a stranger could have sent it.
+    /// Answers a packet whose sender has no binding to the care-of address `remote`. The packet has a Home
+    /// Address option, or came through a tunnel to the home agent's end `local`. RFC 6275 9.3.1 and 9.3.3
+    /// require a Binding Error if it has a Home Address option. RFC 5555 defines no error for tunnels inside
+    /// IPv4 or UDP; their packets get the same answer, because the sender may be a node whose NAT has chosen
+    /// another address. The home agent answers only if the inner source belongs to a configured node, and at
+    /// a limited rate. The packet does not move a binding, because any source could have sent it.
     pub fn handle_unbound(&mut self, now: Time, local: Endpoint, remote: Endpoint, inner_source: Ipv6Addr) {
         self.assert_drained();
         self.unbound(now, local, remote, inner_source);
@@ -553,9 +559,8 @@ impl HomeAgent {
         }
     }
 
-    /// Returns the home address of the node to which an inner source belongs, if that node has no binding to
-    /// the care-of address `remote`. The node then relies on a binding that the home agent lost or never
-    /// accepted.
+    /// Returns the home address of the node that has `inner_source`, if this node has no binding to the
+    /// care-of address `remote`. Such a node relies on a binding that the home agent lost or never accepted.
     pub fn misses_binding(&self, remote: Endpoint, inner_source: Ipv6Addr) -> Option<Ipv6Addr> {
         let owners = self.cache.owners();
         let owner = match owners.is_home_address(inner_source) {
@@ -565,7 +570,7 @@ impl HomeAgent {
         owner.filter(|owner| !self.cache.accepts(*owner, remote) && !self.testing.contains_key(owner))
     }
 
-    /// Takes over the state of an interface, if it is the home link's.
+    /// Takes over the state of an interface if it is the home link's interface.
     pub fn handle_interface(&mut self, interface: &Interface, now: Time) {
         self.assert_drained();
         let Some(link) = self.proxy_nd.home_link.as_mut().filter(|link| link.interface == interface.name)
@@ -573,7 +578,8 @@ impl HomeAgent {
             return;
         };
         if link.handle_interface(interface) {
-            // Advertises all defended addresses again, whatever happened on the link meanwhile.
+            // The home agent advertises all defended addresses again, because hosts may have missed or
+            // forgotten the last advertisements.
             self.announce(now, self.config.address);
             let mut bound: Vec<Ipv6Addr> = self.cache.iter().map(|b| b.home_address).collect();
             bound.dedup();
@@ -591,7 +597,7 @@ impl HomeAgent {
         }
     }
 
-    /// Handles a Neighbor Discovery message heard on the home link.
+    /// Handles a Neighbor Discovery message from the home link.
     ///
     /// # Errors
     /// Returns why the message had no effect.
@@ -605,9 +611,10 @@ impl HomeAgent {
             return self.router_heard(now, message);
         }
         match HomeLink::read(message)? {
-            Heard::Solicitation { target, source, peer } => {
+            NeighborMessage::Solicitation { target, source, peer } => {
                 if let Some(router) = self.defended(target) {
-                    // RFC 4861 7.2.7: an anycast address may have other owners beside this home agent.
+                    // RFC 4861 7.2.7: other nodes may have the same anycast address, so its advertisement
+                    // has no Override flag.
                     let override_ = !self.proxy_nd.anycast.contains(&target);
                     let answer = link.answer(target, router, override_, source, peer);
                     self.outputs.extend(answer.map(Output::Link));
@@ -615,12 +622,12 @@ impl HomeAgent {
                     self.duplicate(target);
                 }
             }
-            Heard::Advertisement { target } if self.proxy_nd.anycast.contains(&target) => {}
-            Heard::Advertisement { target } => {
+            NeighborMessage::Advertisement { target } if self.proxy_nd.anycast.contains(&target) => {}
+            NeighborMessage::Advertisement { target } => {
                 let is_agent = self.home_agents_list.is_heard(now, message.source);
                 if self.defended(target).is_some() {
-                    // Every node can claim to be a home agent. The home agent expects such an advertisement
-                    // only after it has asked the node to leave.
+                    // Every node on the link can claim to be a home agent. The home agent believes such an
+                    // advertisement only if it has asked this node to leave.
                     let is_expected = is_agent && self.is_asked_to_leave(target);
                     if !is_expected && self.proxy_nd.conflict_warnings.allow(now) {
                         let message = format!(
@@ -629,16 +636,17 @@ impl HomeAgent {
                         self.outputs.push_back(Output::Event(Event::Warning { message }));
                     }
                 } else if !is_agent {
-                    // Another home agent answers for a node until the node has come here.
+                    // Until a node has come here, its former home agent answers for its address.
                     self.duplicate(target);
                 }
             }
-            Heard::Other => {}
+            NeighborMessage::Other => {}
         }
         Ok(())
     }
 
-    /// Takes what is due by now, the earliest first. A due time of a binding stays until it is served.
+    /// Returns the earliest timer that is due by `now`. The event of a binding stays in the cache until the
+    /// home agent has handled it.
     fn pop_expired(&mut self, now: Time) -> Option<Timer> {
         match self.cache.next_due() {
             Some(due) if self.timers.first().is_none_or(|first| due < first) => {
@@ -648,7 +656,7 @@ impl HomeAgent {
         }
     }
 
-    /// Serves the timers that have run out.
+    /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.assert_drained();
         while let Some(timer) = self.pop_expired(now) {

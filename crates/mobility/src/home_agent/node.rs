@@ -1,8 +1,9 @@
-//! Compact state of one node in the binding cache: there may be very many nodes, nearly all with one binding.
+//! Compact state of one node in the binding cache. A home agent may have very many nodes, and nearly all have
+//! one binding.
 //!
-//! The cache builds a [`Binding`] from it for each caller. Values that all bindings of the node (RFC 5648
-//! 4.1) or of all nodes share are stored once. State that only few nodes have is stored elsewhere, and costs
-//! other nodes one pointer.
+//! The cache builds a [`Binding`] from this state for each caller. This module stores values once that all
+//! bindings of the node (RFC 5648 4.1) or all nodes share. State that only few nodes have is in a separate
+//! allocation, so the other nodes need only a pointer for it.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
@@ -12,35 +13,36 @@ use std::time::Duration;
 use carnet_base::{Endpoint, Few, Time};
 use ipnet::Ipv6Net;
 
-use super::binding::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay, rank};
+use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS, rank};
 use super::replay::{KeyNumbers, Replay};
 use crate::flow::FlowBinding;
 use crate::sequence::count;
 
-/// Most former care-of addresses of one node; the oldest is removed first.
+/// Maximum number of former care-of addresses of one node; the home agent removes the oldest first.
 const MAX_FORMER: usize = 2 * MAX_BINDINGS;
-/// Most care-of addresses of one node that it has left and that count as tested; the one that was left first
-/// is removed first.
+/// Maximum number of former care-of addresses of one node that still count as tested. The home agent removes
+/// the address first that the node left first.
 const MAX_TESTED: usize = MAX_BINDINGS;
-/// Most keys of one node whose numbers are remembered beside those of its current key; the key used longest
-/// ago is forgotten first. If the operator configures such a key again, recordings under it are new again.
+/// Maximum number of other keys of one node whose count of used numbers the home agent stores. It removes the
+/// key first that was used longest ago. If the operator configures a removed key again, its count starts at
+/// 0, so old replays under this key become possible.
 const MAX_OTHER_KEYS: usize = 32;
-/// Divisor of the lifetime. The home agent asks for renewal when an eighth of the lifetime is left. The node
-/// renews earlier by itself, so its update was lost then.
+/// Divisor of the lifetime: the home agent asks for a renewal when an eighth of the lifetime is left. A node
+/// renews earlier by itself, so at this time its update must have been lost.
 const REFRESH_WORTH: u32 = 8;
 
-/// Next event of a binding; of two at one time the expiry comes first.
+/// Kind of the next event of a binding. At equal times the expiry comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Due {
+pub(super) enum DueEvent {
     /// The lifetime ends.
     Expiry,
     /// The home agent asks the node to renew the binding.
     RefreshRequest,
 }
 
-/// Ends of a tunnel, the home agent's first. Common cases are stored inline.
+/// Ends of a tunnel, first that of the home agent. The variants of common tunnels need no allocation.
 #[derive(Debug, Clone)]
-enum Ends {
+enum TunnelEnds {
     /// The home agent's end is its IPv6 address.
     Ipv6(Ipv6Addr),
     Ipv4([Ipv4Addr; 2]),
@@ -48,49 +50,49 @@ enum Ends {
     Other(Box<(Endpoint, Endpoint)>),
 }
 
-impl Ends {
-    fn new(home_agent: Ipv6Addr, ends: (Endpoint, Endpoint)) -> Ends {
+impl TunnelEnds {
+    fn new(home_agent: Ipv6Addr, ends: (Endpoint, Endpoint)) -> TunnelEnds {
         match ends {
-            (agent, Endpoint::Ipv6(node)) if agent == home_agent => Ends::Ipv6(node),
-            (Endpoint::Ipv4(agent), Endpoint::Ipv4(node)) => Ends::Ipv4([agent, node]),
-            (Endpoint::Udp(agent), Endpoint::Udp(node)) => Ends::Udp([agent, node]),
-            ends => Ends::Other(Box::new(ends)),
+            (agent, Endpoint::Ipv6(node)) if agent == home_agent => TunnelEnds::Ipv6(node),
+            (Endpoint::Ipv4(agent), Endpoint::Ipv4(node)) => TunnelEnds::Ipv4([agent, node]),
+            (Endpoint::Udp(agent), Endpoint::Udp(node)) => TunnelEnds::Udp([agent, node]),
+            ends => TunnelEnds::Other(Box::new(ends)),
         }
     }
 
     fn get(&self, home_agent: Ipv6Addr) -> (Endpoint, Endpoint) {
         match self {
-            Ends::Ipv6(node) => (home_agent.into(), (*node).into()),
-            Ends::Ipv4([agent, node]) => ((*agent).into(), (*node).into()),
-            Ends::Udp([agent, node]) => (Endpoint::Udp(*agent), Endpoint::Udp(*node)),
-            Ends::Other(ends) => **ends,
+            TunnelEnds::Ipv6(node) => (home_agent.into(), (*node).into()),
+            TunnelEnds::Ipv4([agent, node]) => ((*agent).into(), (*node).into()),
+            TunnelEnds::Udp([agent, node]) => (Endpoint::Udp(*agent), Endpoint::Udp(*node)),
+            TunnelEnds::Other(ends) => **ends,
         }
     }
 }
 
-/// State that each binding has for itself.
+/// State of one binding of the node.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct BindingEntry {
     pub bid: Option<u16>,
     pub state: BindingState,
     pub mobile_router: bool,
     link_local: bool,
-    /// Whether the home agent has asked the node to renew the binding, or will not ask.
+    /// Whether the home agent has asked the node to renew the binding, or will never ask.
     is_asked: bool,
     /// Whether the care-of address was tested, see [`Binding::care_of_tested`].
     pub care_of_tested: bool,
     priority: u8,
     /// Lifetime in seconds. It is granted in units of four.
     lifetime: u32,
-    ends: Ends,
-    stay: Stay,
+    ends: TunnelEnds,
+    stay: CareOfAddressAge,
     expires: Time,
 }
 
-impl Entry {
-    fn new(home_agent: Ipv6Addr, binding: &Binding) -> Entry {
+impl BindingEntry {
+    fn new(home_agent: Ipv6Addr, binding: &Binding) -> BindingEntry {
         let margin = binding.lifetime / REFRESH_WORTH;
-        Entry {
+        BindingEntry {
             bid: binding.bid,
             state: binding.state,
             mobile_router: binding.mobile_router,
@@ -99,8 +101,8 @@ impl Entry {
             care_of_tested: binding.care_of_tested,
             priority: binding.priority,
             lifetime: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
-            ends: Ends::new(home_agent, binding.ends()),
-            stay: binding.stay,
+            ends: TunnelEnds::new(home_agent, binding.ends()),
+            stay: binding.care_of_address_age,
             expires: binding.expires,
         }
     }
@@ -121,62 +123,63 @@ impl Entry {
         Duration::from_secs(self.lifetime.into())
     }
 
-    fn due(&self) -> (Time, Due) {
+    fn due(&self) -> (Time, DueEvent) {
         match self.is_asked {
-            false => (self.expires - self.lifetime() / REFRESH_WORTH, Due::RefreshRequest),
-            true => (self.expires, Due::Expiry),
+            false => (self.expires - self.lifetime() / REFRESH_WORTH, DueEvent::RefreshRequest),
+            true => (self.expires, DueEvent::Expiry),
         }
     }
 }
 
 /// State that few nodes have.
 #[derive(Debug, Default)]
-struct Rest {
-    /// Former paths from which packets are still accepted, oldest first.
+struct RareState {
+    /// Former paths from which the home agent still accepts packets, the oldest first.
     former: Vec<FormerPath>,
     /// Flow bindings, ordered by priority (RFC 6089 4.3).
     flows: Vec<FlowBinding>,
-    /// Prefixes of bindings whose home address is being tested. The node's current prefixes still differ, or
-    /// are empty.
-    tested: BTreeMap<Option<u16>, Arc<[Ipv6Net]>>,
-    /// Numbers of the node's other keys, and of keys that the config no longer has, by last use.
+    /// Prefixes of bindings whose home address is still being tested. [`Node::prefixes`] has the prefixes of
+    /// the valid bindings.
+    pending_prefixes: BTreeMap<Option<u16>, Arc<[Ipv6Net]>>,
+    /// Used sequence numbers of all keys but the first in the config, including keys that the config no
+    /// longer has. The key used longest ago is first.
     other_keys: Vec<KeyNumbers>,
-    /// Tested care-of addresses that the node has left, in the order of leaving, with the time until which
-    /// they count as tested.
-    left: Vec<(Endpoint, Time)>,
+    /// Care-of addresses that the node has left and that still count as tested, with the end of this time.
+    /// The address that it left first is first.
+    tested_addresses: Vec<(Endpoint, Time)>,
 }
 
-impl Rest {
+impl RareState {
     fn is_empty(&self) -> bool {
         self.former.is_empty()
             && self.flows.is_empty()
-            && self.tested.is_empty()
+            && self.pending_prefixes.is_empty()
             && self.other_keys.is_empty()
-            && self.left.is_empty()
+            && self.tested_addresses.is_empty()
     }
 }
 
 /// State of one node.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// Bindings in the order of their Binding Identifiers; a plain binding is alone.
-    entries: Few<Entry>,
-    /// Prefixes that the last bindings carried.
+    /// Bindings in the order of their Binding Identifiers, or one plain binding.
+    bindings: Few<BindingEntry>,
+    /// Prefixes of the last Binding Update.
     prefixes: Arc<[Ipv6Net]>,
-    rest: Option<Box<Rest>>,
-    /// Last accepted sequence number. After a de-registration it is kept for `MAX_DELETE_BCE_TIMEOUT`, so
-    /// that a late Binding Update from the visited link is refused (RFC 6275 10.3.2).
+    rare_state: Option<Box<RareState>>,
+    /// Last accepted sequence number. It is kept for `MAX_DELETE_BCE_TIMEOUT` after a de-registration. So the
+    /// home agent refuses an old Binding Update that arrives late from the visited link (RFC 6275 10.3.2).
     pub sequence: Option<u16>,
-    /// Sequence number of [`Replay`]. The timestamp's presence is stored in a flag beside it.
+    /// Sequence number of [`Replay`]. A flag beside the timestamp says whether there is one.
     accepted_sequence: Option<u16>,
-    /// Count of numbers that the node's first key in the config has used, see [`count`].
+    /// Number of sequence numbers that the node has used under the first key of the config, see [`count`].
     numbers: u32,
     accepted_timestamp: u64,
     has_timestamp: bool,
 }
 
 impl Node {
-    /// Whether the entry is empty.
+    /// Returns whether the node has no state.
     pub fn is_empty(&self) -> bool {
         self.is_unbound()
             && self.sequence.is_none()
@@ -185,18 +188,18 @@ impl Node {
             && !self.has_timestamp
     }
 
-    /// Whether the node has no binding, whatever its state.
+    /// Returns whether the node has no binding in any state.
     pub fn is_unbound(&self) -> bool {
         self.entries().is_empty()
     }
 
-    /// Returns the bindings by Binding Identifier, whatever their state.
-    pub fn entries(&self) -> &[Entry] {
-        self.entries.as_slice()
+    /// Returns the bindings by Binding Identifier, in any state.
+    pub fn entries(&self) -> &[BindingEntry] {
+        self.bindings.as_slice()
     }
 
     /// Returns the binding with this identifier.
-    pub fn entry(&self, bid: Option<u16>) -> Option<&Entry> {
+    pub fn entry(&self, bid: Option<u16>) -> Option<&BindingEntry> {
         self.entries().get(self.place(bid).ok()?)
     }
 
@@ -205,9 +208,11 @@ impl Node {
     }
 
     /// Builds a [`Binding`] for a caller.
-    pub fn binding(&self, home_agent: Ipv6Addr, home_address: Ipv6Addr, entry: &Entry) -> Binding {
+    pub fn binding(&self, home_agent: Ipv6Addr, home_address: Ipv6Addr, entry: &BindingEntry) -> Binding {
         let tested = match entry.state {
-            BindingState::Testing => self.rest.as_ref().and_then(|rest| rest.tested.get(&entry.bid)),
+            BindingState::Testing => {
+                self.rare_state.as_ref().and_then(|rest| rest.pending_prefixes.get(&entry.bid))
+            }
             BindingState::Valid => None,
         };
         let (agent, care_of_address) = entry.ends(home_agent);
@@ -216,7 +221,7 @@ impl Node {
             bid: entry.bid,
             priority: entry.priority,
             care_of_address,
-            stay: entry.stay,
+            care_of_address_age: entry.stay,
             agent,
             mobile_router: entry.mobile_router,
             link_local: entry.link_local,
@@ -229,43 +234,43 @@ impl Node {
         }
     }
 
-    /// Adds a binding, or replaces the one with its identifier. The shared values of a valid binding then
-    /// hold for all bindings of the node.
+    /// Adds a binding, or replaces the binding with the same identifier. The sequence number, flags and
+    /// prefixes of a valid binding then hold for all bindings of the node.
     pub fn insert(&mut self, home_agent: Ipv6Addr, binding: &Binding) {
-        self.change_rest(|rest| drop(rest.tested.remove(&binding.bid)));
-        let entry = Entry::new(home_agent, binding);
+        self.change_rest(|rest| drop(rest.pending_prefixes.remove(&binding.bid)));
+        let entry = BindingEntry::new(home_agent, binding);
         match self.place(entry.bid) {
-            Ok(at) => self.entries.as_mut_slice()[at] = entry,
-            Err(at) => self.entries.insert(at, entry),
+            Ok(at) => self.bindings.as_mut_slice()[at] = entry,
+            Err(at) => self.bindings.insert(at, entry),
         }
         if !binding.is_valid() {
-            let rest = self.rest.get_or_insert_default();
-            rest.tested.insert(binding.bid, binding.prefixes.clone());
+            let rest = self.rare_state.get_or_insert_default();
+            rest.pending_prefixes.insert(binding.bid, binding.prefixes.clone());
             return;
         }
         self.sequence = Some(binding.sequence);
-        // RFC 5648 4.1 and 5.3: all bindings share the number and the flags, and the prefixes too (RFC 3963
-        // 6.2: each Binding Update names them all).
+        // RFC 5648 4.1 and 5.3: all bindings share the sequence number and the flags. They share the
+        // prefixes too, because each Binding Update names all prefixes (RFC 3963 6.2).
         self.prefixes = binding.prefixes.clone();
-        for entry in self.entries.as_mut_slice() {
+        for entry in self.bindings.as_mut_slice() {
             entry.mobile_router = binding.mobile_router;
             entry.link_local = binding.link_local;
         }
-        if let Some(rest) = &mut self.rest {
-            rest.tested.values_mut().for_each(|prefixes| prefixes.clone_from(&binding.prefixes));
+        if let Some(rest) = &mut self.rare_state {
+            rest.pending_prefixes.values_mut().for_each(|prefixes| prefixes.clone_from(&binding.prefixes));
         }
     }
 
     /// Removes a binding.
     pub fn remove(&mut self, bid: Option<u16>) {
         if let Ok(at) = self.place(bid) {
-            self.entries.remove(at);
+            self.bindings.remove(at);
         }
-        self.change_rest(|rest| drop(rest.tested.remove(&bid)));
+        self.change_rest(|rest| drop(rest.pending_prefixes.remove(&bid)));
     }
 
     /// Returns the next event of the valid bindings, with its time and its binding.
-    pub fn due(&self) -> Option<(Time, Due, Option<u16>)> {
+    pub fn due(&self) -> Option<(Time, DueEvent, Option<u16>)> {
         let valid = self.entries().iter().filter(|entry| entry.is_valid());
         let due = valid.map(|entry| {
             let (at, due) = entry.due();
@@ -274,10 +279,10 @@ impl Node {
         due.min()
     }
 
-    /// Marks the renewal of a binding as requested.
+    /// Records that the home agent has asked the node to renew a binding.
     pub fn set_asked(&mut self, bid: Option<u16>) {
         if let Ok(at) = self.place(bid)
-            && let Some(entry) = self.entries.as_mut_slice().get_mut(at)
+            && let Some(entry) = self.bindings.as_mut_slice().get_mut(at)
         {
             entry.is_asked = true;
         }
@@ -288,22 +293,22 @@ impl Node {
         &self.prefixes
     }
 
-    /// Changes the state that few nodes have, and removes it if it is empty then.
-    fn change_rest(&mut self, change: impl FnOnce(&mut Rest)) {
-        if let Some(rest) = &mut self.rest {
+    /// Changes the rare state of the node; creates it before, and removes it if it is empty after the change.
+    fn change_rest(&mut self, change: impl FnOnce(&mut RareState)) {
+        if let Some(rest) = &mut self.rare_state {
             change(rest);
-            self.rest.take_if(|rest| rest.is_empty());
+            self.rare_state.take_if(|rest| rest.is_empty());
         }
     }
 
     /// Returns the former paths from which packets are still accepted, oldest first.
     pub fn former(&self) -> &[FormerPath] {
-        self.rest.as_ref().map_or(&[], |rest| &rest.former)
+        self.rare_state.as_ref().map_or(&[], |rest| &rest.former)
     }
 
-    /// Accepts packets from this path until its end of grace.
+    /// Accepts packets from this former path until the end of its grace period.
     pub fn retire(&mut self, path: FormerPath) {
-        let former = &mut self.rest.get_or_insert_default().former;
+        let former = &mut self.rare_state.get_or_insert_default().former;
         former.retain(|old| (old.agent, old.care_of_address) != (path.agent, path.care_of_address));
         if former.len() >= MAX_FORMER {
             former.remove(0);
@@ -311,9 +316,9 @@ impl Node {
         former.push(path);
     }
 
-    /// Counts a care-of address that the node has left as tested until `until`.
+    /// Records that a care-of address that the node has left counts as tested until `until`.
     pub fn remember_tested(&mut self, now: Time, care_of_address: Endpoint, until: Time) {
-        let left = &mut self.rest.get_or_insert_default().left;
+        let left = &mut self.rare_state.get_or_insert_default().tested_addresses;
         left.retain(|(address, until)| *address != care_of_address && *until > now);
         if left.len() >= MAX_TESTED {
             left.remove(0);
@@ -321,16 +326,16 @@ impl Node {
         left.push((care_of_address, until));
     }
 
-    /// Whether a care-of address that the node has left counts as tested.
+    /// Returns whether a care-of address that the node has left still counts as tested.
     pub fn was_tested(&self, now: Time, care_of_address: Endpoint) -> bool {
-        let left = self.rest.as_ref().map_or(&[][..], |rest| &rest.left);
+        let left = self.rare_state.as_ref().map_or(&[][..], |rest| &rest.tested_addresses);
         left.iter().any(|(address, until)| *address == care_of_address && *until > now)
     }
 
-    /// Marks the bindings with these ends as tested. Returns whether the node has such bindings.
+    /// Marks the bindings with these tunnel ends as tested. Returns whether the node has such bindings.
     pub fn set_tested(&mut self, home_agent: Ipv6Addr, ends: (Endpoint, Endpoint)) -> bool {
         let mut found = false;
-        for entry in self.entries.as_mut_slice() {
+        for entry in self.bindings.as_mut_slice() {
             if entry.is_valid() && entry.ends(home_agent) == ends {
                 entry.care_of_tested = true;
                 found = true;
@@ -339,21 +344,21 @@ impl Node {
         found
     }
 
-    /// Keeps only the former paths for which `keep` is true. Returns whether any path was removed.
+    /// Removes the former paths for which `keep` returns false. Returns whether it removed any.
     pub fn keep_former(&mut self, keep: impl FnMut(&FormerPath) -> bool) -> bool {
         let before = self.former().len();
         self.change_rest(|rest| rest.former.retain(keep));
         self.former().len() != before
     }
 
-    /// Returns when the grace period of the first former path ends.
+    /// Returns the earliest end of a former path's grace period.
     pub fn end_of_grace(&self) -> Option<Time> {
         self.former().iter().map(|path| path.until).min()
     }
 
     /// Returns the flow bindings, ordered by priority.
     pub fn flows(&self) -> &[FlowBinding] {
-        self.rest.as_ref().map_or(&[], |rest| &rest.flows)
+        self.rare_state.as_ref().map_or(&[], |rest| &rest.flows)
     }
 
     /// Replaces the flow bindings.
@@ -361,7 +366,7 @@ impl Node {
         if flows.is_empty() {
             self.change_rest(|rest| rest.flows = flows);
         } else {
-            self.rest.get_or_insert_default().flows = flows;
+            self.rare_state.get_or_insert_default().flows = flows;
         }
     }
 
@@ -373,28 +378,28 @@ impl Node {
         }
     }
 
-    /// Returns how many numbers a key has used: the key with this fingerprint, `None` for the first key of
-    /// the config.
+    /// Returns how many sequence numbers the node has used under a key. `other_key` is the fingerprint of the
+    /// key; `None` is the first key of the config.
     pub fn numbers(&self, other_key: Option<u64>) -> u32 {
         let Some(key) = other_key else { return self.numbers };
-        let others = self.rest.as_ref().map_or(&[][..], |rest| &rest.other_keys);
+        let others = self.rare_state.as_ref().map_or(&[][..], |rest| &rest.other_keys);
         others.iter().find(|other| other.key == key).map_or(0, |other| other.numbers)
     }
 
-    /// Counts a number that is accepted under a key: the key with this fingerprint, `None` for the first key
-    /// of the config. All keys of a node share its numbers.
+    /// Records that the home agent accepted this sequence number under a key. `other_key` is the fingerprint
+    /// of the key; `None` is the first key of the config. All keys of a node share one sequence of numbers.
     pub fn count_number(&mut self, other_key: Option<u64>, sequence: u16) {
         let last = self.accepted_sequence;
         let passed = |numbers: u32| if numbers == 0 { 0 } else { count(numbers, last, sequence) };
         self.numbers =
             if other_key.is_none() { count(self.numbers, last, sequence) } else { passed(self.numbers) };
-        if let Some(rest) = &mut self.rest {
+        if let Some(rest) = &mut self.rare_state {
             for other in &mut rest.other_keys {
                 other.numbers = passed(other.numbers);
             }
         }
         if let Some(key) = other_key {
-            let others = &mut self.rest.get_or_insert_default().other_keys;
+            let others = &mut self.rare_state.get_or_insert_default().other_keys;
             let at = others.iter().position(|other| other.key == key);
             let used = at.map_or(KeyNumbers { key, numbers: 1 }, |at| others.remove(at));
             if others.len() >= MAX_OTHER_KEYS {
@@ -404,23 +409,23 @@ impl Node {
         }
     }
 
-    /// Returns the counts of the node's keys except the first one of the config.
+    /// Returns the used sequence numbers of all keys but the first in the config.
     pub fn other_keys(&self) -> &[KeyNumbers] {
-        self.rest.as_ref().map_or(&[], |rest| &rest.other_keys)
+        self.rare_state.as_ref().map_or(&[], |rest| &rest.other_keys)
     }
 
-    /// Sets the counts that [`Self::numbers`] returns.
+    /// Sets the counts of used sequence numbers, see [`Self::numbers`].
     pub fn set_numbers(&mut self, numbers: u32, mut other_keys: Vec<KeyNumbers>) {
         self.numbers = numbers;
         other_keys.drain(..other_keys.len().saturating_sub(MAX_OTHER_KEYS));
         if other_keys.is_empty() {
             self.change_rest(|rest| rest.other_keys = other_keys);
         } else {
-            self.rest.get_or_insert_default().other_keys = other_keys;
+            self.rare_state.get_or_insert_default().other_keys = other_keys;
         }
     }
 
-    /// Sets the state that [`Self::replay`] returns.
+    /// Sets the replay protection state, see [`Self::replay`].
     pub fn set_replay(&mut self, replay: Replay) {
         self.accepted_sequence = replay.sequence;
         self.has_timestamp = replay.timestamp.is_some();
@@ -440,7 +445,7 @@ mod tests {
             bid: None,
             priority: 0,
             care_of_address: care_of_address.parse().expect("an end"),
-            stay: Stay::begun(Time::ZERO),
+            care_of_address_age: CareOfAddressAge::begun(Time::ZERO),
             agent: AGENT.into(),
             mobile_router: true,
             link_local: false,
@@ -457,9 +462,9 @@ mod tests {
         format!("{binding:?}")
     }
 
-    /// Memory that a home agent needs for each node of a fleet.
+    /// The size of this value is the memory that a home agent needs for each node of a fleet.
     #[test]
-    fn a_node_with_one_binding_takes_no_more_than_its_place() {
+    fn a_node_with_one_binding_occupies_one_place_only() {
         assert!(size_of::<Node>() <= 104, "{} octets", size_of::<Node>());
         let mut node = Node::default();
         for care_of_address in ["2001:db8:f1::10", "192.0.2.1", "udp:192.0.2.1:4191"] {
@@ -470,13 +475,13 @@ mod tests {
                 Endpoint::Udp(_) => binding.agent = "udp:198.51.100.1:4191".parse().expect("an end"),
             }
             node.insert(AGENT, &binding);
-            assert!(node.entries.is_inline() && node.rest.is_none());
-            assert!(!matches!(node.entries()[0].ends, Ends::Other(_)), "{care_of_address}");
+            assert!(node.bindings.is_inline() && node.rare_state.is_none());
+            assert!(!matches!(node.entries()[0].ends, TunnelEnds::Other(_)), "{care_of_address}");
         }
     }
 
     #[test]
-    fn a_binding_comes_out_as_it_went_in() {
+    fn a_recorded_binding_is_restored_unchanged() {
         for ends in [
             ("2001:db8:1::1", "2001:db8:f1::10"),
             ("2001:db8:1::2", "2001:db8:f1::10"),
@@ -512,7 +517,7 @@ mod tests {
         node.remove(Some(5));
         assert_eq!(bids(&node), [2, 9]);
         node.remove(Some(2));
-        assert!(bids(&node) == [9] && node.entries.is_inline());
+        assert!(bids(&node) == [9] && node.bindings.is_inline());
         node.remove(Some(9));
         node.sequence = None;
         assert!(node.is_empty() && node.entry(Some(9)).is_none());
@@ -531,16 +536,16 @@ mod tests {
         assert_eq!(node.due(), None);
         node.insert(AGENT, &at(2, 100, BindingState::Valid));
         node.insert(AGENT, &at(3, 99, BindingState::Valid));
-        assert_eq!(node.due(), Some((Time::from_secs(94), Due::RefreshRequest, Some(3))));
+        assert_eq!(node.due(), Some((Time::from_secs(94), DueEvent::RefreshRequest, Some(3))));
         node.set_asked(Some(3));
-        assert_eq!(node.due(), Some((Time::from_secs(95), Due::RefreshRequest, Some(2))));
+        assert_eq!(node.due(), Some((Time::from_secs(95), DueEvent::RefreshRequest, Some(2))));
         node.set_asked(Some(2));
-        assert_eq!(node.due(), Some((Time::from_secs(99), Due::Expiry, Some(3))));
+        assert_eq!(node.due(), Some((Time::from_secs(99), DueEvent::Expiry, Some(3))));
         let short = Binding { lifetime: Duration::from_secs(4), ..at(4, 98, BindingState::Valid) };
         node.insert(AGENT, &short);
         assert_eq!(
             node.due(),
-            Some((Time::from_secs(98), Due::Expiry, Some(4))),
+            Some((Time::from_secs(98), DueEvent::Expiry, Some(4))),
             "nobody is asked for so little"
         );
     }
@@ -558,8 +563,8 @@ mod tests {
         node.retire(path("2001:db8::2", 1));
         assert_eq!((node.former().len(), node.end_of_grace()), (2, Some(Time::from_secs(1))));
         assert!(!node.is_empty() && !node.keep_former(|_| true));
-        assert!(node.keep_former(|path| path.until > Time::from_secs(1)) && node.rest.is_some());
-        assert!(node.keep_former(|_| false) && node.rest.is_none() && node.is_empty());
+        assert!(node.keep_former(|path| path.until > Time::from_secs(1)) && node.rare_state.is_some());
+        assert!(node.keep_former(|_| false) && node.rare_state.is_none() && node.is_empty());
         let replay = Replay { sequence: None, timestamp: Some(0) };
         node.set_replay(replay);
         assert!(!node.is_empty() && node.replay().timestamp == Some(0), "replays are held off for ever");

@@ -1,12 +1,14 @@
 //! Messages that the home agent sends to a registered node unsolicited: Home Agent Switch (RFC 5142), Binding
 //! Revocation (RFC 5846), Binding Refresh Request (RFC 6275 9.5.5).
 //!
-//! The first two move or end traffic. Their RFCs require IPsec; if the node has a shared key, RFC 4285's
-//! authentication option replaces it. The MAC covers as care-of address the message's destination (inside
-//! IPv4 the home address). A Message-ID option with the time of sending, greater in each message, protects
-//! against replays. It does not make a message old that an attacker withholds. So each acknowledgement of a
-//! registration without timestamps has a Message-ID option as well. It gives the node the home agent's time,
-//! to which the time of the next notice must be close.
+//! Home Agent Switch and Binding Revocation move or end traffic, so their RFCs require IPsec. If the node has
+//! a shared key, carnet uses RFC 4285's authentication option instead. The MAC covers the message's
+//! destination as care-of address; inside IPv4 it covers the home address. A Message-ID option contains the
+//! time of sending, which is greater in each message. So a node detects a replay.
+//!
+//! The option alone does not detect a message that an attacker holds back and delivers later. So each
+//! acknowledgement of a registration without timestamps also has a Message-ID option, with the home agent's
+//! time. The node accepts an unsolicited message only if its time is close to the home agent's present time.
 
 use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
@@ -21,16 +23,16 @@ use crate::{HOP_LIMIT, Output};
 /// Times of the notices to nodes.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    /// Timestamp of the last notice.
+    /// Timestamp of the last unsolicited message to any node.
     pub(super) last: Option<u64>,
-    /// Time and time of day of the last Binding Update.
+    /// Monotonic time and time of day of the last Binding Update.
     pub(super) clock: Option<(Time, WallTime)>,
 }
 
 impl Notices {
-    /// Returns the time of sending of an authenticated notice, as an NTP timestamp greater than all before.
-    /// After the clock was set back it may be smaller, because nodes know the present time by
-    /// [`Self::time_for_node`].
+    /// Returns the time of sending for an authenticated message, as an NTP timestamp that is greater than all
+    /// earlier ones. After the operator has set the clock back, it may be smaller: nodes learn the present
+    /// time from acknowledgements ([`Self::time_for_node`]).
     fn time(&mut self, wall: WallTime) -> u64 {
         let time = match self.last {
             Some(last)
@@ -45,8 +47,8 @@ impl Notices {
         time
     }
 
-    /// Returns the home agent's time for the acknowledgement of a registration, as an NTP timestamp; `None`
-    /// if the node has no key, because the time would be unauthenticated.
+    /// Returns the home agent's time for the acknowledgement of a registration, as an NTP timestamp. Returns
+    /// `None` if the node has no key, because nothing would authenticate the time.
     pub(super) fn time_for_node(
         &self,
         now: Time,
@@ -59,8 +61,8 @@ impl Notices {
         Some((wall + now.saturating_since(then)).to_ntp())
     }
 
-    /// Returns a message to the node over a binding, authenticated if the node has a key. During a change of
-    /// keys the node has the key of the `spi` that it used last, and perhaps not yet another.
+    /// Returns a message to the node over a binding. Authenticates the message if the node has a key. During a
+    /// change of keys the node has the key of the `spi` that it used last, but perhaps not yet the new one.
     pub(super) fn notice(
         &mut self,
         wall: WallTime,

@@ -1,9 +1,9 @@
-//! Maps addresses to the configured nodes that own them (the Prefix Table of RFC 3963 6.1.2, by address).
+//! The prefix table (RFC 3963 6.1.2): finds the configured node that owns an address or a prefix.
 //!
-//! A home agent may have very many nodes, and every Binding Update needs these look-ups. So each look-up
-//! takes one search for each prefix length, and does not visit each node. The map comes from the
-//! configuration and never changes: it is sorted, takes no more memory than it needs, and identifies nodes by
-//! their *places* in the order of their home addresses.
+//! A home agent may have very many nodes, and every Binding Update needs several look-ups. So a look-up takes
+//! one search for each prefix length and does not visit each node. The table comes from the config and never
+//! changes, so it is sorted and has no free memory. It identifies a node by its *place*: its index in the
+//! order of the home addresses.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -14,34 +14,34 @@ use ipnet::Ipv6Net;
 
 use super::AuthorizedNode;
 
-/// No node at this place.
+/// Place in an index entry that has no node.
 const NOBODY: u32 = u32::MAX;
 
-/// Owners of addresses.
+/// The prefix table.
 #[derive(Debug, Default)]
-pub(super) struct Owners {
+pub(super) struct PrefixTable {
     /// Home addresses, sorted.
     home_addresses: Box<[Ipv6Addr]>,
     /// Hash table of the places of the home addresses; a collision takes the next free entry. A third of the
     /// entries is free, so that searches are short. The bits of an entry that a place does not need hold bits
-    /// of the hash. They distinguish most other addresses without a look at the address, which is far away in
-    /// memory.
+    /// of the hash. A different hash shows that the address differs, so the search need not read the address
+    /// from memory.
     index: Box<[u32]>,
-    /// Mask of the bits of an index entry that hold a place.
+    /// Mask of the bits of an index entry that hold the place.
     places: u32,
     hasher: RandomState,
-    /// Prefixes by length, the longest first; each length is sorted, with the places of the nodes that own
-    /// the prefix. A valid configuration has one owner for each prefix.
-    prefixes: Box<[(u8, OfLength)]>,
+    /// Prefixes by length, the longest first. Each prefix has the place of its owner; a valid config has one
+    /// owner for each prefix.
+    prefixes: Box<[(u8, PrefixesOfLength)]>,
 }
 
-/// Prefixes of one length and the places of their nodes.
-type OfLength = Box<[(Ipv6Addr, u32)]>;
+/// Prefixes of one length, sorted, with the places of their owners.
+type PrefixesOfLength = Box<[(Ipv6Addr, u32)]>;
 
-impl Owners {
-    /// Builds the map of these nodes, which are sorted by home address.
-    pub fn of(nodes: &[AuthorizedNode]) -> Owners {
-        // The key is the number of bits missing to 128, so that the longest prefixes come first.
+impl PrefixTable {
+    /// Builds the table of these nodes, which are sorted by home address.
+    pub fn of(nodes: &[AuthorizedNode]) -> PrefixTable {
+        // The key is 128 minus the prefix length, so that the map has the longest prefixes first.
         let mut of_lengths: BTreeMap<u8, Vec<(Ipv6Addr, u32)>> = BTreeMap::new();
         for (place, node) in (0..NOBODY).zip(nodes) {
             for prefix in node.prefixes.iter() {
@@ -54,10 +54,10 @@ impl Owners {
             of_length.dedup();
             (128 - missing, of_length.into_boxed_slice())
         });
-        let mut owners = Owners {
+        let mut owners = PrefixTable {
             home_addresses: nodes.iter().map(|node| node.home_address).collect(),
             index: vec![NOBODY; nodes.len() + nodes.len() / 2 + 1].into(),
-            // One more than the number of nodes, so that no place has all of these bits, as `NOBODY` has.
+            // The mask covers one number more than there are nodes, so that no place equals `NOBODY`.
             places: u32::try_from(nodes.len())
                 .unwrap_or(NOBODY)
                 .checked_ilog2()
@@ -84,10 +84,11 @@ impl Owners {
         hash as u32 & !self.places
     }
 
-    /// Returns the index of an address, or of the free entry for it, and the entry's value.
+    /// Returns the index and the value of the entry for an address, or of the free entry at which the search
+    /// ends.
     fn look_for(&self, address: Ipv6Addr) -> (usize, u32) {
         let hash = self.hash(address);
-        // The upper half of the product is distributed as evenly as the hash.
+        // The product maps the hash evenly to the length of the index, without a division.
         let mut at = ((u128::from(hash) * self.index.len() as u128) >> 64) as usize;
         loop {
             let there = self.index.get(at).copied().unwrap_or(NOBODY);
@@ -102,13 +103,13 @@ impl Owners {
         }
     }
 
-    /// The place of the node that has this home address.
+    /// Returns the place of the node with this home address.
     pub fn place(&self, address: Ipv6Addr) -> Option<usize> {
         let (_, place) = self.look_for(address);
         (place != NOBODY).then_some(place as usize)
     }
 
-    /// The home address of the node at this place.
+    /// Returns the home address of the node at this place.
     pub fn home_address(&self, place: u32) -> Option<Ipv6Addr> {
         self.home_addresses.get(place as usize).copied()
     }
@@ -118,12 +119,12 @@ impl Owners {
         self.home_addresses.len()
     }
 
-    /// Whether a node has this home address.
+    /// Returns whether a node has this home address.
     pub fn is_home_address(&self, address: Ipv6Addr) -> bool {
         self.place(address).is_some()
     }
 
-    /// The nodes in whose prefixes the address is, by home address; those with the longest prefix first.
+    /// Returns the home addresses of the nodes that own a prefix with this address; the longest prefix first.
     pub fn of_prefixes_around(&self, address: Ipv6Addr) -> impl Iterator<Item = Ipv6Addr> {
         self.prefixes.iter().flat_map(move |(length, of_length)| {
             let network = Ipv6Net::new(address, *length).ok().map(|prefix| prefix.network().to_bits());
@@ -157,7 +158,7 @@ mod tests {
     fn the_longest_prefix_comes_first_and_a_home_address_is_none() {
         let node =
             |home_address: &str, prefixes: &[&str]| node(home_address.parse().expect("address"), prefixes);
-        let owners = Owners::of(&[
+        let owners = PrefixTable::of(&[
             node("2001:db8::1", &["2001:db8:a::/48"]),
             node("2001:db8::2", &["2001:db8:a:1::/64", "2001:db8:b::/64"]),
             node("2001:db8::3", &[]),
@@ -179,7 +180,7 @@ mod tests {
         for count in [0, 1, 2, 3, 4, 255, 256, 1000] {
             let nodes: Vec<AuthorizedNode> =
                 (0..count).map(|number| node(Ipv6Addr::from_bits(number * 3), &[])).collect();
-            let owners = Owners::of(&nodes);
+            let owners = PrefixTable::of(&nodes);
             for number in 0..3 * count + 3 {
                 let expected = (number % 3 == 0 && number < 3 * count).then_some((number / 3) as usize);
                 assert_eq!(owners.place(Ipv6Addr::from_bits(number)), expected, "{number} of {count}");

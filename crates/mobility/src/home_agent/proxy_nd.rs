@@ -41,7 +41,8 @@ impl ProxyNd {
         }
     }
 
-    /// Whether the home agent answers for an address on the home link; if so, with which Router bit.
+    /// Returns whether the home agent answers solicitations for an address on the home link, and the Router
+    /// flag of its answer; `None` if it does not answer.
     pub(super) fn defended(
         &self,
         config: &HomeAgentConfig,
@@ -60,12 +61,12 @@ impl ProxyNd {
                 .find(|b| b.link_local_address() == Some(target))
                 .map(|binding| binding.mobile_router);
         }
-        // RFC 4887 6.4.1: the target is a host in the mobile network and no router, whichever node answers
-        // for it (RFC 4861 4.4).
+        // RFC 4887 6.4.1, RFC 4861 4.4: the target is a host in the mobile network. So the Router flag is
+        // 0, although a router answers for it.
         is_away(config, cache, target).then_some(false)
     }
 
-    /// Begins to advertise on the home link that `target` is at the home agent's link-layer address.
+    /// Starts to advertise on the home link that `target` has the home agent's link-layer address.
     pub(super) fn announce(&mut self, context: Context<'_>, target: Ipv6Addr) {
         if self.home_link.is_some() {
             self.announcements.insert(target, MAX_NEIGHBOR_ADVERTISEMENT);
@@ -90,7 +91,7 @@ impl ProxyNd {
     }
 }
 
-/// Whether an address of the home prefix lies in the mobile network of a router that is away.
+/// Returns whether an address of the home prefix is in the mobile network of a router that is away.
 fn is_away(config: &HomeAgentConfig, cache: &BindingCache, target: Ipv6Addr) -> bool {
     let home_prefix = config.home_prefix;
     let around = |home_address: Ipv6Addr| {

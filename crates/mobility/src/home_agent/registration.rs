@@ -1,8 +1,8 @@
-//! The verdict on a Binding Update.
+//! Validates a Binding Update and returns a verdict.
 //!
-//! [`judge`] applies the tests of RFC 6275 9.5.1 and 10.3.1, RFC 3963 6.2, RFC 4285 and RFC 5648 6.2 in order
-//! and changes nothing. It refuses everything that is not configured, and an unknown home address gets no
-//! answer at all.
+//! [`judge`] applies the tests of RFC 6275 9.5.1 and 10.3.1, RFC 3963 6.2, RFC 4285 and RFC 5648 6.2 in this
+//! order. It changes no state. It refuses prefixes and addresses that are not in the config. It does not
+//! answer an update of an unknown home address.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use carnet_wire::mobility::MobilityOption;
 use carnet_wire::mobility::status::Status;
 use ipnet::Ipv6Net;
 
-use super::binding::Registered;
+use super::binding::NewBinding;
 use super::binding_cache::BindingCache;
 use super::care_of_address::{ipv4_path, is_acceptable};
 use super::replay::Replay;
@@ -22,14 +22,14 @@ use crate::security::DEFAULT_WINDOW;
 use crate::sequence::{MAX_NUMBERS, count, is_later};
 use crate::{MobilityDrop, ReplayProtection, is_newer, is_unicast_routable};
 
-/// Most prefixes in one Binding Update; a router has a handful.
+/// Maximum number of prefixes in one Binding Update. A router has only a few.
 const MAX_PREFIXES: usize = 32;
 
-/// Changes that an accepted registration makes, and values of its answer.
+/// Changes that an accepted registration makes, and values for its acknowledgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Registration {
-    pub bindings: Vec<Registered>,
-    /// Whether all other bindings of the node end.
+    pub bindings: Vec<NewBinding>,
+    /// Whether the registration ends all other bindings of the node.
     pub replaces_all: bool,
     pub prefixes: Arc<[Ipv6Net]>,
     pub lifetime: Duration,
@@ -67,7 +67,7 @@ pub(super) enum Verdict {
     Register(Registration),
 }
 
-/// Judges a request of an authorised node. `message` is the Mobility Header as it came.
+/// Validates a request of a node that is in the config. `message` is the Mobility Header as received.
 pub(super) fn judge(
     config: &HomeAgentConfig,
     node: &AuthorizedNode,
@@ -94,7 +94,7 @@ pub(super) fn judge(
             }
             Err(reason) => return Verdict::Ignore(reason),
         }
-        // RFC 6275 15.3: sequence numbers detect recordings within 2^15 numbers.
+        // RFC 6275 15.3: sequence numbers detect a replay only within 2^15 numbers.
         let numbers = cache.numbers(request.home_address, &node.authentication, request.spi);
         let window = match association.replay {
             ReplayProtection::Timestamp { window } => Some(window),
@@ -115,9 +115,9 @@ pub(super) fn judge(
         }
     }
 
-    // RFC 6275 9.5.1. With a shared key the home agent remembers the last number beyond the binding, so that
-    // an old message cannot be replayed. Without a key it accepts "any Sequence Number value" then. All
-    // bindings of a node share the number (RFC 5648 4.1).
+    // RFC 6275 9.5.1. With a shared key the home agent stores the last number even after the binding has
+    // ended. So a replay has no effect. Without a key it accepts "any Sequence Number value" after the
+    // binding has ended. All bindings of a node share the number (RFC 5648 4.1).
     let known = cache.sequence(request.home_address);
     let last = match node.authentication.association() {
         Some(_) => replay.sequence.or(known),
@@ -141,7 +141,7 @@ pub(super) fn judge(
         return if request.mobile_router {
             reject(Status::MOBILE_ROUTER_NOT_PERMITTED, MobilityDrop::Refused)
         } else if bound.is_some() {
-            // RFC 6275 9.5.1: the binding is a home registration and stays one.
+            // RFC 6275 9.5.1: the type of an existing binding, home registration, must not change.
             reject(Status::TYPE_CHANGE_DISALLOWED, MobilityDrop::Refused)
         } else {
             Verdict::Ignore(MobilityDrop::NotHomeRegistration)
@@ -156,7 +156,8 @@ pub(super) fn judge(
         return reject(status, MobilityDrop::Refused);
     }
     if request.source == config.address {
-        // An acknowledgement would come back to the home agent.
+        // The care-of address is the home agent's own, so the acknowledgement would return to the home
+        // agent.
         return Verdict::Ignore(MobilityDrop::CareOfAddress);
     }
     if request.is_out_of_place() || request.alternate == Some(config.address) {
@@ -181,7 +182,7 @@ pub(super) fn judge(
         if request.mobile_router { judge_prefixes(config, node, request) } else { Ok(Arc::default()) };
     let lifetime = request.lifetime.min(config.max_lifetime);
     if request.is_multiple() {
-        // The bindings are judged one by one; checks that concern all of them come first.
+        // `identifiers` validates the bindings one by one; the checks that concern all of them come first.
         let prefixes = match prefixes {
             Ok(prefixes) => prefixes,
             Err(status) => return reject(status, MobilityDrop::Refused),
@@ -218,8 +219,8 @@ pub(super) fn judge(
     }
     match prefixes {
         Ok(prefixes) => Verdict::Register(Registration {
-            bindings: vec![Registered { bid: None, priority: 0, ends }],
-            // RFC 5648 6.2: a plain Binding Update replaces all the bindings that have identifiers.
+            bindings: vec![NewBinding { bid: None, priority: 0, ends }],
+            // RFC 5648 6.2: a plain Binding Update replaces all bindings with identifiers.
             replaces_all: true,
             prefixes,
             lifetime,
@@ -231,8 +232,8 @@ pub(super) fn judge(
     }
 }
 
-/// Whether a Binding Update without care-of addresses renews a binding whose IPv4 address is the update's
-/// source.
+/// Returns whether a Binding Update without care-of addresses renews a binding whose IPv4 address is the
+/// source of the update.
 fn renews_outer_address(cache: &BindingCache, request: &Request) -> bool {
     request.outer.is_some_and(|(_, node)| {
         request.identifiers.iter().filter(|it| it.care_of_address.is_none()).any(|identifier| {
@@ -242,8 +243,9 @@ fn renews_outer_address(cache: &BindingCache, request: &Request) -> bool {
     })
 }
 
-/// Judges a de-registration. RFC 3963 6.2: it ignores the R flag and any prefixes. RFC 6275 10.3.2, RFC 5648
-/// 6.2: status 133 without an entry; a binding whose address is still being tested is an entry.
+/// Validates a de-registration. The R flag and any prefixes are ignored (RFC 3963 6.2). Refuses it with
+/// status 133 if the node has no binding (RFC 6275 10.3.2, RFC 5648 6.2). A binding whose home address is
+/// still being tested counts as a binding.
 fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdict, Status> {
     let home_address = request.home_address;
     if request.identifiers.is_empty() {
@@ -272,19 +274,20 @@ fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdi
     }
 }
 
-/// Whether a key that has used `numbers` sequence numbers has too few left to accept `sequence` without a
-/// timestamp. `last` is the last accepted number. A number that is not newer is refused as old instead.
+/// Returns whether a key has used too many of its sequence numbers (`numbers`), so that the home agent
+/// accepts `sequence` only with a timestamp. `last` is the last accepted number. A number that is not newer
+/// than `last` is refused as old, so this function returns false for it.
 pub(super) fn is_used_up(numbers: u32, last: Option<u16>, sequence: u16) -> bool {
     let is_newer = last.is_none_or(|last| is_newer(sequence, last));
     numbers > MAX_NUMBERS || is_newer && count(numbers, last, sequence) > MAX_NUMBERS
 }
 
-/// RFC 4285 6: checks that a timestamp is close enough to the home agent's clock, and later than all accepted
-/// ones. If not, returns the status and the timestamp of the answer.
+/// Checks that a timestamp is close to the home agent's time, and later than all accepted timestamps (RFC
+/// 4285 6). If not, returns the status and the timestamp of the answer.
 ///
-/// The home agent's clock may be behind the last timestamp: it was ahead once, or has not been set since the
-/// start. Then the reference time continues from that timestamp. So nodes are not refused until the clock has
-/// caught up, and no message is accepted twice.
+/// The home agent's clock may be behind the last accepted timestamp: it may have been fast before, or not be
+/// set since the start. Then the home agent's time counts on from that timestamp. So it need not refuse nodes
+/// until the clock has reached that time, and it accepts no message twice.
 fn judge_timestamp(
     replay: &Replay,
     wall: WallTime,
@@ -306,7 +309,7 @@ fn judge_timestamp(
     Some((Status::ID_MISMATCH, answer))
 }
 
-/// RFC 3963 6.2: accepts all prefixes or none of them.
+/// Accepts all prefixes of an update or none of them (RFC 3963 6.2).
 fn judge_prefixes(
     config: &HomeAgentConfig,
     node: &AuthorizedNode,
@@ -316,7 +319,7 @@ fn judge_prefixes(
         return Err(Status::MOBILE_ROUTER_NOT_PERMITTED);
     }
     if request.prefixes.is_empty() {
-        // Implicit mode: the configured prefixes of this home address.
+        // In implicit mode the prefixes of this home address come from the config.
         return if node.prefixes.is_empty() {
             Err(Status::FORWARDING_SETUP_FAILED)
         } else {
@@ -334,7 +337,7 @@ fn judge_prefixes(
         }
         prefixes.push(prefix);
     }
-    // The Prefix Table of RFC 3963 6.1.2: the prefix itself, or a part of it.
+    // The prefix table (RFC 3963 6.1.2) must have the prefix itself, or a shorter prefix that contains it.
     if !prefixes.iter().all(|prefix| node.prefixes.iter().any(|own| own.contains(prefix))) {
         return Err(Status::NOT_AUTHORIZED_FOR_PREFIX);
     }
@@ -343,7 +346,7 @@ fn judge_prefixes(
     Ok(shared(&node.prefixes, prefixes))
 }
 
-/// Returns the prefixes of a node: the shared list of the configuration if it is equal.
+/// Returns the prefixes of a node. Uses the shared list of the config if it is equal, to save memory.
 pub(super) fn shared(own: &Arc<[Ipv6Net]>, prefixes: Vec<Ipv6Net>) -> Arc<[Ipv6Net]> {
     if **own == *prefixes { own.clone() } else { prefixes.into() }
 }

@@ -1,4 +1,4 @@
-//! Reads a Binding Update from its options, without a verdict.
+//! Reads a Binding Update and its options, without validation.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -11,16 +11,17 @@ use carnet_wire::mobility::{BindingUpdate, MobilityOption};
 
 use crate::{MobilityDrop, MobilityMessage, is_unicast_routable, lifetime_from_units};
 
-/// Most Binding Identifier options of one Binding Update; with more it is malformed.
+/// Maximum number of Binding Identifier options in one Binding Update; an update with more is malformed.
 pub(super) const MAX_IDENTIFIERS: usize = 32;
-/// Most Flow Identification options, and flow actions, that the home agent reads; the answer has room for no
-/// more.
+/// Maximum number of Flow Identification options and of flow actions that the home agent reads. An answer has
+/// no room for more.
 const MAX_FLOW_OPTIONS: usize = super::MAX_FLOWS;
-/// Most flows in Flow Summary options that the home agent reads.
+/// Maximum number of flows in Flow Summary options that the home agent reads.
 const MAX_SUMMARY: usize = 128;
-/// Most IPv4 Home Address options that the home agent answers.
+/// Maximum number of IPv4 Home Address options that the home agent answers.
 const MAX_IPV4_HOMES: usize = 4;
-/// Replaces an unreadable Mobile Network Prefix option; the home agent refuses it as invalid.
+/// Option in place of a Mobile Network Prefix option that the parser cannot read. The home agent refuses it
+/// as invalid.
 const NO_PREFIX: MobilityOption<'static> =
     MobilityOption::MobileNetworkPrefix { prefix: Ipv6Addr::UNSPECIFIED, prefix_length: 0 };
 
@@ -50,24 +51,23 @@ pub(super) struct Ipv4Home {
     pub address: Ipv4Addr,
 }
 
-/// A Binding Update with all values that a verdict needs.
+/// A Binding Update with all values that its validation needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Request {
     /// IPv6 source, to which the acknowledgement goes.
     pub source: Ipv6Addr,
-    /// The home agent's end and the node's, if the update came inside IPv4 or UDP.
+    /// Tunnel ends of the home agent and of the node, if the update came inside IPv4 or UDP.
     pub outer: Option<(Endpoint, Endpoint)>,
     /// The home address.
     pub home_address: Ipv6Addr,
-    /// Whether a Home Address option named the home address, so that the acknowledgement needs a routing
-    /// header.
+    /// Whether the update has a Home Address option, so that the acknowledgement needs a routing header.
     pub away: bool,
     pub alternate: Option<Ipv6Addr>,
     /// Address of the IPv4 Care-of Address option.
     pub ipv4_care_of_address: Option<Ipv4Addr>,
     /// Binding Identifier options in their order.
     pub identifiers: Vec<Identifier>,
-    /// Whether a Binding Identifier option has an invalid length, or there are too many.
+    /// Whether a Binding Identifier option has an invalid length, or the update has too many of them.
     pub malformed_identifier: bool,
     pub sequence: u16,
     pub home_registration: bool,
@@ -84,7 +84,7 @@ pub(super) struct Request {
     pub spi: Option<u32>,
     pub nonce_indices: bool,
     pub flows: Vec<FlowRequest>,
-    /// Flow Identifiers of the flows that stay.
+    /// Flow Identifiers of the flows that stay unchanged.
     pub summary: Vec<u16>,
     pub flow_actions: Vec<FlowActionOption>,
     pub ipv4_homes: Vec<Ipv4Home>,
@@ -121,12 +121,13 @@ impl Request {
         for (kind, option) in update.options.iter_with_types() {
             match option {
                 Ok(option) => request.take(option),
-                // RFC 3963 6.6: an invalid prefix length is an invalid prefix, and no malformed message.
+                // RFC 3963 6.6: an invalid prefix length makes the prefix invalid, but not the message
+                // malformed.
                 Err(Error::Value { .. }) if kind == option_type::MOBILE_NETWORK_PREFIX => {
                     request.take(NO_PREFIX);
                 }
                 Err(_) if kind == option_type::BINDING_IDENTIFIER => request.malformed_identifier = true,
-                // Without its identifier an option for a flow cannot be answered.
+                // A flow option that is too short for its identifier cannot be answered, so it is ignored.
                 Err(_) if matches!(kind, option_type::FLOW_IDENTIFICATION | option_type::FLOW_SUMMARY) => {}
                 Err(_) => return Err(MobilityDrop::Malformed),
             }
@@ -183,7 +184,7 @@ impl Request {
         }
     }
 
-    /// Whether the update concerns several care-of addresses.
+    /// Returns whether the update has Binding Identifiers.
     pub fn is_multiple(&self) -> bool {
         !self.identifiers.is_empty() || self.malformed_identifier
     }
@@ -193,24 +194,26 @@ impl Request {
         self.alternate.unwrap_or(self.source)
     }
 
-    /// Whether the update came inside IPv4 or UDP but has the form of an update by IPv6, so that an attacker
-    /// has encapsulated it. Inside IPv4 the source is the home address, without a Home Address option (RFC
-    /// 5555 4.4.2), and no Alternate Care-of Address option names an IPv6 care-of address.
+    /// Returns whether the update came inside IPv4 or UDP but has the form of an update by IPv6. Only an
+    /// attacker who encapsulates a recorded update sends such a packet. A node's own update inside IPv4 has
+    /// the home address as source and no Home Address option (RFC 5555 4.4.2). No Alternate Care-of Address
+    /// option of it names an IPv6 address.
     pub fn is_out_of_place(&self) -> bool {
         self.outer.is_some() && (self.alternate.is_some() || self.away)
     }
 
-    /// Whether the update came inside IPv4 or UDP and names the IPv4 address that it came from.
+    /// Returns whether the update came inside IPv4 or UDP and names the IPv4 address that it came from.
     pub fn names_outer_address(&self) -> bool {
         let Some(address) = self.outer.and_then(|(_, node)| node.ipv4()) else { return true };
         let of_binding = |it: &Identifier| it.care_of_address == Some(IpAddr::V4(address));
         self.ipv4_care_of_address == Some(address) || self.identifiers.iter().any(of_binding)
     }
 
-    /// Returns the care-of address that the MAC covers: the one to be registered, an IPv4 address as
-    /// IPv4-mapped; of several, the first that an option names. An IPv4 Care-of Address option in an update
-    /// by IPv6 does not count, because such an update registers no IPv4 address. Otherwise the message would
-    /// be valid in a packet from any IPv6 address.
+    /// Returns the care-of address that the MAC covers: the address to be registered, an IPv4 address as
+    /// IPv4-mapped. If the update has several, it is the first that an option names. An IPv4 Care-of Address
+    /// option in an update by IPv6 does not count, because such an update registers no IPv4 address. If it
+    /// counted, the MAC would not cover the IPv6 source, and an attacker could send the message from any IPv6
+    /// address.
     pub fn signed_address(&self) -> Ipv6Addr {
         let named = self.identifiers.iter().find_map(|identifier| identifier.care_of_address);
         let ipv4 = self.ipv4_care_of_address.filter(|_| self.outer.is_some());
@@ -221,13 +224,13 @@ impl Request {
         }
     }
 
-    /// Whether the message itself names every care-of address, in its options.
+    /// Returns whether the options of the message name every care-of address.
     pub fn names_care_of_address(&self) -> bool {
         let each = self.identifiers.iter().all(|it| it.care_of_address.is_some());
         self.alternate.is_some() || !self.identifiers.is_empty() && each
     }
 
-    /// Returns where the update came from, for messages to the operator.
+    /// Returns the source of the update, for messages to the operator.
     pub fn came_from(&self) -> Endpoint {
         match self.outer {
             Some((_, node)) => node,
@@ -236,7 +239,7 @@ impl Request {
         }
     }
 
-    /// Whether the sender could be at the address that the MAC covers.
+    /// Returns whether the source of the update fits the care-of address that the MAC covers.
     pub fn comes_from_signed_address(&self) -> bool {
         match self.outer {
             Some((_, node)) => {
@@ -246,8 +249,9 @@ impl Request {
         }
     }
 
-    /// Whether the update is a de-registration: lifetime zero, or the home address as care-of address (RFC
-    /// 6275 9.5.1, RFC 3963 6.2). With Binding Identifiers only the lifetime counts (RFC 5648 5.4).
+    /// Returns whether the update is a de-registration: its lifetime is 0, or its care-of address is the home
+    /// address (RFC 6275 9.5.1, RFC 3963 6.2). With Binding Identifiers only the lifetime counts (RFC 5648
+    /// 5.4).
     pub fn is_deregistration(&self) -> bool {
         self.lifetime.is_zero()
             || !self.is_multiple()

@@ -1,12 +1,13 @@
 //! Binding revocation (RFC 5846): the operator ends the bindings of a node.
 //!
-//! The home agent sends the node a Binding Revocation Indication, and repeats it after one and two seconds.
-//! The bindings end when the node has acknowledged, or has not answered the last one. Until then they carry
-//! traffic, and the home agent refuses Binding Updates of the node with 129. RFC 5846 7 leaves that to the
-//! reason; an operator who revokes does not mean "unless it registers again".
+//! The home agent sends the node a Binding Revocation Indication, and repeats it after one and after two more
+//! seconds. The bindings end when the node acknowledges, or when it has not answered the last indication.
+//! Until then they carry traffic, and the home agent refuses Binding Updates of the node with status 129. RFC
+//! 5846 7 lets the reason of the revocation decide this. carnet refuses them, because a node that registers
+//! again would undo the operator's command.
 //!
 //! Left out: the G and P flags, which are for mobility anchors and gateways (Proxy Mobile IPv6), and V,
-//! because carnet gives no IPv4 home addresses. The RFC has no indications from nodes.
+//! because carnet assigns no IPv4 home addresses. The RFC defines no indications from mobile nodes.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -19,11 +20,11 @@ use carnet_wire::mobility::{BindingRevocation, Builder, MobilityOption, Revocati
 use super::{HomeAgent, Timer};
 use crate::{Event, MobilityDrop, MobilityMessage, Output};
 
-/// First pause before an indication is repeated: `InitMINDelayBRIs` (RFC 5846 11); doubled up to
-/// `MAX_BRACK_TIMEOUT`, 2 s.
+/// Pause before the home agent repeats an indication for the first time: `InitMINDelayBRIs` (RFC 5846 11). It
+/// doubles up to `MAX_BRACK_TIMEOUT`, 2 s.
 const INITIAL_DELAY: Duration = Duration::from_secs(1);
-/// Indications that are sent: the first and two repeats, one more than `BRIMaxRetriesNumber`, which is 1 by
-/// default.
+/// Number of indications: the first and two repetitions. The default of RFC 5846 11 is one repetition
+/// (`BRIMaxRetriesNumber`).
 const ATTEMPTS: u32 = 3;
 
 /// A running revocation.
@@ -33,7 +34,7 @@ pub(super) struct Revocation {
     /// Binding Identifiers to be revoked; empty for all bindings.
     bids: Vec<u16>,
     sent: u32,
-    /// Time of the first indication, by both clocks.
+    /// Time of the first indication, by the monotonic clock and by the time of day.
     began: (Time, WallTime),
 }
 
@@ -57,7 +58,7 @@ impl HomeAgent {
         if let Some(bid) = bids.iter().find(|bid| self.cache.get(home_address, Some(**bid)).is_none()) {
             return Err(format!("{home_address} has no binding with the identifier {bid}"));
         }
-        // A running revocation becomes a part of the new one, so that no binding of it stays.
+        // If a revocation of this node is running, the new one also covers its bindings.
         let bids = match self.revocations.get(&home_address) {
             Some(before) if before.bids.is_empty() || bids.is_empty() => Vec::new(),
             Some(before) => {
@@ -73,21 +74,21 @@ impl HomeAgent {
         Ok(())
     }
 
-    /// Whether the home agent is revoking bindings of this node.
+    /// Returns whether the home agent is revoking bindings of this node.
     pub(super) fn is_revoking(&self, home_address: Ipv6Addr) -> bool {
         self.revocations.contains_key(&home_address)
     }
 
-    /// Sends the next indication; after the last one the bindings end without an acknowledgement.
+    /// Sends the next indication. After the last one, ends the bindings without an acknowledgement.
     pub(super) fn revoke(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(revocation) = self.revocations.get_mut(&home_address) else { return };
         revocation.sent += 1;
-        // Each indication goes over another binding of the node: one of them may lead nowhere.
+        // Each indication uses another binding of the node, because the path of one may have failed.
         let bindings: Vec<_> = self.cache.of(home_address).collect();
         let turn = (revocation.sent as usize - 1) % bindings.len().max(1);
         let binding = bindings.get(turn).cloned();
         let Some(binding) = binding.filter(|_| revocation.sent <= ATTEMPTS) else {
-            return self.revoked(now, home_address, "revoked; the node has not answered");
+            return self.revoked(now, home_address, "the operator revoked it; the node did not acknowledge");
         };
         let delay = (INITIAL_DELAY * 2_u32.pow(revocation.sent - 1)).min(INITIAL_DELAY * 2);
         let (began, wall) = revocation.began;
@@ -119,8 +120,8 @@ impl HomeAgent {
             return Err(MobilityDrop::UnknownType);
         };
         let home_address = message.pseudo_source();
-        // RFC 5846 6.2.2: an acknowledgement without an outstanding revocation is "silently discard"ed,
-        // before its MAC is verified.
+        // RFC 5846 6.2.2: an acknowledgement without an outstanding revocation is "silently discard"ed.
+        // The home agent does so before it verifies the MAC.
         let asked = self.revocations.get(&home_address).ok_or(MobilityDrop::Unexpected)?;
         if asked.sequence != revocation.sequence {
             return Err(MobilityDrop::Unexpected);
@@ -131,8 +132,8 @@ impl HomeAgent {
         }
         let reason = match status {
             revocation_status::SUCCESS | revocation_status::PARTIAL_SUCCESS => "revoked".to_string(),
-            // The operator's command counts all the same.
-            other => format!("revoked; the node objects with status {other}"),
+            // The home agent ends the bindings even if the node objects.
+            other => format!("the operator revoked it; the node answered with status {other}"),
         };
         self.revoked(now, home_address, &reason);
         Ok(())
@@ -154,7 +155,8 @@ impl HomeAgent {
         if self.left_without_bindings(now, home_address)
             && let Some(node) = self.cache.node(home_address)
         {
-            // After a revocation, unlike a de-registration, packets on their way must not arrive.
+            // After a revocation, unlike after a de-registration, the home agent drops packets that are
+            // still on their way.
             node.keep_former(|_| false);
             self.timers.stop(Timer::Grace(home_address));
         }

@@ -1,8 +1,9 @@
-//! Reports to the operator Binding Updates that get no answer.
+//! Logs Binding Updates that the home agent does not answer.
 //!
-//! A stranger gets no answer (RFC 4285 5, RFC 6275 10.3.1), but an operator who sets a router up has to find
-//! a mistake. Strangers can send such messages, so the home agent remembers and logs little. It logs one line
-//! for each home address and cause within [`AGAIN`], and a few of them in a row.
+//! An unauthenticated source gets no answer (RFC 4285 5, RFC 6275 10.3.1). But an operator who sets up a
+//! router needs to find a mistake in its config. An attacker can send very many such messages. So the log has
+//! at most one line per home address and reason within [`REPEAT_INTERVAL`], and at most [`BURST`] lines in a
+//! row.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -15,38 +16,38 @@ use super::HomeAgentConfig;
 use super::request::Request;
 use crate::{Event, MobilityDrop, Output};
 
-/// Time after which the same line may be logged again.
-const AGAIN: Duration = Duration::from_secs(600);
-/// Lines in a burst. [`INTERVAL`] is the interval between lines after that.
+/// Minimum time between two log lines about the same home address and reason.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
+/// Maximum number of log lines in a row. [`INTERVAL`] is the long-term interval between lines.
 const BURST: u32 = 5;
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Most entries that are remembered.
-const REMEMBERED: usize = 32;
+/// Maximum number of log lines that the home agent remembers.
+const MAX_ENTRIES: usize = 32;
 
-/// Lines that were logged lately.
+/// Log lines of the last [`REPEAT_INTERVAL`].
 #[derive(Debug)]
-pub(super) struct Silence {
-    said: VecDeque<(Ipv6Addr, MobilityDrop, Time)>,
+pub(super) struct UnansweredUpdateLog {
+    logged: VecDeque<(Ipv6Addr, MobilityDrop, Time)>,
     limiter: RateLimiter,
 }
 
-impl Default for Silence {
+impl Default for UnansweredUpdateLog {
     fn default() -> Self {
-        Silence { said: VecDeque::new(), limiter: RateLimiter::new(BURST, INTERVAL) }
+        UnansweredUpdateLog { logged: VecDeque::new(), limiter: RateLimiter::new(BURST, INTERVAL) }
     }
 }
 
-impl Silence {
+impl UnansweredUpdateLog {
     pub fn allows(&mut self, now: Time, home_address: Ipv6Addr, reason: MobilityDrop) -> bool {
-        self.said.retain(|(_, _, at)| now.saturating_since(*at) < AGAIN);
-        let known = self.said.iter().any(|(address, why, _)| (*address, *why) == (home_address, reason));
+        self.logged.retain(|(_, _, at)| now.saturating_since(*at) < REPEAT_INTERVAL);
+        let known = self.logged.iter().any(|(address, why, _)| (*address, *why) == (home_address, reason));
         if known || !self.limiter.allow(now) {
             return false;
         }
-        if self.said.len() == REMEMBERED {
-            self.said.pop_front();
+        if self.logged.len() == MAX_ENTRIES {
+            self.logged.pop_front();
         }
-        self.said.push_back((home_address, reason, now));
+        self.logged.push_back((home_address, reason, now));
         true
     }
 
@@ -71,28 +72,32 @@ impl Silence {
             }
             MobilityDrop::UnknownSpi => {
                 let spi = authentication_field(octets).ok().flatten().map(|field| field.spi);
-                format!("unknown SPI: its SPI is {}, expected {expected}", spi.unwrap_or_default())
+                format!("its SPI is {}, expected {expected}", spi.unwrap_or_default())
             }
             MobilityDrop::AuthenticationMissing => {
-                format!("it is not authenticated, expected SPI {expected}")
+                format!("it has no authentication option, expected one with SPI {expected}")
             }
             MobilityDrop::AuthenticationFailed => {
                 format!(
-                    "wrong MAC: expected that of the key of SPI {}, with `per_agent` of the one for {}",
+                    "its MAC is wrong: expected a MAC made with the key of SPI {}, with `per_agent` of the \
+                     one for {}",
                     request.spi.unwrap_or_default(),
                     config.address
                 )
             }
             MobilityDrop::NotProtected => {
-                "it did not come under IPsec, expected a security association of its own with the home agent"
+                "IPsec did not protect it, expected a security association between the home address and the \
+                 home agent"
                     .to_owned()
             }
-            // The remaining reasons are faults of a program, not of a config; the counters show them.
+            // The other reasons are faults of a program, not of a config; only counters show them.
             _ => return None,
         };
         self.allows(now, home_address, reason).then(|| {
             let from = request.came_from();
-            let message = format!("a Binding Update of {home_address} from {from} is ignored: {why}");
+            let message = format!(
+                "the home agent does not answer a Binding Update of {home_address} from {from}: {why}"
+            );
             Output::Event(Event::Warning { message })
         })
     }

@@ -1,7 +1,7 @@
 //! The part of the binding cache that survives a restart.
 //!
-//! Times are absolute, because the monotonic clock starts anew. Files of versions with one binding for each
-//! node are read as well.
+//! Times are dates, because the monotonic clock starts anew with the machine. The reader also accepts files
+//! of earlier versions, which stored one binding for each node.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -10,20 +10,21 @@ use carnet_base::{Endpoint, Time, WallTime};
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
-use super::binding::{Binding, BindingState, FormerPath, MAX_BINDINGS, Stay};
+use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS};
 use super::care_of_address::is_acceptable;
 use super::care_of_test::TESTED_LIFETIME;
 use super::drain::RELAY_LIFETIME;
 use super::registration::shared;
 use super::replay::{KeyNumbers, Replay};
-use super::{Absent, HomeAgent, MAX_FLOWS, Relay, Timer};
+use super::{HomeAgent, MAX_FLOWS, Relay, RemovedNode, Timer};
 use crate::flow::FlowBinding;
 use crate::sequence::count;
 use crate::{OLD_PATH_GRACE, Output, is_newer};
 
-/// How far a sequence number that was accepted without a key may be ahead of the last signed one. Two days of
-/// registrations with a lifetime of 60 s still count under the key. Thereby at most an eighth of the 32,768
-/// recordable messages before the last one, from the oldest on, may become new.
+/// Maximum distance between the last signed sequence number and a later number that was accepted without a
+/// key. The distance covers two days of registrations with a lifetime of 60 s. An unsigned number brings old
+/// recorded messages closer to being newer again. With this limit at most the oldest eighth of the 32,768
+/// numbers becomes newer.
 const UNSIGNED_LEAD: u16 = 4096;
 
 /// Stored state of a node.
@@ -31,54 +32,55 @@ const UNSIGNED_LEAD: u16 = 4096;
 pub struct StoredBinding {
     /// Home address.
     pub home_address: Ipv6Addr,
-    /// Last accepted sequence number, if any; of a node with a key, that of its last signed message.
+    /// Last accepted sequence number, if any. For a node with a key it is the number of the last signed
+    /// message.
     pub sequence: Option<u16>,
-    /// Last sequence number that was accepted with a signature, if it differs from [`Self::sequence`], or if
-    /// no SPI shows that it is the same. This happens for a node without a key, for one that is no longer
-    /// configured, and for one with several keys before its next update.
+    /// Last sequence number that was accepted with a signature. It is present only if it differs from
+    /// [`Self::sequence`], or if no SPI shows that both are equal. No SPI exists for a node without a key or
+    /// outside the config, nor for a node with several keys before its next update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_sequence: Option<u16>,
     /// Last accepted NTP timestamp, if any.
     pub timestamp: Option<u64>,
-    /// Sequence numbers that each key of the node has used: first the first key of the config, then the
-    /// others by last use. Earlier versions did not count. For recordings of their time the count begins with
-    /// the next Binding Update.
+    /// Number of sequence numbers that the node has used under each key: first the first key of the config,
+    /// then the others by last use. Earlier versions did not count; then the count begins with the next
+    /// Binding Update.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyNumbers>,
-    /// SPI of the key that the node has used last, if any. Earlier versions knew one key for each node.
+    /// SPI of the key that the node used last, if any. Earlier versions supported one key for each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spi: Option<u32>,
-    /// Plain registration, if there is one.
+    /// Registration without a Binding Identifier, if there is one.
     pub registration: Option<StoredRegistration>,
     /// Registrations with Binding Identifiers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identified: Vec<StoredRegistration>,
-    /// Former paths from which packets are still accepted.
+    /// Former paths from which the home agent still accepts packets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<StoredPath>,
     /// The flow bindings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowBinding>,
-    /// Relay to the home agent to which the node has gone.
+    /// Relay of packets to the home agent to which the node has gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<Relay>,
-    /// End of the relay. Earlier versions stored no end.
+    /// End of the relay. Earlier versions did not store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay_until: Option<WallTime>,
 }
 
-/// Part of a [`StoredBinding`] that ends with its lifetime.
+/// A registration of a [`StoredBinding`], which ends with its lifetime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredRegistration {
     /// Binding Identifier; `None` for the plain registration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bid: Option<u16>,
-    /// BID-PRI.
+    /// BID-PRI (RFC 6089 4.1).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: u8,
     /// Care-of address.
     pub care_of_address: Endpoint,
-    /// Time since the node has been at this care-of address. Earlier versions did not store it.
+    /// Time at which the node came to this care-of address. Earlier versions did not store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<WallTime>,
     /// The home agent's end; `None` for its IPv6 address.
@@ -88,31 +90,31 @@ pub struct StoredRegistration {
     pub mobile_router: bool,
     /// The L flag.
     pub link_local: bool,
-    /// Prefixes that the home agent forwards.
+    /// Prefixes whose packets the home agent forwards to the node.
     pub prefixes: Vec<Ipv6Net>,
     /// Granted lifetime in seconds.
     pub lifetime_s: u64,
     /// End of the lifetime.
     pub expires: WallTime,
-    /// Care-of address before the last move, and the end of its grace period. Only earlier versions stored it
-    /// here; now it is in [`StoredBinding::former`].
+    /// Former care-of address, and the end of its grace period. Only earlier versions stored it here; now it
+    /// is in [`StoredBinding::former`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<(Ipv6Addr, WallTime)>,
-    /// Whether the node has yet to answer at the care-of address. Earlier versions did not test it.
+    /// Whether the node has not answered the test at the care-of address yet. Earlier versions had no test.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untested: bool,
 }
 
-/// A path that a binding has used before.
+/// A former path of a binding, from which the home agent still accepts packets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPath {
     /// The home agent's end.
     pub agent: Endpoint,
     /// The care-of address.
     pub care_of_address: Endpoint,
-    /// Time until which packets from the path are accepted.
+    /// Time until which the home agent accepts packets from the path.
     pub until: WallTime,
-    /// Whether the node has yet to answer there, see [`StoredRegistration::untested`].
+    /// Whether the node has not answered the test at this address, see [`StoredRegistration::untested`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untested: bool,
 }
@@ -122,14 +124,14 @@ fn is_zero(priority: &u8) -> bool {
 }
 
 impl StoredBinding {
-    /// Whether [`Self::sequence`] is of a signed message. Earlier versions stored no SPI, and of nodes
-    /// without a key only their bindings.
+    /// Returns whether [`Self::sequence`] is the number of a signed message. Earlier versions stored no SPI,
+    /// and stored only the bindings of nodes without a key.
     fn is_signed(&self) -> bool {
         let is_bound = self.registration.is_some() || !self.identified.is_empty();
         self.spi.is_some() || self.timestamp.is_some() || !is_bound && self.relay.is_none()
     }
 
-    /// An empty state of a node.
+    /// Creates an empty state of a node.
     pub fn of(home_address: Ipv6Addr) -> Self {
         StoredBinding {
             home_address,
@@ -152,17 +154,17 @@ impl HomeAgent {
     /// Returns all state that must survive a restart.
     pub fn stored(&self, now: Time, wall: WallTime) -> Vec<StoredBinding> {
         let home_addresses = self.config.nodes.iter().map(|node| node.home_address);
-        let absent = self.absent.keys().copied();
+        let absent = self.removed_nodes.keys().copied();
         home_addresses
             .chain(absent)
             .filter_map(|home_address| self.stored_node(now, wall, home_address))
             .collect()
     }
 
-    /// Returns the state of one node that must survive a restart; `None` if it is empty.
+    /// Returns the state of one node that must survive a restart; `None` if the node has no such state.
     pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
         let Some(node) = self.config.node(home_address) else {
-            let Absent { replay, keys } = self.absent.get(&home_address)?;
+            let RemovedNode { replay, keys } = self.removed_nodes.get(&home_address)?;
             return Some(StoredBinding {
                 signed_sequence: replay.sequence,
                 timestamp: replay.timestamp,
@@ -183,7 +185,7 @@ impl HomeAgent {
         if registrations.is_empty() && !replays && relay.is_none() {
             return None;
         }
-        // Former paths of a node without bindings are not worth an entry in the file.
+        // The former paths of a node without bindings end within seconds, so they are not stored.
         let bound = !registrations.is_empty();
         let former = self.cache.former(home_address).iter().filter(|_| bound);
         let signed = replay.sequence.filter(|_| has_key);
@@ -216,7 +218,7 @@ impl HomeAgent {
         })
     }
 
-    /// Returns the SPI that a node has used lately.
+    /// Returns the SPI of the key that a node used last.
     fn spi(&self, home_address: Ipv6Addr) -> Option<u32> {
         let authentication = &self.config.node(home_address)?.authentication;
         match authentication.associations() {
@@ -225,7 +227,7 @@ impl HomeAgent {
         }
     }
 
-    /// Returns the numbers that each key of a node has used.
+    /// Returns the number of sequence numbers that a node has used under each key.
     fn keys(&self, home_address: Ipv6Addr) -> Vec<KeyNumbers> {
         let Some(node) = self.config.node(home_address) else { return Vec::new() };
         let numbers = self.cache.numbers(home_address, &node.authentication, None);
@@ -239,7 +241,7 @@ impl HomeAgent {
             bid: binding.bid,
             priority: binding.priority,
             care_of_address: binding.care_of_address,
-            since: binding.stay.length(now).map(|length| wall - length),
+            since: binding.care_of_address_age.length(now).map(|length| wall - length),
             agent: Some(binding.agent).filter(|agent| *agent != self.config.address),
             mobile_router: binding.mobile_router,
             link_local: binding.link_local,
@@ -251,9 +253,9 @@ impl HomeAgent {
         }
     }
 
-    /// Takes over the state that [`Self::stored`] returned, as far as the configuration permits it and the
-    /// lifetimes have not ended. Duplicate address detection is not repeated: the node kept the address
-    /// meanwhile.
+    /// Takes over the state that [`Self::stored`] returned, except nodes and prefixes that the config no
+    /// longer permits, and bindings whose lifetime has ended. Does not repeat duplicate address detection,
+    /// because the nodes kept their addresses meanwhile.
     pub fn restore(&mut self, now: Time, wall: WallTime, stored: Vec<StoredBinding>) {
         let left = |until: WallTime, most: Duration| {
             Duration::from_nanos(until.as_unix_nanos().saturating_sub(wall.as_unix_nanos())).min(most)
@@ -266,7 +268,7 @@ impl HomeAgent {
             let mut keys = entry.keys;
             let Some(node) = self.config.node(home_address) else {
                 if is_signed {
-                    self.absent.insert(home_address, Absent { replay, keys });
+                    self.removed_nodes.insert(home_address, RemovedNode { replay, keys });
                 }
                 continue;
             };
@@ -274,15 +276,15 @@ impl HomeAgent {
             let has_test = node.care_of_test;
             let has_key = node.authentication.association().is_some();
             if has_key {
-                // RFC 6275 9.5.1: the number must be newer than the binding's too, whichever source has sent
-                // it. But a number without a signature, which a stranger may have sent, must not make
-                // recordings new.
+                // RFC 6275 9.5.1: the next number must also be newer than the binding's number, even if
+                // that was unsigned. But an attacker may have sent an unsigned number, and it must not make
+                // recorded messages newer again.
                 let newer = |it: u16, than| is_newer(it, than) && it.wrapping_sub(than) <= UNSIGNED_LEAD;
                 let unsigned = entry.sequence.filter(|it| signed.is_none_or(|signed| newer(*it, signed)));
                 replay.sequence = unsigned.or(signed);
                 if let Some(sequence) = replay.sequence {
-                    // Numbers that were accepted without a key bring recordings closer to being newer as
-                    // well.
+                    // Numbers that were accepted without a key also bring recorded messages closer to
+                    // being newer, so they count.
                     keys.iter_mut().for_each(|key| key.numbers = count(key.numbers, signed, sequence));
                 }
                 if let Some(spi) = entry.spi.filter(|_| node.authentication.has_several()) {
@@ -318,8 +320,8 @@ impl HomeAgent {
                 let remaining = left(registration.expires, lifetime);
                 let agent = registration.agent.unwrap_or(self.config.address.into());
                 let ends = (agent, registration.care_of_address);
-                // An IPv4 address that the home agent no longer has reaches no node: the node has to register
-                // anew.
+                // If the home agent no longer has this IPv4 address, its packets do not reach the node, so
+                // the node must register again.
                 let reached = agent.ipv4().is_none_or(|own| self.config.ipv4_address == Some(own));
                 let permitted = reached
                     && registration.prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)))
@@ -336,9 +338,9 @@ impl HomeAgent {
                     bid: registration.bid,
                     priority: registration.priority,
                     care_of_address: registration.care_of_address,
-                    // A time in the future shows that the clock was set back, so the length of the stay is
+                    // A date in the future shows that the operator has set the clock back, so the age is
                     // unknown.
-                    stay: Stay::lasting(
+                    care_of_address_age: CareOfAddressAge::lasting(
                         now,
                         registration.since.filter(|since| *since <= wall).map(|it| it.distance(wall)),
                     ),
@@ -361,7 +363,8 @@ impl HomeAgent {
                 continue;
             };
             for path in former {
-                // The node may go back to the address that still serves while the new one is untested.
+                // While the new address is untested, the former address still carries packets, and the
+                // node may return to it.
                 let tested_until = path.until + TESTED_LIFETIME.saturating_sub(OLD_PATH_GRACE);
                 let tested_for = left(tested_until, TESTED_LIFETIME);
                 if has_test && !path.untested && !tested_for.is_zero() {

@@ -1,11 +1,11 @@
-//! Limits the answers: to each station, and to all strangers together.
+//! Limits the answers to each station, and to all unknown stations together.
 //!
-//! A station that asks too much gets no answer; others are not affected. A known station has an allowance of
-//! its own, whatever strangers ask. A stranger has one as well, and cannot refill it by asking under other
-//! addresses, because only full allowances are removed. Strangers share one limit, which an attacker with
-//! many made-up addresses can use up; known stations are not affected. Tests that do not come from a network
-//! that their asker has announced have an allowance of their own. So an attacker who names a victim as the
-//! asker takes nothing of the victim's allowance.
+//! A station that sends too many requests gets no answers; this does not affect other stations. A known
+//! station has a limit of its own. An unknown station has one as well. It cannot refill its limit by requests
+//! under other addresses, because the table removes only full limits. All unknown stations share one further
+//! limit, which an attacker with many forged addresses can use up; known stations do not depend on it. Tests
+//! that do not come from a network that their sender has announced have a separate limit. So an attacker who
+//! names a victim as the sender does not use up the victim's limit.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,29 +14,30 @@ use carnet_base::{RateLimiter, Time};
 
 use super::LinkAddress;
 
-/// Burst of answers to one station. [`INTERVAL`] is the interval after it.
+/// Burst of answers to one station. [`INTERVAL`] is the long-term interval.
 const BURST: u32 = 16;
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Burst of answers to all strangers together.
+/// Burst of answers to all unknown stations together.
 const STRANGERS: u32 = 32;
 const STRANGERS_INTERVAL: Duration = Duration::from_millis(20);
-/// Most allowances in the table. Fewer are not full at a time: those of [`super::MAX_PEERS`] known stations,
-/// and of as many strangers as get answers until an allowance is full again, 32 + 80.
+/// Maximum number of limits in the table. At most [`super::MAX_PEERS`] known stations have a limit that is
+/// not full. Of unknown stations there are at most 32 + 80: those that get answers before the first limit is
+/// full again.
 const MOST: usize = 256;
 
-/// Allowance for one kind of answers.
+/// Limit of one kind of answers.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(super) struct AnswerLimit {
     each: BTreeMap<LinkAddress, RateLimiter>,
     strangers: RateLimiter,
 }
 
-impl Allowance {
-    pub(super) fn new() -> Allowance {
-        Allowance { each: BTreeMap::new(), strangers: RateLimiter::new(STRANGERS, STRANGERS_INTERVAL) }
+impl AnswerLimit {
+    pub(super) fn new() -> AnswerLimit {
+        AnswerLimit { each: BTreeMap::new(), strangers: RateLimiter::new(STRANGERS, STRANGERS_INTERVAL) }
     }
 
-    /// Whether `station` is answered now.
+    /// Returns whether this router may answer `station` now, and counts the answer.
     pub(super) fn allow(&mut self, now: Time, station: LinkAddress, is_known: bool) -> bool {
         if !is_known && !self.strangers.has_token(now) {
             return false;
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn who_asks_too_much_mutes_nobody_else() {
-        let (mut allowance, now) = (Allowance::new(), Time::from_secs(100));
+        let (mut allowance, now) = (AnswerLimit::new(), Time::from_secs(100));
         let answered = (0..1000).filter(|_| allowance.allow(now, station(1), false)).count();
         assert_eq!(answered, BURST as usize);
         assert!(allowance.allow(now, station(2), false));
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn many_strangers_do_not_mute_those_who_are_known_and_are_forgotten() {
-        let (mut allowance, mut now) = (Allowance::new(), Time::from_secs(100));
+        let (mut allowance, mut now) = (AnswerLimit::new(), Time::from_secs(100));
         for number in 0..100_000 {
             allowance.allow(now, station(number), false);
             now += Duration::from_millis(1);
@@ -83,10 +84,10 @@ mod tests {
         }
     }
 
-    /// Asking under other addresses in between does not refill an allowance.
+    /// A station that uses other addresses in between does not get a full limit again.
     #[test]
     fn a_used_share_is_not_to_be_had_anew() {
-        let (mut allowance, mut now) = (Allowance::new(), Time::from_secs(100));
+        let (mut allowance, mut now) = (AnswerLimit::new(), Time::from_secs(100));
         while allowance.allow(now, station(0), true) {}
         let mut answered = 0;
         for number in 1..1000 {

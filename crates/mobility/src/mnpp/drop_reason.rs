@@ -3,23 +3,23 @@
 carnet_base::drop_reasons! {
     /// Reason for which an announcement, a test or a probe had no effect.
     pub enum MnppDrop {
-        /// The message does not parse, or breaks the rules of RFC 4861 6.1.2.
+        /// The message does not parse, or violates RFC 4861 6.1.2.
         Malformed = "malformed",
-        /// The prefix is no prefix of unicast addresses.
+        /// The prefix is not in the range of unicast addresses.
         BadPrefix = "bad_prefix",
         /// The prefix is shorter than the config permits.
         TooShort = "too_short",
         /// The prefix overlaps a prefix or address of this router or its home agent.
         OwnPrefix = "own_prefix",
-        /// The table of stations, or of a station's prefixes, is full.
+        /// The table of stations, or the list of a station's prefixes, is full.
         TooMany = "too_many",
-        /// An answer without a question, or with another cookie.
+        /// An answer without an outstanding request, or with another cookie than the request.
         Unasked = "unasked",
         /// The message names another station.
         NotForUs = "not_for_us",
-        /// The asking station is out of range and cannot receive the answer.
+        /// The sender is out of radio range and cannot receive the answer.
         Unreachable = "unreachable",
-        /// The message exceeds the rate of answers.
+        /// The message is above the rate limit of answers.
         RateLimited = "rate_limited",
     }
 }

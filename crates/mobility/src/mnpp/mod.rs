@@ -1,60 +1,62 @@
-//! Mobile Network Prefix Provisioning: vehicles in radio range reach each other's mobile networks without the
-//! home agents (Lee, Tsukada, Ernst, draft-jhlee-mext-mnpp). This module also decides when they do.
+//! Mobile Network Prefix Provisioning: vehicles in radio range reach each other's mobile networks without
+//! their home agents (Lee, Tsukada, Ernst, draft-jhlee-mext-mnpp). The module also decides when packets go
+//! directly.
 //!
 //! The draft is not available, and no format of it was published. This module implements its idea with
 //! published parts:
 //!
-//! * **Announcing.** A router sends a Router Advertisement to all nodes on the link with a Route Information
-//!   option (RFC 4191 2.3) for each mobile network prefix. Router lifetime 0 and no prefix of the link keep
-//!   hosts from using it as default router. The router sends it when a neighbour appears, at most once a
-//!   second, and every [`MnppConfig::interval`] while it has neighbours; over GeoNetworking it replaces a
-//!   beacon. Without neighbours the router sends nothing. A router that stops sends lifetime 0.
-//! * **Authorization**, [`Authorization::HomeAgent`]. Every station can announce any prefix. So the router
-//!   accepts a prefix only after a return routability test in the manner of RFC 6275 5.2.5 and VARON
-//!   (Bernardos and others, 2007). A *Prefix Test Init* with a cookie and the claimant's link-layer address
-//!   goes to a random address of the prefix by the home agents. The owner's home agent delivers it only to
-//!   the router that has registered the prefix, over that router's tunnel. If that router is the claimant, it
-//!   returns the cookie directly over the link (*Prefix Test*). A claimant of another's prefix never sees the
-//!   cookie, and the owner learns of the claim. A proof is valid for [`PROOF_LIFETIME`], so that vehicles
-//!   that have met before need no home agent to meet again.
-//! * **Reachability.** A route is used only while it works in both directions. *Probes* and *Answers* go
-//!   directly: a first one when the prefix is proven, then four a second while packets flow, and one a second
-//!   otherwise. (RFC 4861's reachability detection is the model; over GeoNetworking the kernel's
-//!   solicitations are answered locally and prove nothing.)
-//! * **Parting.** The router gives a route up *before* radio contact ends if positions show it
-//!   ([`Sight::leaves`]), and at once when the link reports an undeliverable frame. Otherwise it does so when
-//!   three probes in a row get no answer: within 650 ms while packets flow. Packets that still wait for the
-//!   neighbour then take the tunnel ([`Output::Withdrawn`]).
+//! * **Announcements.** A router sends a Router Advertisement to all nodes on the link, with a Route
+//!   Information option (RFC 4191 2.3) for each mobile network prefix. Its router lifetime is 0 and it has no
+//!   prefix of the link, so hosts do not use the router as default router. The router sends it when a
+//!   neighbour appears, at most once per second, and every [`MnppConfig::interval`] while it has neighbours.
+//!   Over GeoNetworking the announcement replaces a beacon. Without neighbours the router sends nothing. When
+//!   it stops, it sends lifetime 0.
+//! * **Authorization**, [`Authorization::HomeAgent`]. Any station can announce any prefix. So the router
+//!   accepts a prefix only after a return routability test, as in RFC 6275 5.2.5 and in VARON (Bernardos and
+//!   others, 2007). It sends a *Prefix Test Init* with a cookie and the announcing station's link-layer
+//!   address through the home agents, to a random address of the prefix. The home agent of that prefix
+//!   delivers it only to the router that has registered the prefix. If that router has announced the prefix,
+//!   it returns the cookie directly over the link (*Prefix Test*). If another station has announced it, this
+//!   station never receives the cookie, and the router with the registration learns of the false
+//!   announcement. A proof is valid for [`PROOF_LIFETIME`], so vehicles that meet again need no home agent.
+//! * **Reachability.** The router uses a route only while it works in both directions. *Probes* and *Answers*
+//!   go directly: a first probe when the prefix is proven, then four per second while packets flow, otherwise
+//!   one per second. (RFC 4861's reachability detection is the model. Over GeoNetworking it would prove
+//!   nothing, because the station itself answers the kernel's solicitations.)
+//! * **End of contact.** The router ends a route *before* radio contact ends if position vectors predict it
+//!   ([`StationObservation::leaves_range`]), and at once when the link reports an undeliverable frame.
+//!   Otherwise it ends the route when three probes in a row get no answer: within 650 ms while packets flow.
+//!   Packets that still wait for the neighbour then take the tunnel ([`Output::Withdrawn`]).
 //!
-//! **Protection and its limits.** Off-path strangers and other vehicles cannot get a prefix that is not
-//! registered for them. As with return routability in general, an attacker can answer in a vehicle's place if
-//! it reads the path between home agents and vehicle (an access network with unencrypted tunnels) *and* is in
-//! radio range. The link-layer address is not proven either. GeoNetworking without security (TS 103 097)
-//! trusts frames, so a station that uses a proven neighbour's address gets that neighbour's packets, as on
-//! any Ethernet. Direct packets are not encrypted; neither are those in the tunnel. With
-//! [`Authorization::Anybody`] the router accepts every prefix that [`MnppDrop`] does not refuse: for test
-//! benches.
+//! **What an attacker can do.** Other vehicles, and attackers who cannot read the path of the test, cannot
+//! get a prefix that is not registered for them. As with return routability in general, an attacker can
+//! answer in place of a vehicle if it is in radio range *and* reads the path between home agents and vehicle,
+//! such as an access network with unencrypted tunnels. The test does not prove the link-layer address.
+//! GeoNetworking without security (TS 103 097) trusts frames. So a station that uses a proven neighbour's
+//! address gets that neighbour's packets, as on any Ethernet. carnet encrypts no packets, be they direct or
+//! in the tunnel. With [`Authorization::Anybody`], for test benches, the router accepts every prefix that
+//! [`MnppDrop`] does not refuse.
 //!
-//! **Meaning of a proof.** The claimant received packets to unpredictable addresses of the prefix. Home
-//! agents assign whole networks, so one address suffices for a /64 or a longer prefix. Of a shorter prefix an
-//! attacker may have a part, say a /64 out of a /48. So eight addresses in a row must lead to the claimant.
-//! An attacker with a sixteenth of the prefix or less succeeds once in 2^32 times; one with half of it
-//! succeeds once in 256, and sooner or later does. Only the home agent's own statement would be better, and
-//! no message exists for it. A proven prefix that is part of the other has the better route all the same.
-//! This is why [`MnppConfig::shortest`] is 64 unless an operator sets another value, knowing that shorter
-//! prefixes are assigned whole.
+//! **Meaning of a proof.** The announcing station has received packets to unpredictable addresses of the
+//! prefix. Home agents assign a /64 or a longer prefix as a whole, so one address suffices. An attacker may
+//! have a part of a shorter prefix, such as a /64 of a /48. So eight addresses in a row must lead to the
+//! station. An attacker with a sixteenth of the prefix succeeds once in 2^32 attempts; one with half of it
+//! succeeds once in 256 attempts, so it succeeds sooner or later. Only a statement of the home agent would be
+//! a better proof, but no message for it exists. A proven longer prefix inside the shorter one still has the
+//! better route. So [`MnppConfig::shortest`] is 64 by default. An operator may lower it if home agents assign
+//! shorter prefixes as a whole.
 //!
-//! **Bounds.** [`MAX_PEERS`] stations, [`MAX_CLAIMS`] prefixes each, [`MAX_PROOFS`] proofs; the router
-//! answers only stations in range. A full table drops a station that was tested in vain, otherwise the newest
-//! one that was tested and has not answered within a second. So a flood of made-up stations removes only its
-//! own entries, and neither proven nor older stations; every station with an entry has time to answer. Tests
-//! are limited in rate; the station that has waited longest is next. Answers are limited for each station and
-//! for each kind, see `allowance`. The router refuses a prefix that is no unicast prefix, is shorter than
-//! [`MnppConfig::shortest`] (a default route above all), or overlaps its own addresses: mobile network
+//! **Limits.** [`MAX_PEERS`] stations with [`MAX_CLAIMS`] prefixes each, [`MAX_PROOFS`] proofs. The router
+//! answers only stations in range. If the table is full, the router removes a station that has failed its
+//! tests. If all have passed, it removes the newest station that has not answered its test within a second.
+//! So a flood of forged stations removes only its own entries, and each new station has time to answer. Tests
+//! have a rate limit, and the station that has waited longest is next. Answers have limits for each station
+//! and kind, see `allowance`. The router refuses a prefix that is no unicast prefix, is shorter than
+//! [`MnppConfig::shortest`] (such as a default route), or overlaps its own addresses: mobile network
 //! prefixes, home address, home agent, and any prefix that contains the home prefix.
 //!
-//! Left out: the data path `kernel`, whose tunnelled packets do not pass this module, proves nothing and uses
-//! only the tunnel; signatures and certificates; more than one route at a time to one prefix.
+//! Left out: the data path `kernel`, whose tunnelled packets do not pass this module: it proves nothing and
+//! uses only the tunnel; signatures and certificates; more than one route to a prefix at a time.
 
 mod allowance;
 mod drop_reason;
@@ -72,48 +74,49 @@ use carnet_wire::{icmpv6, ipv6};
 use ipnet::Ipv6Net;
 
 use crate::{Event, HOP_LIMIT};
-use allowance::Allowance;
+use allowance::AnswerLimit;
 pub use drop_reason::MnppDrop;
-use peer::{Peer, Standing};
+use peer::{Peer, RouteState};
 
 /// A link-layer address.
 pub type LinkAddress = [u8; 6];
 
-/// Most stations in the table.
+/// Maximum number of stations in the table.
 pub const MAX_PEERS: usize = 64;
-/// Most prefixes of one station.
+/// Maximum number of prefixes of one station.
 pub const MAX_CLAIMS: usize = 8;
-/// Most proofs in the table.
+/// Maximum number of proofs in the table.
 pub const MAX_PROOFS: usize = 256;
 /// Time for which a proof is valid.
 pub const PROOF_LIFETIME: Duration = Duration::from_secs(600);
-/// Remaining lifetime below which a proof is renewed while its station is in range.
+/// Remaining lifetime of a proof below which the router renews it while the station is in range.
 const PROOF_RENEWAL: Duration = Duration::from_secs(200);
 /// Lifetime of an announcement, in intervals.
 const LIFETIME_INTERVALS: u32 = 3;
 /// Longest lifetime that the router accepts from an announcement.
 const MAX_LIFETIME: Duration = Duration::from_secs(600);
-/// Least time between two announcements, and longest delay by which one announcement serves several reasons.
+/// Minimum time between two announcements, and maximum delay of an announcement, so that one serves several
+/// reasons.
 const MIN_SPACING: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_millis(100);
-/// Least time between strangers that enter a full table: the interval of tests.
+/// Minimum time between two unknown stations that enter a full table. It is the interval of tests.
 const ADMISSION_INTERVAL: Duration = Duration::from_millis(100);
-/// Time for which a stranger keeps its entry while its answer may come.
+/// Time for which a new station keeps its entry in a full table, because its answer may still arrive.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
-/// Least time between warnings about stations that claim this router's prefixes.
+/// Minimum time between warnings about stations that announce this router's prefixes.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Which statement authorizes a prefix.
+/// Proof that the router demands before it accepts an announced prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Authorization {
     /// A return routability test through the prefix owner's home agent.
     #[default]
     HomeAgent,
-    /// Any announcement.
+    /// None: the router accepts any announcement. For test benches.
     Anybody,
 }
 
-/// Config of the machine.
+/// Config of the announcements and routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MnppConfig {
     /// The mobile network prefixes of this router.
@@ -124,64 +127,64 @@ pub struct MnppConfig {
     pub home_agent: Ipv6Addr,
     /// Home prefix of the router.
     pub home_prefix: Ipv6Net,
-    /// Which statement authorizes a prefix.
+    /// Proof that the router demands before it accepts an announced prefix.
     pub authorization: Authorization,
     /// Least length of an accepted prefix.
     pub shortest: u8,
-    /// Hop limit of announcements; 1 for neighbours alone.
+    /// Hop limit of announcements; 1 reaches only neighbours.
     pub hops: u8,
-    /// Longest time between announcements while there are neighbours.
+    /// Longest time between announcements while the router has neighbours.
     pub interval: Duration,
 }
 
-/// Observation of a station.
+/// Contact with another station, as GeoNetworking or the link observes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sight {
+pub struct StationObservation {
     /// Time of the last frame from the station.
-    pub heard: Time,
-    /// Whether the station is heard directly.
-    pub near: bool,
+    pub received_at: Time,
+    /// Whether the station is a neighbour: frames from it arrive directly.
+    pub is_neighbour: bool,
     /// Whether the station is well within radio range, and will be for a while.
-    pub stays: bool,
+    pub stays_in_range: bool,
     /// Whether the station is about to leave radio range.
-    pub leaves: bool,
+    pub leaves_range: bool,
 }
 
-/// Access to the stations in the neighbourhood.
-pub trait Surroundings {
+/// Access to the observations of other stations; the caller implements it.
+pub trait StationObserver {
     /// Returns the observation of a station; `None` if the station is unknown.
-    fn sight(&self, now: Time, station: LinkAddress) -> Option<Sight>;
+    fn observation(&self, now: Time, station: LinkAddress) -> Option<StationObservation>;
     /// Returns the link-local address of a station.
     fn link_local(&self, station: LinkAddress) -> Ipv6Addr;
-    /// Whether any station is in radio range.
+    /// Returns whether any station is in radio range.
     fn has_neighbours(&self) -> bool;
 }
 
 /// Formats a link-layer address: `02:00:00:00:00:0a`.
-fn in_words(station: LinkAddress) -> String {
+fn format_link_address(station: LinkAddress) -> String {
     station.map(|octet| format!("{octet:02x}")).join(":")
 }
 
-/// An output of the machine.
+/// An output of this module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// An IPv6 packet to all stations in range.
+    /// An IPv6 packet to send to all stations in range.
     Announce(Vec<u8>),
-    /// An IPv6 packet directly to a station.
+    /// An IPv6 packet to send directly to a station.
     Straight(LinkAddress, Vec<u8>),
-    /// An IPv6 packet from the home address, through the tunnel.
+    /// An IPv6 packet from the home address, to send through the tunnel to the home agent.
     ThroughTunnel(Vec<u8>),
-    /// [`Mnpp::routes`] has changed.
+    /// The return value of [`Mnpp::routes`] has changed.
     Routes,
-    /// A station is no longer reached directly: packets that wait for it take another path.
+    /// Packets no longer go directly to this station: send waiting packets through the tunnel.
     Withdrawn(LinkAddress),
     /// An event for the operator.
     Event(Event),
 }
 
-/// The route to a prefix, and its reason.
+/// State of the route to an announced prefix, for the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct PrefixRoute {
     /// The prefix.
     pub prefix: Ipv6Net,
     /// Station that announces the prefix.
@@ -192,9 +195,9 @@ pub struct Way {
     pub direct: bool,
     /// Reason of the current state.
     pub reason: &'static str,
-    /// Time since when the state holds.
+    /// Start of the current state.
     pub since: Time,
-    /// Round trip of the probes.
+    /// Smoothed round trip of the probes.
     pub rtt: Option<Duration>,
 }
 
@@ -205,58 +208,60 @@ pub struct Counters {
     pub announced: u64,
     /// Announcements received.
     pub received: u64,
-    /// Prefix tests begun, tries included.
+    /// Prefix tests that were started, including repetitions.
     pub tests: u64,
     /// Prefix tests of other stations that this router answered.
     pub tests_answered: u64,
     /// Probes sent.
     pub probes: u64,
-    /// Times that packets began to go directly to a station.
+    /// Number of direct routes that began.
     pub met: u64,
-    /// Times that packets ceased to go directly to a station.
+    /// Number of direct routes that ended.
     pub parted: u64,
     dropped: BTreeMap<MnppDrop, u64>,
 }
 
 impl Counters {
-    /// Returns how often something was refused for `reason`.
+    /// Returns how many messages were dropped for `reason`.
     pub fn dropped(&self, reason: MnppDrop) -> u64 {
         self.dropped.get(&reason).copied().unwrap_or_default()
     }
 }
 
-/// The machine. After each `handle_*` call the caller calls [`Mnpp::poll_output`] until it returns `None`.
+/// State of all neighbouring mobile networks. After each `handle_*` call the caller calls
+/// [`Mnpp::poll_output`] until it returns `None`.
 #[derive(Debug)]
 pub struct Mnpp {
     config: MnppConfig,
-    /// This station's own addresses on the link, once known.
+    /// This station's own addresses on the link; `None` until they are known.
     station: Option<(LinkAddress, Ipv6Addr)>,
     /// Whether this router may announce its prefixes.
     valid: bool,
-    /// Whether the tunnel works, so that tests can be sent.
+    /// Whether the tunnel works. Tests need it.
     has_tunnel: bool,
     peers: BTreeMap<LinkAddress, Peer>,
-    /// End of each proof that a station has a prefix.
+    /// End time of each proof that a station has a prefix.
     proofs: BTreeMap<(Ipv6Net, LinkAddress), Time>,
     announce_at: Option<Time>,
     announced_at: Option<Time>,
     tests: RateLimiter,
-    /// Allowances of answers: to tests from the asker's announced network, to other tests, and to probes.
-    vouching: Allowance,
-    vouching_others: Allowance,
-    answers: Allowance,
-    /// Rate of strangers that get an entry in a full table.
+    /// Limits of answers: to tests that come from a network that their sender has announced, to other tests,
+    /// and to probes.
+    known_sender_answers: AnswerLimit,
+    unknown_sender_answers: AnswerLimit,
+    probe_answers: AnswerLimit,
+    /// Rate limit of unknown stations that get an entry in a full table.
     admissions: RateLimiter,
     warnings: RateLimiter,
-    /// Routes at the last [`Output::Routes`].
-    told: BTreeMap<Ipv6Net, Ipv6Addr>,
+    /// Routes at the time of the last [`Output::Routes`].
+    reported_routes: BTreeMap<Ipv6Net, Ipv6Addr>,
     outputs: VecDeque<Output>,
     counters: Counters,
     rng: Rng,
 }
 
 impl Mnpp {
-    /// A machine that knows no station.
+    /// Creates a state that knows no stations.
     pub fn new(config: MnppConfig, rng: Rng) -> Mnpp {
         Mnpp {
             config,
@@ -268,12 +273,12 @@ impl Mnpp {
             announce_at: None,
             announced_at: None,
             tests: RateLimiter::new(16, Duration::from_millis(100)),
-            vouching: Allowance::new(),
-            vouching_others: Allowance::new(),
-            answers: Allowance::new(),
+            known_sender_answers: AnswerLimit::new(),
+            unknown_sender_answers: AnswerLimit::new(),
+            probe_answers: AnswerLimit::new(),
             admissions: RateLimiter::new(8, ADMISSION_INTERVAL),
             warnings: RateLimiter::new(1, WARNING_INTERVAL),
-            told: BTreeMap::new(),
+            reported_routes: BTreeMap::new(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
             rng,
@@ -285,7 +290,7 @@ impl Mnpp {
         &self.config
     }
 
-    /// Returns the counts.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -300,14 +305,15 @@ impl Mnpp {
         self.peers.values().map(|peer| peer.due).chain(self.announce_at).min()
     }
 
-    /// Sets this station's own addresses on the link. After a change all contacts begin anew.
+    /// Sets this station's own addresses on the link. If they have changed, all contacts with other stations
+    /// start anew.
     pub fn handle_station(&mut self, link_address: LinkAddress, link_local: Ipv6Addr) {
         if self.station.replace((link_address, link_local)).is_some_and(|old| old.0 != link_address) {
             self.forget();
         }
     }
 
-    /// Sets whether this router may announce its prefixes: the home agent has not refused them.
+    /// Sets whether this router may announce its prefixes. It may not if the home agent has refused them.
     pub fn set_valid(&mut self, now: Time, valid: bool) {
         if std::mem::replace(&mut self.valid, valid) != valid {
             if valid {
@@ -319,21 +325,21 @@ impl Mnpp {
         }
     }
 
-    /// Sets whether there is a tunnel. Without a tunnel the router sends no tests; it sends them at once when
-    /// the tunnel is back.
+    /// Sets whether the tunnel exists. Without the tunnel the router sends no tests. When the tunnel is back,
+    /// it sends the due tests at once.
     pub fn handle_tunnel(&mut self, now: Time, is_there: bool) {
         if !std::mem::replace(&mut self.has_tunnel, is_there) && is_there {
             self.peers.values_mut().for_each(|peer| peer.due = peer.due.min(now));
         }
     }
 
-    /// Handles a station that came into range.
+    /// Handles the arrival of a station in radio range.
     pub fn handle_neighbour(&mut self, now: Time) {
         self.announce_soon(now);
     }
 
-    /// Serves the timers.
-    pub fn handle_timeout(&mut self, now: Time, around: &dyn Surroundings) {
+    /// Handles the timers that are due.
+    pub fn handle_timeout(&mut self, now: Time, around: &dyn StationObserver) {
         if self.announce_at.is_some_and(|at| at <= now) {
             self.announce_at = None;
             if around.has_neighbours() {
@@ -399,7 +405,7 @@ impl Mnpp {
         from: LinkAddress,
         source: Ipv6Addr,
         advertisement: &RouterAdvertisement<'_>,
-        around: &dyn Surroundings,
+        around: &dyn StationObserver,
     ) {
         let mut routes = advertisement.options().filter_map(|option| match option {
             NdOption::RouteInformation(route) => Some(route),
@@ -417,10 +423,10 @@ impl Mnpp {
         }
         if any {
             self.counters.received += 1;
-            // This station may not have heard an announcement of this router yet.
-            if !self.peers.get(&from).is_some_and(|peer| peer.greeted) {
+            // This station may not have received an announcement of this router yet.
+            if !self.peers.get(&from).is_some_and(|peer| peer.announcement_sent) {
                 if let Some(peer) = self.peers.get_mut(&from) {
-                    peer.greeted = true;
+                    peer.announcement_sent = true;
                 }
                 self.announce_soon(now);
             }
@@ -439,7 +445,7 @@ impl Mnpp {
         self.check(now, from, prefix)?;
         let lifetime = Duration::from_secs(route.lifetime.into()).min(MAX_LIFETIME);
         if lifetime.is_zero() {
-            let claims = self.peers.get_mut(&from).into_iter().flat_map(|peer| &mut peer.claims);
+            let claims = self.peers.get_mut(&from).into_iter().flat_map(|peer| &mut peer.announced_prefixes);
             claims.filter(|claim| claim.prefix == prefix).for_each(|claim| claim.expires = now);
             return Ok(());
         }
@@ -448,10 +454,10 @@ impl Mnpp {
         }
         let peer = self.peers.entry(from).or_insert_with(|| Peer::new(now, source));
         peer.link_local = source;
-        peer.claim(now, prefix, now + lifetime)
+        peer.announce(now, prefix, now + lifetime)
     }
 
-    /// Refuses prefixes that no other station may claim.
+    /// Refuses prefixes that belong to this router or its home agent, or that the config excludes.
     fn check(&mut self, now: Time, from: LinkAddress, prefix: Ipv6Net) -> Result<(), MnppDrop> {
         let config = &self.config;
         if !ipv6::is_unicast_routable(prefix.network()) {
@@ -474,22 +480,24 @@ impl Mnpp {
 
     fn warn(&mut self, now: Time, from: LinkAddress, prefix: Ipv6Net) {
         if self.warnings.allow(now) {
-            let message = format!("the station {} claims {prefix}, which is ours", in_words(from));
+            let message = format!(
+                "the station {} announces the prefix {prefix} of this router",
+                format_link_address(from)
+            );
             self.outputs.push_back(Output::Event(Event::Warning { message }));
         }
     }
 
-    /// Removes a station from a full table that has proven nothing although it was tested: one tested in vain
-    /// for long, otherwise the newest whose answer is not on its way. The rate of removals is that of the
-    /// tests.
+    /// Removes a station from a full table: first one that has failed its tests, otherwise the newest one
+    /// whose answer is overdue. Removes stations at most at the rate of the tests.
     fn make_room(&mut self, now: Time) -> Result<(), MnppDrop> {
         if self.peers.len() < MAX_PEERS {
             return Ok(());
         }
         let strangers = self.peers.iter().filter(|(station, peer)| !self.is_known(now, **station, peer));
         let waited =
-            strangers.filter(|(_, peer)| peer.asked && now.saturating_since(peer.served) >= FIRST_ANSWER);
-        let least = waited.max_by_key(|(_, peer)| (peer.is_in_vain(), peer.since));
+            strangers.filter(|(_, peer)| peer.is_tested && now.saturating_since(peer.served) >= FIRST_ANSWER);
+        let least = waited.max_by_key(|(_, peer)| (peer.tests_failed(), peer.since));
         let least = *least.ok_or(MnppDrop::TooMany)?.0;
         if !self.admissions.allow(now) {
             return Err(MnppDrop::TooMany);
@@ -498,10 +506,10 @@ impl Mnpp {
         Ok(())
     }
 
-    /// Whether a station is reached directly, or has proven a prefix.
+    /// Returns whether a station has a direct route or a proven prefix.
     fn is_known(&self, now: Time, station: LinkAddress, peer: &Peer) -> bool {
         let is_proven = |prefix| self.proofs.get(&(prefix, station)).is_some_and(|until| *until > now);
-        peer.is_direct() || peer.claims.iter().any(|claim| is_proven(claim.prefix))
+        peer.is_direct() || peer.announced_prefixes.iter().any(|claim| is_proven(claim.prefix))
     }
 
     /// Handles a message that came directly from the station `from`.
@@ -514,7 +522,7 @@ impl Mnpp {
         from: LinkAddress,
         source: Ipv6Addr,
         test: &PrefixTest,
-        around: &dyn Surroundings,
+        around: &dyn StationObserver,
     ) -> Result<(), MnppDrop> {
         let result = self.straight(now, from, source, test, around);
         if let Err(reason) = result {
@@ -529,7 +537,7 @@ impl Mnpp {
         from: LinkAddress,
         source: Ipv6Addr,
         test: &PrefixTest,
-        around: &dyn Surroundings,
+        around: &dyn StationObserver,
     ) -> Result<(), MnppDrop> {
         let Some((own, _)) = self.station else { return Err(MnppDrop::NotForUs) };
         match test.kind {
@@ -558,15 +566,16 @@ impl Mnpp {
         }
     }
 
-    /// Handles a Prefix Test Init that came out of the tunnel from `source` to an address of a prefix.
-    /// Returns false if the prefix is not this router's. A test for a part of an own prefix, or for a prefix
-    /// around it, must not reach the mobile network, because a host there could answer it.
+    /// Handles a Prefix Test Init that came through the tunnel from `source` to an address of a prefix.
+    /// Returns false if the prefix is not this router's, so that the caller forwards the message. A test of a
+    /// prefix that overlaps this router's prefix must not reach the mobile network, because a host there
+    /// could answer it.
     pub fn handle_init(
         &mut self,
         now: Time,
         source: Ipv6Addr,
         test: &PrefixTest,
-        around: &dyn Surroundings,
+        around: &dyn StationObserver,
     ) -> bool {
         let asked = Ipv6Net::new(test.prefix, test.prefix_length).ok();
         let exactly = asked.is_some_and(|asked| self.config.prefixes.contains(&asked));
@@ -581,11 +590,11 @@ impl Mnpp {
         let result = if test.responder == own && exactly {
             let to = around.link_local(test.asker);
             let test = PrefixTest { kind: PrefixTestKind::Test, ..*test };
-            let claims = self.peers.get(&test.asker).into_iter().flat_map(|peer| &peer.claims);
+            let claims = self.peers.get(&test.asker).into_iter().flat_map(|peer| &peer.announced_prefixes);
             let is_at_home = claims.into_iter().any(|claim| claim.prefix.contains(&source));
             self.answer(now, test.asker, to, test, is_at_home, around)
         } else {
-            // Another station claims this router's prefix.
+            // Another station announces this router's prefix.
             if let Some(prefix) = asked {
                 self.warn(now, test.responder, prefix);
             }
@@ -598,8 +607,8 @@ impl Mnpp {
         true
     }
 
-    /// Answers a station in range. A stranger who names another station as the asker takes nothing of that
-    /// station's own allowance (`is_its_own`).
+    /// Answers a station in radio range. `is_its_own` is true if the request came from a network that the
+    /// station has announced; only then does the answer count against the station's own limit.
     fn answer(
         &mut self,
         now: Time,
@@ -607,18 +616,18 @@ impl Mnpp {
         destination: Ipv6Addr,
         test: PrefixTest,
         is_its_own: bool,
-        around: &dyn Surroundings,
+        around: &dyn StationObserver,
     ) -> Result<(), MnppDrop> {
         let Some((_, link_local)) = self.station else { return Err(MnppDrop::NotForUs) };
-        let sight = around.sight(now, to);
-        if !sight.is_some_and(|sight| sight.near || self.config.hops > 1) {
+        let sight = around.observation(now, to);
+        if !sight.is_some_and(|sight| sight.is_neighbour || self.config.hops > 1) {
             return Err(MnppDrop::Unreachable);
         }
         let is_known = self.peers.get(&to).is_some_and(|peer| self.is_known(now, to, peer));
         let allowance = match test.kind {
-            PrefixTestKind::Test if is_its_own => &mut self.vouching,
-            PrefixTestKind::Test => &mut self.vouching_others,
-            _ => &mut self.answers,
+            PrefixTestKind::Test if is_its_own => &mut self.known_sender_answers,
+            PrefixTestKind::Test => &mut self.unknown_sender_answers,
+            _ => &mut self.probe_answers,
         };
         if !allowance.allow(now, to, is_known) {
             return Err(MnppDrop::RateLimited);
@@ -645,26 +654,27 @@ impl Mnpp {
         }
     }
 
-    /// Handles the use of a station's prefixes: the host sends packets to it.
+    /// Handles a packet from this vehicle to an address in a station's prefixes.
     pub fn handle_use(&mut self, now: Time, station: LinkAddress) {
         if let Some(peer) = self.peers.get_mut(&station) {
             peer.used(now);
         }
     }
 
-    /// Whether a packet that the host sends to a station must take the tunnel: the station is no longer
-    /// reached directly, and the host's routes have only just changed.
+    /// Returns whether a packet to a station must take the tunnel although a direct route still exists in the
+    /// kernel. This is so if the direct route has just ended.
     pub fn diverts(&self, station: LinkAddress, destination: Ipv6Addr) -> bool {
         self.peers.get(&station).is_some_and(|peer| {
-            !peer.is_direct() && peer.claims.iter().any(|claim| claim.prefix.contains(&destination))
+            !peer.is_direct()
+                && peer.announced_prefixes.iter().any(|claim| claim.prefix.contains(&destination))
         })
     }
 
-    /// Returns the prefixes to which packets go directly, with the next hop of each.
+    /// Returns the prefixes with a direct route, with the next hop of each.
     pub fn routes(&self) -> BTreeMap<Ipv6Net, Ipv6Addr> {
         let mut routes: BTreeMap<Ipv6Net, (Time, Ipv6Addr)> = BTreeMap::new();
         for (station, peer) in self.peers.iter().filter(|(_, peer)| peer.is_direct()) {
-            for claim in &peer.claims {
+            for claim in &peer.announced_prefixes {
                 if self.proof(claim.prefix, *station).is_some() {
                     let own = (peer.since, peer.link_local);
                     let first = routes.entry(claim.prefix).or_insert(own);
@@ -675,24 +685,24 @@ impl Mnpp {
         routes.into_iter().map(|(prefix, (_, link_local))| (prefix, link_local)).collect()
     }
 
-    /// Returns all prefixes that are announced here, with the routes to them.
-    pub fn ways(&self) -> Vec<Way> {
+    /// Returns all announced prefixes with the state of their routes.
+    pub fn prefix_routes(&self) -> Vec<PrefixRoute> {
         let routes = self.routes();
         let mut ways = Vec::new();
         for (station, peer) in &self.peers {
-            for claim in &peer.claims {
+            for claim in &peer.announced_prefixes {
                 let direct = routes.get(&claim.prefix) == Some(&peer.link_local);
                 let proven = self.proof(claim.prefix, *station).is_some();
-                ways.push(Way {
+                ways.push(PrefixRoute {
                     prefix: claim.prefix,
                     station: *station,
                     link_local: peer.link_local,
                     direct,
-                    reason: match peer.standing {
+                    reason: match peer.route_state {
                         _ if !proven => "not authorized by its home agent",
-                        Standing::Direct if direct => "reached straight",
-                        Standing::Direct => "another station has it",
-                        Standing::Away(reason) => reason,
+                        RouteState::Direct if direct => "reached straight",
+                        RouteState::Direct => "another station has it",
+                        RouteState::ViaHomeAgents(reason) => reason,
                     },
                     since: peer.since,
                     rtt: peer.rtt(),
@@ -710,18 +720,18 @@ impl Mnpp {
         if had {
             self.outputs.push_front(Output::Routes);
         }
-        self.told.clear();
+        self.reported_routes.clear();
     }
 
-    /// Reports the routes if they have changed; they also change with proofs and claims of a station that is
-    /// reached directly.
-    pub(super) fn tell_routes(&mut self) {
+    /// Reports the routes if they have changed. Routes change with the contact to a station, and with its
+    /// proofs and announcements.
+    pub(super) fn report_routes(&mut self) {
         let routes = self.routes();
-        if routes != self.told {
+        if routes != self.reported_routes {
             if !self.outputs.contains(&Output::Routes) {
                 self.outputs.push_back(Output::Routes);
             }
-            self.told = routes;
+            self.reported_routes = routes;
         }
     }
 
@@ -734,7 +744,7 @@ impl Mnpp {
         (self.has_tunnel && self.station.is_some()).then(|| self.tests.ready_at(now))
     }
 
-    /// Sends a test by the home agents; returns its cookie, or `None` if no test can be sent now.
+    /// Sends a test through the home agents, and returns its cookie; `None` if it can send no test now.
     fn test(&mut self, now: Time, station: LinkAddress, prefix: Ipv6Net) -> Option<u64> {
         let (asker, _) = self.station?;
         if !self.has_tunnel || !self.tests.allow(now) {
@@ -753,7 +763,8 @@ impl Mnpp {
         let host = u128::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
         let random = u128::from(self.rng.u64()) << 64 | u128::from(self.rng.u64());
         let address = Ipv6Addr::from(u128::from(prefix.network()) | random & host);
-        // The source is in the announced network, which shows the other router who asks.
+        // The source is an address of an announced network. So the other router knows which station has
+        // sent the test.
         let home = self.config.prefixes.first().map(|own| Ipv6Addr::from(u128::from(own.network()) | 1));
         let packet = test.packet(home.unwrap_or(self.config.home_address), address, HOP_LIMIT);
         self.outputs.push_back(Output::ThroughTunnel(packet));

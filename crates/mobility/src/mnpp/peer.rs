@@ -1,4 +1,4 @@
-//! A station with a mobile network: its announcements, and its reachability.
+//! State of a station with a mobile network: its announcements and its reachability.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -7,58 +7,59 @@ use carnet_base::Time;
 use ipnet::Ipv6Net;
 
 use super::{MAX_CLAIMS, MnppDrop};
-use crate::path_liveness::{PathLiveness, Proof, RoundTrip, Sequence};
+use crate::path_liveness::{AnswerSchedule, PathLiveness, RequiredAnswers, RoundTrip};
 
 /// Time after the last packet for which a station counts as busy.
 const BUSY: Duration = Duration::from_secs(2);
 /// Interval of probes while packets flow. [`IDLE_INTERVAL`] is for idle stations.
 const BUSY_INTERVAL: Duration = Duration::from_millis(250);
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Least wait for an answer. [`LONGEST_WAIT`] is the upper bound.
+/// Minimum time to wait for an answer. [`LONGEST_WAIT`] is the maximum.
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_millis(400);
 
-/// Length from which on a network belongs to one router as a whole.
+/// Prefix length from which on a home agent assigns a prefix as a whole.
 const WHOLE: u8 = 64;
-/// Number of addresses that are tested of a shorter prefix.
+/// Number of addresses of a shorter prefix that the router tests.
 const SAMPLES: u32 = 8;
-/// Tests without success after which a prefix counts as tested in vain.
+/// Number of unsuccessful tests after which a prefix counts as failed.
 const IN_VAIN: u32 = 4;
 
 /// A prefix that a station announces.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Claim {
+pub(super) struct AnnouncedPrefix {
     pub(super) prefix: Ipv6Net,
     pub(super) expires: Time,
-    /// Cookies of the outstanding tests, the last first: an answer may arrive after the next test was sent.
+    /// Cookies of the last two tests, the latest first: the answer to a test may arrive after the next test
+    /// was sent.
     cookies: [Option<u64>; 2],
-    /// Addresses of the prefix that were tested with success in a row.
-    passed: u32,
-    /// Tests sent since the last proof.
+    /// Number of addresses of the prefix tested successfully in a row.
+    answers_in_row: u32,
+    /// Number of tests sent since the last proof.
     pub(super) tries: u32,
     /// Time of the next test.
-    pub(super) next: Time,
+    pub(super) next_test: Time,
 }
 
-impl Claim {
-    /// Records that a test with this cookie was sent, and when the next is due. Without an answer to the test
-    /// before, the row of tests begins anew.
-    pub(super) fn tested(&mut self, cookie: u64, next: Time) {
+impl AnnouncedPrefix {
+    /// Records that the router has sent a test with this cookie, and the time of the next. If the test before
+    /// has no answer, the count of successful tests restarts at 0.
+    pub(super) fn record_test(&mut self, cookie: u64, next: Time) {
         let [before, _] = self.cookies;
         if before.is_some() {
-            self.passed = 0;
+            self.answers_in_row = 0;
         }
         self.cookies = [Some(cookie), before];
-        self.next = next;
+        self.next_test = next;
         self.tries = self.tries.saturating_add(1);
     }
 }
 
-/// Path of packets for a station's prefixes.
+/// Path of packets to a station's prefixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// Packets go by the home agents, for this reason.
-    Away(&'static str),
+pub(super) enum RouteState {
+    /// Packets go through the home agents, for this reason.
+    ViaHomeAgents(&'static str),
     /// Packets go directly.
     Direct,
 }
@@ -66,93 +67,102 @@ pub(super) enum Standing {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) link_local: Ipv6Addr,
-    pub(super) claims: Vec<Claim>,
-    pub(super) standing: Standing,
-    /// Time since when the standing holds.
+    pub(super) announced_prefixes: Vec<AnnouncedPrefix>,
+    pub(super) route_state: RouteState,
+    /// Start of `route_state`.
     pub(super) since: Time,
-    /// Whether an announcement was sent since the station was heard.
-    pub(super) greeted: bool,
+    /// Whether this router has sent an announcement since the station appeared.
+    pub(super) announcement_sent: bool,
     /// Time of the next check.
     pub(super) due: Time,
-    /// Time of the last test for this station, or of its arrival: the station that has waited longest gets
-    /// the next test.
+    /// Time of the last test of this station; before the first test, time of its appearance. The station with
+    /// the earliest time gets the next test.
     pub(super) served: Time,
-    /// Whether a test was sent for this station.
-    pub(super) asked: bool,
+    /// Whether this router has sent a test to this station.
+    pub(super) is_tested: bool,
     /// Time of the last packet to the station.
     used: Option<Time>,
-    /// Time of its last answer.
+    /// Time of the station's last answer.
     pub(super) confirmed: Option<Time>,
-    /// Probes. All probes since the last answer have one cookie.
+    /// Liveness of the direct path. All probes since the last answer have the same cookie.
     pub(super) probes: PathLiveness<u64>,
-    /// Number of recent failures, and the time before which the station is not tried again.
+    /// Number of recent failures. `hold_until` is the time before which the router does not try the station
+    /// again.
     pub(super) failures: u32,
-    pub(super) hold: Time,
+    pub(super) hold_until: Time,
 }
 
 impl Peer {
     pub(super) fn new(now: Time, link_local: Ipv6Addr) -> Peer {
         Peer {
             link_local,
-            claims: Vec::new(),
-            standing: Standing::Away("not yet known"),
+            announced_prefixes: Vec::new(),
+            route_state: RouteState::ViaHomeAgents("not yet known"),
             since: now,
-            greeted: false,
+            announcement_sent: false,
             due: now,
             served: now,
-            asked: false,
+            is_tested: false,
             used: None,
             confirmed: None,
-            probes: PathLiveness::new(Proof::default(), RoundTrip::default()),
+            probes: PathLiveness::new(RequiredAnswers::default(), RoundTrip::default()),
             failures: 0,
-            hold: now,
+            hold_until: now,
         }
     }
 
     pub(super) fn is_direct(&self) -> bool {
-        self.standing == Standing::Direct
+        self.route_state == RouteState::Direct
     }
 
-    /// Returns the smoothed round trip.
+    /// Returns the smoothed round trip of the probes.
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.probes.round_trip().smoothed()
     }
 
     /// Records that the station announces a prefix until `expires`.
-    pub(super) fn claim(&mut self, now: Time, prefix: Ipv6Net, expires: Time) -> Result<(), MnppDrop> {
-        if let Some(claim) = self.claims.iter_mut().find(|claim| claim.prefix == prefix) {
+    pub(super) fn announce(&mut self, now: Time, prefix: Ipv6Net, expires: Time) -> Result<(), MnppDrop> {
+        if let Some(claim) = self.announced_prefixes.iter_mut().find(|claim| claim.prefix == prefix) {
             claim.expires = expires;
             return Ok(());
         }
-        if self.claims.len() >= MAX_CLAIMS {
+        if self.announced_prefixes.len() >= MAX_CLAIMS {
             return Err(MnppDrop::TooMany);
         }
-        self.claims.push(Claim { prefix, expires, cookies: [None; 2], passed: 0, tries: 0, next: now });
+        self.announced_prefixes.push(AnnouncedPrefix {
+            prefix,
+            expires,
+            cookies: [None; 2],
+            answers_in_row: 0,
+            tries: 0,
+            next_test: now,
+        });
         Ok(())
     }
 
-    /// Handles a returned cookie that was sent to an address of the prefix. Returns true if the answer proves
-    /// the prefix.
+    /// Handles a returned cookie of a test to an address of the prefix. Returns whether the prefix is now
+    /// proven.
     pub(super) fn passed(&mut self, now: Time, prefix: Ipv6Net, cookie: u64) -> Result<bool, MnppDrop> {
-        let asked = |claim: &&mut Claim| claim.prefix == prefix && claim.cookies.contains(&Some(cookie));
-        let claim = self.claims.iter_mut().find(asked).ok_or(MnppDrop::Unasked)?;
+        let asked =
+            |claim: &&mut AnnouncedPrefix| claim.prefix == prefix && claim.cookies.contains(&Some(cookie));
+        let claim = self.announced_prefixes.iter_mut().find(asked).ok_or(MnppDrop::Unasked)?;
         claim.cookies = [None; 2];
-        claim.passed += 1;
-        let is_proven = claim.passed >= if prefix.prefix_len() < WHOLE { SAMPLES } else { 1 };
+        claim.answers_in_row += 1;
+        let is_proven = claim.answers_in_row >= if prefix.prefix_len() < WHOLE { SAMPLES } else { 1 };
         if is_proven {
-            (claim.passed, claim.tries) = (0, 0);
+            (claim.answers_in_row, claim.tries) = (0, 0);
         } else {
-            claim.next = now;
+            claim.next_test = now;
         }
         Ok(is_proven)
     }
 
-    /// Whether all prefixes of the station have been tested for a while, in vain.
-    pub(super) fn is_in_vain(&self) -> bool {
-        self.claims.iter().all(|claim| claim.tries >= IN_VAIN && claim.passed == 0)
+    /// Returns whether the router has tested all prefixes of the station for a while without success.
+    pub(super) fn tests_failed(&self) -> bool {
+        self.announced_prefixes.iter().all(|claim| claim.tries >= IN_VAIN && claim.answers_in_row == 0)
     }
 
-    /// Records that both stations hear each other.
+    /// Records that packets reach the other station in both directions.
     pub(super) fn confirm(&mut self, now: Time) {
         self.confirmed = Some(now);
         self.probes.forget();
@@ -165,7 +175,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Records that packets are sent to the station. A station that was idle is checked soon.
+    /// Records that this vehicle sends packets to the station. If the station was idle, its next check is
+    /// soon.
     pub(super) fn used(&mut self, now: Time) {
         let idle = !self.is_busy(now);
         self.used = Some(now);
@@ -191,13 +202,13 @@ impl Peer {
         }
     }
 
-    /// Returns the intervals of probes, of which `allowed` in a row may stay without an answer.
-    pub(super) fn sequence(&self, allowed: usize) -> Sequence {
+    /// Returns the schedule of the probes. The path fails after `allowed` probes in a row without an answer.
+    pub(super) fn sequence(&self, allowed: usize) -> AnswerSchedule {
         let wait = self.wait();
-        Sequence { interval: wait, patience: wait, pause: wait, allowed }
+        AnswerSchedule { interval: wait, timeout: wait, pause: wait, allowed }
     }
 
-    /// Returns how long an answer may take.
+    /// Returns the time to wait for an answer.
     fn wait(&self) -> Duration {
         let usual = self.probes.round_trip().timeout().unwrap_or(SHORTEST_WAIT * 2);
         usual.clamp(SHORTEST_WAIT, LONGEST_WAIT)

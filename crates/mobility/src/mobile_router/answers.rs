@@ -1,12 +1,15 @@
 //! Handles Binding Acknowledgements of the home agent (RFC 6275 11.7.3, RFC 3963 5.3 and 5.4).
 //!
-//! The router follows at once, a few times, an answer that corrects it (status 135 names the sequence number,
-//! 144 the time). An answer that refuses for now puts the exchange on hold. A refusal of the router itself
-//! stops the service (RFC 3963 5.4). From then on a single Binding Update asks again every
-//! [`REFUSED_INTERVAL`], so that the router comes back unaided when its home agent has been corrected. After
-//! status 129 and 131 to 133, which a home agent may send while it starts, the pauses begin with seconds and
-//! double up to that interval. The router asks at once if its Binding Update is accepted after the refusal:
-//! another sender may have used its number, and that sender's refusal came first.
+//! Some refusals let the router correct a value: status 135 names the sequence number, 144 the time. Then it
+//! sends the Binding Update again at once, a limited number of times. After a temporary refusal it waits
+//! before the next transmission. If the home agent refuses the router itself, the router stops the service
+//! (RFC 3963 5.4). From then on it sends one Binding Update every [`REFUSED_INTERVAL`]. So it registers again
+//! without help when the operator has corrected the home agent's config.
+//!
+//! A home agent may send status 129 and 131 to 133 while it starts. So after these the pauses begin with
+//! seconds and double up to that interval. The refusal may also have answered an attacker's message with the
+//! number of this router's Binding Update. If the home agent accepts that Binding Update after the refusal,
+//! the router registers again at once.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -18,17 +21,19 @@ use carnet_wire::mobility::{
     BindingAcknowledgement, BindingRevocation, Builder, HomeAgentSwitch, MobilityOption, RevocationKind,
 };
 
-use super::orders::{Answered, MAX_ALTERNATIVES, Proof, REPETITIONS, Switch, came_to, judge_revocation};
-use super::refusals::{Contradicted, REFUSED_INTERVAL};
-use super::{Hints, MobileRouter, Registration, Timer};
+use super::agent_orders::{
+    AnsweredRevocation, MAX_ALTERNATIVES, Proof, REPETITIONS, SwitchOrder, came_to, judge_revocation,
+};
+use super::refusals::{REFUSED_INTERVAL, RefusedUpdate};
+use super::{BindingLossHints, MobileRouter, Registration, Timer};
 use crate::binding_update_list::{
-    self, Bid, Exchange, Judgement, MAX_BINDACK_TIMEOUT, Member, Purpose, Remedy, Sent, Update, mapped,
-    remedy,
+    self, Bid, Exchange, Judgement, MAX_BINDACK_TIMEOUT, Purpose, RefusalReaction, Transmission, Update,
+    UpdatedBinding, mapped, refusal_reaction,
 };
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
 
 impl MobileRouter {
-    /// Handles a Binding Acknowledgement, and sends the updates that have waited for it.
+    /// Handles a Binding Acknowledgement, and sends the Binding Updates that waited for it.
     pub(super) fn acknowledged(
         &mut self,
         now: Time,
@@ -62,7 +67,8 @@ impl MobileRouter {
         acknowledgement: &BindingAcknowledgement<'_>,
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
-        // RFC 6275 6.4: away from home the message has the router's home address in a type 2 routing header.
+        // RFC 6275 6.4: away from home the acknowledgement has the router's home address in a type 2
+        // routing header.
         let at_home_address = message.destination == self.config.home_address;
         if !at_home_address && message.routing_home_address != Some(self.config.home_address) {
             return Err(MobilityDrop::WrongParty);
@@ -73,7 +79,7 @@ impl MobileRouter {
         {
             self.verify_acknowledgement(now, octets, contradicted.authenticated)?;
             self.end_refusal();
-            self.evaluate(now, wall, "the home agent accepted what it had refused");
+            self.evaluate(now, wall, "the home agent accepted a Binding Update that it had refused before");
             return Ok(());
         }
         let update = self.answered_update(acknowledgement).ok_or(MobilityDrop::Unexpected)?;
@@ -115,7 +121,7 @@ impl MobileRouter {
         self.list.answered(sequence)
     }
 
-    /// Sends again at once after a correction, a limited number of times.
+    /// Sends the bindings of an update again at once after a correction, a limited number of times.
     fn correct(&mut self, now: Time, wall: WallTime, update: &Update) -> Result<(), MobilityDrop> {
         let is_patient = self.list.correct(now, update);
         if !update.is_plain {
@@ -136,7 +142,7 @@ impl MobileRouter {
     ) {
         let status = Status(acknowledgement.status);
         if let Some(single) = self.list.plain.exchange.take_if(|exchange| exchange.is_single()) {
-            // The answer is a new one, and may repeat the refusal.
+            // This answer may refuse again; then it sets a new refusal.
             self.end_refusal();
             let exchange = self.list.plain.exchange.insert(single);
             exchange.apply(now, binding_update_list::Event::Answer);
@@ -152,11 +158,11 @@ impl MobileRouter {
         }
         let registration = self.granted(now, update, update.via, acknowledgement);
         if registration.lifetime.is_zero() {
-            // RFC 6275 11.7.3: without a remaining lifetime nothing is registered. A later update may
-            // succeed.
+            // RFC 6275 11.7.3: with a remaining lifetime of 0 the router is not registered. A later update
+            // may succeed.
             self.unregister();
             self.hold(now, MAX_BINDACK_TIMEOUT);
-            self.forwarding_changed("the home agent granted no lifetime");
+            self.forwarding_changed("the home agent granted a lifetime of 0");
             return;
         }
         let exchange = self.registered(now, update, None, registration);
@@ -164,9 +170,11 @@ impl MobileRouter {
         self.list.back_off = None;
         let reason = self.reason_to_move(now);
         self.forwarding_changed(&reason);
-        // The registration undoes a later Binding Update about another care-of address of the race.
-        let overtakes =
-            |other: &Sent| other.care_of_address != update.via.1 && is_newer(other.sequence, update.sequence);
+        // The home agent may have received a later Binding Update for another care-of address, which the
+        // acknowledged registration now replaces.
+        let overtakes = |other: &Transmission| {
+            other.care_of_address != update.via.1 && is_newer(other.sequence, update.sequence)
+        };
         if exchange.is_some_and(|exchange| exchange.sent.iter().any(overtakes)) {
             self.refresh(now, wall);
         }
@@ -186,9 +194,9 @@ impl MobileRouter {
         self.timers.set(Timer::Expire, registration.expires);
     }
 
-    /// Verifies the MAC of an acknowledgement, if there must be one. The operator gets the fault, but a fault
-    /// of keys only if no Binding Update of this router explains the MAC. An acknowledgement of an older
-    /// Binding Update has the MAC for another care-of address: it is late, not wrong.
+    /// Verifies the MAC of an acknowledgement, if it must have one. Reports a wrong MAC to the operator,
+    /// unless it belongs to an older Binding Update of this router with another care-of address: then the
+    /// acknowledgement is late and the keys are right.
     pub(super) fn verify_acknowledgement(
         &mut self,
         now: Time,
@@ -223,7 +231,7 @@ impl MobileRouter {
         verified
     }
 
-    /// Returns every address by which an acknowledgement to this router may be authenticated.
+    /// Returns all care-of addresses that the MAC of an acknowledgement may cover.
     fn own_addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
         let current = self.accepted_care_of_addresses().into_iter().map(|(address, _)| mapped(address));
         let previous = self.list.previous.iter().map(|(address, _)| mapped(*address));
@@ -233,13 +241,14 @@ impl MobileRouter {
         current.chain(previous).chain(updates).chain(sent).chain([self.config.home_address])
     }
 
-    /// Whether the home agent accepted a mobile router as a mere mobile node (RFC 3963 5.3).
+    /// Returns whether the home agent registered this mobile router as a mobile node without a network (RFC
+    /// 3963 5.3).
     pub(super) fn taken_for_a_host(&self, acknowledgement: &BindingAcknowledgement<'_>) -> bool {
         self.config.is_router() && !acknowledgement.mobile_router
     }
 
-    /// RFC 3963 5.3: de-registers and stops the service, because the home agent took the router for a mobile
-    /// node.
+    /// De-registers and stops the service, because the home agent registered the router as a mobile node (RFC
+    /// 3963 5.3).
     pub(super) fn not_a_mobile_router(
         &mut self,
         now: Time,
@@ -257,7 +266,7 @@ impl MobileRouter {
         self.forwarding_changed("the home agent does not support mobile routers");
     }
 
-    /// Ends all bindings of this router at the home agent.
+    /// De-registers all bindings of this router from the home agent.
     pub(super) fn deregister_from(
         &mut self,
         now: Time,
@@ -276,7 +285,7 @@ impl MobileRouter {
         now: Time,
         wall: WallTime,
         update: &Update,
-        member: Option<Member>,
+        member: Option<UpdatedBinding>,
         status: Status,
     ) {
         let entry = member.map_or(&self.list.plain, |member| &self.list.bindings[member.binding]);
@@ -287,19 +296,21 @@ impl MobileRouter {
         };
         let correction = member.and_then(|member| self.correct_refused(now, update, member, status));
         let remedy = match correction {
-            Some(_) => Remedy::GoOn,
-            // The home agent has a binding of this router, so the key was right a moment ago. An attacker is
-            // more likely than a new key: a forgery with the router's address and number makes the home agent
-            // send this status. It must not use up the time that the registration has left.
-            None if status == Status::AUTHENTICATION_FAILED && is_registered => Remedy::GoOn,
-            None => remedy(status),
+            Some(_) => RefusalReaction::GoOn,
+            // The home agent has a binding of this router, so the key was right when it was created. An
+            // attacker is a more likely cause than a new key: with a forged update it can make the home agent
+            // send this status. So the router ignores it, and the attacker cannot end the registration early.
+            None if status == Status::AUTHENTICATION_FAILED && is_registered => RefusalReaction::GoOn,
+            None => refusal_reaction(status),
         };
         let what = match remedy {
-            Remedy::GoOn => correction.unwrap_or("registered all the same, trying again").into(),
-            Remedy::Retry(after) => format!("trying again in {} s", after.as_secs()),
-            Remedy::StartOver => "de-registering first".into(),
-            Remedy::BackOff | Remedy::Stop => {
-                // RFC 3963 5.4: the home agent did not create (or keep) a binding for this router.
+            RefusalReaction::GoOn => {
+                correction.unwrap_or("the former registration stays, trying again").into()
+            }
+            RefusalReaction::Retry(after) => format!("trying again in {} s", after.as_secs()),
+            RefusalReaction::StartOver => "de-registering first".into(),
+            RefusalReaction::BackOff | RefusalReaction::Stop => {
+                // RFC 3963 5.4: the home agent has no binding for this router.
                 if member.is_some() {
                     self.clear_bindings(now);
                 }
@@ -312,34 +323,34 @@ impl MobileRouter {
             reason: format!("{prefix}{}; {what}", status.meaning()),
         }));
         match (remedy, member) {
-            (Remedy::GoOn, _) => {
+            (RefusalReaction::GoOn, _) => {
                 if !update.is_plain && status == Status::MCOA_PROHIBITED {
                     self.clear_bindings(now);
-                    self.evaluate(now, wall, "the home agent permits one care-of address only");
+                    self.evaluate(now, wall, "the home agent permits only one care-of address");
                 }
                 return;
             }
-            (Remedy::Retry(after), Some(member)) => {
-                // As with RFC 6275 11.7.3, the former registration stays as it is.
+            (RefusalReaction::Retry(after), Some(member)) => {
+                // The earlier registration stays valid, as after a refusal of RFC 6275 11.7.3.
                 self.refusals.setback = Some(status);
                 return self.list.hold_binding(now, member.binding, after);
             }
-            (Remedy::Retry(after), None) => {
+            (RefusalReaction::Retry(after), None) => {
                 self.refusals.setback = Some(status);
                 self.hold(now, after);
             }
-            (Remedy::StartOver, Some(_)) => {
+            (RefusalReaction::StartOver, Some(_)) => {
                 self.clear_bindings(now);
                 self.deregister_from(now, wall, update.via.0, vec![update.via.1]);
             }
-            (Remedy::StartOver, None) => {
+            (RefusalReaction::StartOver, None) => {
                 self.unregister();
                 let last = self.list.plain.exchange.as_ref().and_then(Exchange::care_of_address);
                 self.deregister_from(now, wall, update.via.0, last.into_iter().collect());
             }
-            (Remedy::BackOff | Remedy::Stop, _) => {
+            (RefusalReaction::BackOff | RefusalReaction::Stop, _) => {
                 let Update { sequence, authenticated, .. } = *update;
-                self.refusals.contradicted = Some(Contradicted { sequence, authenticated });
+                self.refusals.contradicted = Some(RefusedUpdate { sequence, authenticated });
                 if update.is_plain {
                     self.list.plain.exchange = None;
                     self.watch_exchange();
@@ -355,28 +366,29 @@ impl MobileRouter {
         &mut self,
         now: Time,
         update: &Update,
-        member: Member,
+        member: UpdatedBinding,
         status: Status,
     ) -> Option<&'static str> {
         match status {
-            // RFC 5648 5.7: "MUST set 'O' flag".
+            // RFC 5648 5.7: the router "MUST set 'O' flag" in the next update.
             Status::MCOA_NON_MCOA_BINDING_EXISTS => {
                 self.list.abilities.bootstrapped = false;
                 self.list.retry_binding(now, member.binding);
                 Some("replacing the plain binding")
             }
-            // "needs to stop using bulk registrations".
+            // RFC 5648 5.7: the router "needs to stop using bulk registrations".
             Status::MCOA_BULK_PROHIBITED if update.count > 1 => {
                 self.list.abilities.bulk = false;
                 self.list.retry_binding(now, member.binding);
                 Some("registering one at a time")
             }
-            // "SHOULD send a Binding Identifier mobility option including the Care-of Address field": the
-            // field is always present, so the home agent has lost the binding meanwhile.
+            // RFC 5648 5.7: the router "SHOULD send a Binding Identifier mobility option including the
+            // Care-of Address field". carnet always includes it, so the status shows that the home agent has
+            // lost the binding.
             Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
                 self.list.correct_binding(now, member.binding).then_some("trying again")
             }
-            // "MUST stop registering multiple bindings".
+            // RFC 5648 5.7: the router "MUST stop registering multiple bindings".
             Status::MCOA_PROHIBITED => {
                 self.list.abilities.identifiers = false;
                 Some("registering without binding identifiers")
@@ -385,7 +397,7 @@ impl MobileRouter {
         }
     }
 
-    /// Handles the answer to a de-registration; 133 means that there was nothing to end.
+    /// Handles the answer to a de-registration. Status 133 means that the home agent had no binding.
     fn deregistered(&mut self, now: Time, wall: WallTime, status: Status) {
         if status.is_rejection() && status != Status::NOT_HOME_AGENT {
             self.outputs.push_back(Output::Event(Event::Rejected {
@@ -393,7 +405,8 @@ impl MobileRouter {
                 reason: format!("de-registration: {}", status.meaning()),
             }));
             if self.home.at_home && !self.stopping {
-                // The home agent still defends the home address, which this router may not use yet.
+                // The home agent refused to end the binding and still defends the home address, so this
+                // router may not use the address yet.
                 self.hold(now, MAX_BINDACK_TIMEOUT);
                 return;
             }
@@ -407,7 +420,7 @@ impl MobileRouter {
         }
     }
 
-    /// Stops the service (RFC 3963 5.4), and asks the home agent again after a pause.
+    /// Stops the service (RFC 3963 5.4). The router asks the home agent again after a pause.
     pub(super) fn refuse(&mut self, now: Time, status: Status) {
         self.refusals.status = Some(status);
         self.refusals.contradicted = None;
@@ -416,7 +429,7 @@ impl MobileRouter {
         self.unregister();
     }
 
-    /// Returns the words for the operator when a refusal has stopped the service.
+    /// Returns the text for the operator after a refusal has stopped the service.
     pub(super) fn service_stops(&self, now: Time) -> String {
         let pause = self.timers.get(Timer::AskAgain).map_or(REFUSED_INTERVAL, |at| at.saturating_since(now));
         let pause = match pause.as_secs() {
@@ -426,7 +439,7 @@ impl MobileRouter {
         format!("service stops; asking again in {pause}, or after a `carnet handover`, a reload or a restart")
     }
 
-    /// Ends the effect of a refusal.
+    /// Ends the state that a refusal has set.
     pub(super) fn end_refusal(&mut self) {
         self.refusals.contradicted = None;
         if self.refusals.status.take().is_some() {
@@ -443,7 +456,7 @@ impl MobileRouter {
         self.timers.stop(Timer::Expire);
     }
 
-    /// Continues the exchange after `after` has passed.
+    /// Makes the exchange wait for `after` before the next transmission.
     fn hold(&mut self, now: Time, after: Duration) {
         if let Some(exchange) = &mut self.list.plain.exchange {
             exchange.apply(now, binding_update_list::Event::Refusal(now + after));
@@ -463,7 +476,7 @@ impl MobileRouter {
         let RevocationKind::Indication { .. } = revocation.kind else {
             return Err(MobilityDrop::UnknownType);
         };
-        // "its Binding Update List contains an entry for that Home Address"; or it did, and the
+        // The router has the home address in its Binding Update List, or it had until a revocation whose
         // acknowledgement was lost.
         let answered =
             self.orders.last_revocation.as_ref().filter(|it| it.until > now && it.is_of(message, revocation));
@@ -471,7 +484,7 @@ impl MobileRouter {
         let (uplink, registration) =
             self.way_of(message).or(answered.as_ref().map(|it| it.by)).ok_or(MobilityDrop::Unexpected)?;
         self.verify_notice(now, wall, message, revocation.options, octets)?;
-        if let Some(Answered { by, status, .. }) = answered {
+        if let Some(AnsweredRevocation { by, status, .. }) = answered {
             self.acknowledge_revocation(by, revocation, status);
             return Ok(());
         }
@@ -479,7 +492,7 @@ impl MobileRouter {
         let by = (uplink, registration);
         let (sequence, came_to) = (revocation.sequence, came_to(message));
         let until = now + REPETITIONS;
-        self.orders.last_revocation = Some(Answered { sequence, came_to, by, status, until });
+        self.orders.last_revocation = Some(AnsweredRevocation { sequence, came_to, by, status, until });
         self.acknowledge_revocation(by, revocation, status);
         if status < 128 {
             self.revoked(now, &named);
@@ -499,11 +512,11 @@ impl MobileRouter {
         self.way_of(message).ok_or(MobilityDrop::Unexpected)?;
         let authenticated = self.verify_notice(now, wall, message, switch.options, octets)?;
         let to = switch.addresses().take(MAX_ALTERNATIVES).collect();
-        self.orders.switch = Some(Switch { to, authenticated });
+        self.orders.switch = Some(SwitchOrder { to, authenticated });
         Ok(())
     }
 
-    /// Acknowledges a revocation over the path by which the indication has come.
+    /// Acknowledges a revocation over the path over which the indication came.
     fn acknowledge_revocation(
         &mut self,
         (uplink, registration): (usize, Registration),
@@ -512,8 +525,8 @@ impl MobileRouter {
     ) {
         let kind = RevocationKind::Acknowledgement { status };
         let builder = Builder::binding_revocation(kind, revocation.sequence, revocation.flags);
-        // As at the home agent, the MAC covers the address that the message leaves from in place of the
-        // care-of address.
+        // The MAC covers the address that the message is sent from, in the place of the care-of address,
+        // as in messages of the home agent.
         let source = match registration.care_of_address {
             IpAddr::V6(address) => address,
             IpAddr::V4(_) => self.config.home_address,
@@ -523,8 +536,8 @@ impl MobileRouter {
         self.outputs.push_back(output);
     }
 
-    /// Ends the bindings with these identifiers, or all. Afterwards the router asks the home agent again
-    /// after a long pause, as after a refusal; if some bindings are left, it asks only for the revoked ones.
+    /// Ends the bindings with these identifiers, or all bindings if `bids` is empty. After a long pause the
+    /// router asks the home agent again for the ended bindings, as after a refusal.
     fn revoked(&mut self, now: Time, bids: &[u16]) {
         let is_named = |bid: Option<Bid>| bid.is_some_and(|bid| bids.contains(&bid));
         let all = bids.is_empty()
@@ -537,7 +550,8 @@ impl MobileRouter {
             self.list.plain.exchange = None;
             self.watch_exchange();
             self.clear_bindings(now);
-            // The home agent's operator has decided the revocation, so the pause is not short.
+            // The operator of the home agent has revoked the binding, so the router waits for the longest
+            // pause.
             self.refusals.pause = Some(super::REFUSED_INTERVAL);
             self.refuse(now, Status::PROHIBITED);
         } else {
@@ -554,8 +568,7 @@ impl MobileRouter {
         self.forwarding_changed("the home agent revoked a binding");
     }
 
-    /// Returns the registration by whose path a message of the home agent has come to this router (RFC 6275
-    /// 6.4).
+    /// Returns the registration over whose path a message of the home agent came (RFC 6275 6.4).
     fn way_of(&self, message: &MobilityMessage<'_>) -> Option<(usize, Registration)> {
         let home_address = self.config.home_address;
         if message.destination != home_address && message.routing_home_address != Some(home_address) {
@@ -568,7 +581,8 @@ impl MobileRouter {
         by.next()
     }
 
-    /// Verifies that a notice is the home agent's and new. Returns the proof, if any.
+    /// Verifies that the home agent sent an unsolicited message, and that it is no replay. Returns the kind
+    /// of proof.
     fn verify_notice(
         &mut self,
         now: Time,
@@ -595,12 +609,13 @@ impl MobileRouter {
         acknowledgement: &BindingAcknowledgement<'_>,
     ) {
         let status = Status(acknowledgement.status);
-        // RFC 6275 10.3.1: before the first registration the home agent runs duplicate address detection.
+        // RFC 6275 10.3.1: before a first registration the home agent runs duplicate address detection, so
+        // the answer takes longer.
         let known = self.list.has_registration();
         self.path_answered(now, update.via.0, known.then(|| now.saturating_since(update.at)));
         if update.removal {
-            // 133: there was no binding to remove. With any other status the lifetime ends the binding (RFC
-            // 5648 5.7 on 167).
+            // Status 133: the home agent had no such binding. After any other status the binding ends with
+            // its lifetime (RFC 5648 5.7 on 167).
             for member in &update.members {
                 self.list.bindings[member.binding].removal = None;
             }
@@ -648,9 +663,9 @@ impl MobileRouter {
         self.outputs.extend(warnings.map(|message| Output::Event(Event::Warning { message })));
     }
 
-    /// Records the timestamp of an acknowledgement, which repeats that of its Binding Update. The
-    /// acknowledgement of a registration without one has the home agent's time; that of a de-registration has
-    /// none, which means nothing.
+    /// Records the timestamp of an acknowledgement. It repeats the timestamp of the Binding Update. If a
+    /// registration had none, the acknowledgement contains the home agent's time; the acknowledgement of a
+    /// de-registration without one has no timestamp.
     fn timestamp_acknowledged(&mut self, update: &Update, told: Option<u64>) {
         if update.timestamp.is_some() {
             self.numbers.timestamp_acknowledged(told);
@@ -660,13 +675,12 @@ impl MobileRouter {
         }
     }
 
-    /// Takes over the registration that the home agent has acknowledged for one binding; returns false if it
-    /// granted no time.
+    /// Handles the acknowledged registration of one binding. Returns false if its lifetime is 0.
     fn binding_registered(
         &mut self,
         now: Time,
         update: &Update,
-        member: Member,
+        member: UpdatedBinding,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) -> bool {
         let via = (self.list.bindings[member.binding].uplink, member.care_of_address);
@@ -679,8 +693,8 @@ impl MobileRouter {
         true
     }
 
-    /// Handles an answer without Binding Identifier option (RFC 5648 5.7). The home agent has registered the
-    /// care-of address that the Binding Update came from, by RFC 6275.
+    /// Handles an answer without Binding Identifier options: the home agent does not support them (RFC 5648
+    /// 5.7). It has registered the source of the Binding Update as the only care-of address (RFC 6275).
     fn identifiers_unknown(
         &mut self,
         now: Time,
@@ -698,9 +712,9 @@ impl MobileRouter {
         let registration = self.granted(now, update, update.via, acknowledgement);
         if !self.taken_for_a_host(acknowledgement) && !registration.lifetime.is_zero() {
             self.list.plain.registration = Some(registration);
-            // A home agent without RFC 5648 does not understand the option that named an IPv4 care-of
-            // address.
-            self.list.plain.again = update.via.1.is_ipv4();
+            // If the update named an IPv4 care-of address in the option, a home agent without RFC 5648 has
+            // ignored that address.
+            self.list.plain.is_due_again = update.via.1.is_ipv4();
             self.timers.set(Timer::Expire, registration.expires);
         }
         self.evaluate(now, wall, "the home agent knows no binding identifiers");
@@ -727,13 +741,13 @@ impl MobileRouter {
         }
     }
 
-    /// Takes over a registration for the entry without identifier, or for that of a member. Reports it to the
-    /// path and to the operator. Returns the request that the home agent has accepted.
+    /// Enters a registration into the Binding Update List: for the entry without identifier, or for the entry
+    /// of `member`. Reports it to the operator. Returns the request that the home agent has accepted.
     fn registered(
         &mut self,
         now: Time,
         update: &Update,
-        member: Option<Member>,
+        member: Option<UpdatedBinding>,
         registration: Registration,
     ) -> Option<Exchange> {
         let uplink = registration.uplink;
@@ -744,7 +758,7 @@ impl MobileRouter {
             self.retire(now, before.care_of_address);
         }
         if !same {
-            self.hints = Hints::default();
+            self.hints = BindingLossHints::default();
         }
         self.refusals.setback = None;
         self.refusals.acknowledged();
@@ -756,10 +770,10 @@ impl MobileRouter {
                 entry.take_request()
             }
             None => {
-                self.list.plain.again = false;
+                self.list.plain.is_due_again = false;
                 let request = self.list.plain.exchange.take();
                 self.watch_exchange();
-                // A plain binding replaces all (RFC 5648 6.2).
+                // A plain binding replaces all bindings with identifiers (RFC 5648 6.2).
                 self.clear_bindings(now);
                 self.rehabilitate(uplink);
                 request

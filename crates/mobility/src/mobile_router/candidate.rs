@@ -1,31 +1,33 @@
-//! Candidates: the addresses of an uplink that can be care-of addresses, and the router that the packets of
-//! each leave by.
+//! Candidates of an uplink: an address that can be the care-of address, with the router to which its packets
+//! go.
 //!
 //! An address belongs to the router that advertises its prefix (RFC 6724 5 rule 5.5, RFC 8028 3). Other
-//! routers drop its packets by BCP 38. Otherwise it belongs to the router of a source-specific route or of
-//! its own subnet. If none is known, it belongs to the kernel's first router. If any address has such a
-//! router, an address beside the router of another network is no candidate.
+//! routers drop its packets (BCP 38). If no router advertises the prefix, the address belongs to the router
+//! of a source-specific route, or to a router in its own subnet. Otherwise it belongs to the kernel's first
+//! router. If some address of the uplink belongs to a router in this way, an address that only fits another
+//! network's router is no candidate.
 //!
-//! A network manager may keep one default route for each metric and leave the next router out of the kernel's
-//! list (dhcpcd does). A default router that advertises the prefix of an address is a candidate all the same.
-//! It comes behind the routers of the list that work. With an empty list there are no candidates: the
-//! operator does not want this uplink used.
+//! A network manager may install only one default route for each metric, so that the kernel's list lacks the
+//! other routers (dhcpcd does so). A default router that advertises the prefix of an address is still a
+//! candidate; it comes after the working routers of the list. If the list is empty, the uplink has no
+//! candidates, because the operator does not want it used.
 //!
 //! The order is, best first:
 //!
 //! 1. The router answers Neighbor Unreachability Detection (RFC 4861 6.3.6).
-//! 2. The home agent has answered over the candidate, or has not been asked. Among failed candidates, the one
-//!    that failed longest ago comes first.
-//! 3. Address and router fit well ([`Fit`]). A suspected prefix comes behind an advertised one. A router that
-//!    the kernel's list lacks comes last.
+//! 2. The home agent has answered over the candidate, or the router has not tried it. Among failed
+//!    candidates, the one that failed longest ago comes first.
+//! 3. The address matches the router well ([`RouterMatch`]). A suspected prefix comes after an advertised
+//!    one. A router that the kernel's list lacks comes last.
 //! 4. The address is not deprecated (RFC 6724 rule 3, RFC 4862 5.5.4).
-//! 5. The address has the label of the home agent's address (rule 6): no unique local address while there is
-//!    a global one.
-//! 6. After a failure, the candidate in use and then the router heard last. Otherwise the kernel's order of
-//!    routers.
-//! 7. The address is stable (the reverse of rule 7: a care-of address that changes costs a registration).
-//! 8. The candidate is in use. Only then the longest common prefix with the home agent's address counts
-//!    (rule 8, which yields to other means).
+//! 5. The address has the label of the home agent's address (rule 6): a global address is preferred to a
+//!    unique local one.
+//! 6. After a failure: first the candidate in use, then the router that advertised last. Otherwise: the
+//!    kernel's order of routes.
+//! 7. The address is stable. Rule 7 prefers temporary addresses, but a new care-of address costs a
+//!    registration.
+//! 8. The candidate is in use. Otherwise the longest common prefix with the home agent's address decides
+//!    (rule 8, which other means may override).
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -34,17 +36,16 @@ use std::time::Duration;
 use carnet_base::{Address, Interface, Ipv4Router, Ipv6Router, NeighbourState, Time};
 use ipnet::Ipv6Net;
 
-use super::heard::{Fit, Heard};
+use super::link_routers::{LinkRouters, RouterMatch};
 
-/// Most candidates of one family on an uplink.
+/// Maximum number of candidates of one IP version on an uplink.
 const MAX_CANDIDATES: usize = 4;
-/// Most failed candidates that are remembered.
+/// Maximum number of failed candidates that are stored.
 const MAX_FAILED: usize = 8;
-/// Time for which a failed candidate comes last: the first and the longest. The time doubles with each
-/// failure.
+/// First and longest time for which a failed candidate comes last. It doubles with each failure.
 const LAST_FOR: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1920));
 
-/// An address and the router that its packets leave by.
+/// A care-of address, and the router to which its packets go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate<A> {
     /// The care-of address.
@@ -62,14 +63,14 @@ struct FailedCandidate {
     address: IpAddr,
     router: Option<IpAddr>,
     at: Time,
-    /// Time until which the candidate comes last.
+    /// Time until which the candidate comes after all others.
     until: Time,
     times: u32,
 }
 
 impl FailedCandidates {
-    /// Records a failure of a candidate. Returns true for the first failure since the home agent answered
-    /// over it.
+    /// Records that the home agent did not answer over a candidate. Returns whether it is the first such
+    /// failure since the last answer.
     pub fn add(&mut self, now: Time, address: IpAddr, router: Option<IpAddr>) -> bool {
         let same = |entry: &FailedCandidate| (entry.address, entry.router) == (address, router);
         let before = self.0.iter().position(same).map(|position| self.0.remove(position));
@@ -99,13 +100,13 @@ impl FailedCandidates {
         self.0.iter().all(|entry| entry.until <= entry.at)
     }
 
-    /// Returns when the next failed candidate may be tried again.
+    /// Returns when the router may try the next failed candidate again.
     pub fn deadline(&self) -> Option<Time> {
         self.0.iter().filter(|entry| entry.until > entry.at).map(|entry| entry.until).min()
     }
 
-    /// Lets the failed candidates be tried again whose time is over, and keeps their counts of failures.
-    /// Returns true if there are any.
+    /// Allows the router to try failed candidates again whose time is over. Their counts of failures stay.
+    /// Returns whether there are any.
     pub fn expire(&mut self, now: Time) -> bool {
         let mut changed = false;
         for entry in self.0.iter_mut().filter(|entry| entry.until > entry.at && entry.until <= now) {
@@ -140,13 +141,13 @@ fn label(address: Ipv6Addr) -> u8 {
     }
 }
 
-/// Returns the number of leading bits that two addresses have in common, of the first 64 (RFC 6724 2.2).
+/// Returns the length of the common prefix of two addresses, at most 64 bits (RFC 6724 2.2).
 fn common_prefix_length(one: Ipv6Addr, other: Ipv6Addr) -> u32 {
     (u128::from(one) ^ u128::from(other)).leading_zeros().min(64)
 }
 
-/// Returns how an address fits a default route; `None` if the route is not for the address.
-fn fit(address: &Address, route: &Ipv6Router, heard: &Heard) -> Option<Fit> {
+/// Returns how well an address matches a default route; `None` if the route does not apply to the address.
+fn fit(address: &Address, route: &Ipv6Router, heard: &LinkRouters) -> Option<RouterMatch> {
     if route.source.is_some_and(|source| !source.contains(&address.address)) {
         return None;
     }
@@ -155,17 +156,20 @@ fn fit(address: &Address, route: &Ipv6Router, heard: &Heard) -> Option<Fit> {
         || route.preferred_source == Some(address.address)
         || subnet.is_some_and(|subnet| address.prefix_length < 128 && subnet.contains(&route.gateway));
     match heard.fit(address.address, route.gateway) {
-        // The operator's route decides, unless the router itself has been renumbered.
-        Fit::Unknown | Fit::Leftover | Fit::Foreign if named => Some(Fit::Advertised),
-        // An address that the operator has configured is no leftover.
-        Fit::Leftover if address.permanent => Some(Fit::Unknown),
+        // The route names this address, so the operator has selected the router. Only a renumbering of the
+        // router overrides this.
+        RouterMatch::Unknown | RouterMatch::Leftover | RouterMatch::Foreign if named => {
+            Some(RouterMatch::Advertised)
+        }
+        // The operator has configured this address, so it remains usable without an advertisement.
+        RouterMatch::Leftover if address.permanent => Some(RouterMatch::Unknown),
         fit => Some(fit),
     }
 }
 
-/// Returns the default routers that the kernel's list lacks. A default route without gateway leads to any
-/// router.
-fn unlisted(routes: &[Ipv6Router], heard: &Heard) -> Vec<Ipv6Router> {
+/// Returns the default routers that have advertised but are not in the kernel's list. Any router matches a
+/// default route without gateway.
+fn unlisted(routes: &[Ipv6Router], heard: &LinkRouters) -> Vec<Ipv6Router> {
     if routes.is_empty() || routes.iter().any(|route| route.gateway.is_unspecified()) {
         return Vec::new();
     }
@@ -173,11 +177,11 @@ fn unlisted(routes: &[Ipv6Router], heard: &Heard) -> Vec<Ipv6Router> {
     heard.default_routers().filter(|router| !listed(router)).map(Ipv6Router::from).collect()
 }
 
-/// Returns the IPv6 candidates of the link itself, the best first.
+/// Returns the IPv6 candidates of the uplink's own link, the best first.
 pub(super) fn candidates(
     addresses: &[&Address],
     routes: &[Ipv6Router],
-    heard: &Heard,
+    heard: &LinkRouters,
     failed: &FailedCandidates,
     in_use: Option<Ipv6Addr>,
     home_agent: Ipv6Addr,
@@ -189,15 +193,15 @@ pub(super) fn candidates(
         for (position, route) in routes.iter().chain(&unlisted).enumerate() {
             let Some(fit) = fit(address, route, heard) else { continue };
             let listed = position < routes.len();
-            if !listed && fit != Fit::Advertised {
+            if !listed && fit != RouterMatch::Advertised {
                 continue;
             }
             let candidate = Candidate { address: address.address, router: route.gateway };
             let failed_at = failed.failed_at(address.address.into(), Some(route.gateway.into()));
             let is_in_use = in_use == Some(address.address);
             let class = match fit {
-                _ if !listed => Fit::Foreign as u8 + 1,
-                Fit::Advertised | Fit::Unknown => 0,
+                _ if !listed => RouterMatch::Foreign as u8 + 1,
+                RouterMatch::Advertised | RouterMatch::Unknown => 0,
                 fit => fit as u8,
             };
             let recent = one_has_failed.then(|| (!is_in_use, Reverse(heard.heard_at(route.gateway))));
@@ -207,7 +211,7 @@ pub(super) fn candidates(
                 (address.temporary, !is_in_use),
                 (Reverse(common_prefix_length(address.address, home_agent)), address.address),
             );
-            let fits = !matches!(fit, Fit::Leftover | Fit::Foreign);
+            let fits = !matches!(fit, RouterMatch::Leftover | RouterMatch::Foreign);
             ranked.push((rank, fits, listed, candidate));
         }
     }
@@ -216,7 +220,7 @@ pub(super) fn candidates(
     ranked.sort_by_key(|(rank, ..)| *rank);
     let mut found: Vec<Candidate<Ipv6Addr>> = Vec::new();
     for (.., candidate) in ranked {
-        // Two addresses of one prefix by one router work or fail together.
+        // Two addresses with the same prefix and router work or fail together, so one of them suffices.
         let same = |known: &Candidate<Ipv6Addr>| {
             known.address == candidate.address
                 || (known.router == candidate.router
@@ -229,8 +233,8 @@ pub(super) fn candidates(
     found
 }
 
-/// Returns how an IPv4 address fits a default route.
-fn ipv4_fit(interface: &Interface, address: Ipv4Addr, route: &Ipv4Router) -> Option<Fit> {
+/// Returns how well an IPv4 address matches a default route.
+fn ipv4_fit(interface: &Interface, address: Ipv4Addr, route: &Ipv4Router) -> Option<RouterMatch> {
     if route.source.is_some_and(|source| !source.contains(&address)) {
         return None;
     }
@@ -240,16 +244,18 @@ fn ipv4_fit(interface: &Interface, address: Ipv4Addr, route: &Ipv4Router) -> Opt
     };
     let others = || interface.ipv4_addresses.iter().any(|other| reaches(other.addr()));
     Some(match route.preferred_source {
-        Some(source) if source == address => Fit::Advertised,
-        Some(source) if interface.ipv4_addresses.iter().any(|known| known.addr() == source) => Fit::Foreign,
-        _ if route.source.is_some() || reaches(address) => Fit::Advertised,
-        _ if others() => Fit::Foreign,
-        _ => Fit::Unknown,
+        Some(source) if source == address => RouterMatch::Advertised,
+        Some(source) if interface.ipv4_addresses.iter().any(|known| known.addr() == source) => {
+            RouterMatch::Foreign
+        }
+        _ if route.source.is_some() || reaches(address) => RouterMatch::Advertised,
+        _ if others() => RouterMatch::Foreign,
+        _ => RouterMatch::Unknown,
     })
 }
 
-/// Returns the IPv4 candidates, the best first. The best one has the kernel's first route, with its
-/// recommended address or an address whose subnet contains the router.
+/// Returns the IPv4 candidates, the best first. The best one uses the kernel's first route, with the route's
+/// preferred source address or with an address in the router's subnet.
 pub(super) fn ipv4_candidates(
     interface: &Interface,
     failed: &FailedCandidates,
@@ -262,7 +268,7 @@ pub(super) fn ipv4_candidates(
             let Some(fit) = ipv4_fit(interface, address, route) else { continue };
             let unreachable = route.neighbour == NeighbourState::Failed;
             let failed_at = failed.failed_at(address.into(), Some(route.gateway.into()));
-            let foreign = fit == Fit::Foreign;
+            let foreign = fit == RouterMatch::Foreign;
             let rank = (unreachable, failed_at, foreign, position, fit, in_use != Some(address), address);
             ranked.push((rank, foreign, Candidate { address, router: route.gateway }));
         }
@@ -280,8 +286,8 @@ pub(super) fn ipv4_candidates(
     found
 }
 
-/// Whether a router may forward packets of an IPv4 address. Private addresses count, because a NAT may
-/// translate them.
+/// Returns whether a router may forward packets of an IPv4 address. Private addresses count, because a NAT
+/// may translate them.
 pub(super) fn is_usable_ipv4(address: Ipv4Addr) -> bool {
     !(address.is_unspecified()
         || address.is_loopback()

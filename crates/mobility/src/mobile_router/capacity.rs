@@ -1,19 +1,20 @@
-//! Measures the capacity of an uplink if no other source reports it: the weight of its share in a policy that
-//! balances.
+//! Estimates the capacity of an uplink, if no other program reports it. The capacity is the uplink's weight
+//! in a policy that balances flows.
 //!
-//! The measurement sends nothing. A path carries its capacity while packets wait somewhere on it. Then
-//! heartbeats take longer than on an empty path, and the growth of the interface's counters is the capacity.
-//! The router checks that between two samples of the counters, about a second apart. If the round trips of
-//! two such spans in a row stay well above the least one of the last minutes, the busier direction is full. A
-//! higher receive rate raises the estimate at any time (sent packets may still wait in a modem); a full path
-//! that carries less lowers it gradually. The better direction counts.
+//! The estimate sends no packets of its own. While packets wait in a queue of the path, the path carries its
+//! full capacity: heartbeats take longer than on an empty path, and the growth of the interface's counters is
+//! the capacity. The router compares samples of the counters, about a second apart. If the round trips stay
+//! well above the shortest one of the last minutes for two samples in a row, the busier direction is full. A
+//! higher receive rate raises the estimate at any time; a higher send rate does not, because packets may
+//! still wait in a modem. A full path with a lower rate lowers the estimate gradually. The capacity of an
+//! uplink is that of its faster direction.
 //!
-//! Without traffic there is no estimate: the configured capacity holds, which is also the upper limit. In
-//! another network the measurement begins anew. Changes of a few per cent are not reported, and a change of a
-//! share by less than a quarter is not sent to the home agent ([`super::flows`]).
+//! Without traffic there is no estimate, and the router uses the configured capacity, which is also the upper
+//! limit. In another network the estimate starts again. The router does not report changes of a few per cent,
+//! and does not send the home agent a change of a weight by less than a quarter ([`super::flows`]).
 //!
-//! Left out: paths with less than 500 kbit/s, on which single conversations dominate, and paths whose queue
-//! is too short to lengthen round trips.
+//! Left out: paths with less than 500 kbit/s, where a single flow dominates, and paths whose queue is too
+//! short to lengthen round trips.
 
 use std::time::Duration;
 
@@ -22,30 +23,31 @@ use carnet_base::Time;
 use super::Uplink;
 use super::volume::Octets;
 
-/// Least and greatest time between two samples.
+/// Minimum and maximum time between two samples.
 const SPAN: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(3));
-/// Least excess of round trips over the least one while packets wait. They must also take half as long again.
+/// Minimum difference between a round trip and the shortest one while packets wait in a queue. The round trip
+/// must also be at least 1.5 times the shortest one.
 const WAIT: Duration = Duration::from_millis(10);
-/// Time over which the least round trip counts; it may count for up to twice as long.
+/// Time for which the shortest round trip is valid. It may remain valid for up to twice as long.
 const MEMORY: Duration = Duration::from_secs(180);
-/// Least rate in kbit/s that is a measurement.
+/// Minimum rate in kbit/s for an estimate.
 const LEAST: u32 = 500;
-/// Divisor of an estimate: a change by less than a twentieth is no change.
+/// Divisor of an estimate: a change by less than a twentieth is not reported.
 const SAME: u32 = 20;
 
-/// Least round trips of heartbeats.
+/// Shortest round trips of heartbeats.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RoundTrips {
     least: Option<Duration>,
-    /// Least round trip of the former period.
+    /// Shortest round trip of the former period of [`MEMORY`].
     former: Option<Duration>,
     since: Time,
-    /// Least round trip since the last check.
+    /// Shortest round trip since the last check.
     now: Option<Duration>,
 }
 
 impl RoundTrips {
-    pub(super) fn note(&mut self, now: Time, rtt: Duration) {
+    pub(super) fn record(&mut self, now: Time, rtt: Duration) {
         if now.saturating_since(self.since) >= MEMORY {
             self.former = self.least.take();
             self.since = now;
@@ -55,12 +57,12 @@ impl RoundTrips {
         }
     }
 
-    /// Returns the least round trip of the last minutes.
+    /// Returns the shortest round trip of the last minutes.
     pub(super) fn least(&self) -> Option<Duration> {
         self.least.into_iter().chain(self.former).min()
     }
 
-    /// Whether all round trips since the last check were long; `None` without a round trip.
+    /// Returns whether all round trips since the last check were long; `None` if there was no round trip.
     fn are_long(&mut self) -> Option<bool> {
         let now = self.now.take()?;
         let least = self.least()?;
@@ -68,16 +70,16 @@ impl RoundTrips {
     }
 }
 
-/// Measurements of one uplink.
+/// State of the capacity estimate of one uplink.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Gauge {
+pub(super) struct CapacityEstimate {
     sample: Option<(Time, Octets)>,
     was_full: bool,
-    /// Estimates in kbit/s, of the receiving and the sending direction.
+    /// Estimates of the receiving and of the sending direction, in kbit/s.
     estimates: [Option<u32>; 2],
 }
 
-impl Gauge {
+impl CapacityEstimate {
     /// Returns the rates of each direction since the last sample, in kbit/s; `None` if they are unknown.
     fn rates(&mut self, now: Time, octets: Octets) -> Option<[u32; 2]> {
         let (at, before) = match self.sample {
@@ -123,9 +125,9 @@ impl Uplink {
         (known.abs_diff(measured) > known / SAME).then_some(measured)
     }
 
-    /// Clears the measurements, which do not hold for another network.
+    /// Clears the estimate, because it is not valid for another network.
     pub(super) fn forget_capacity(&mut self) {
-        self.gauge = Gauge::default();
+        self.gauge = CapacityEstimate::default();
         self.capacity = self.config.capacity;
     }
 }

@@ -1,17 +1,17 @@
 //! Captive portals (RFC 8952): an access network redirects web pages and forwards nothing else, until a user
-//! has agreed to its terms.
+//! has accepted its terms.
 //!
-//! A Router Advertisement may name the portal (RFC 8910). The announcement alone changes no decision: after a
-//! user has accepted the terms, the network forwards. If the home agent does not answer over an uplink, the
-//! portal is the likely reason.
+//! A Router Advertisement may name the portal (RFC 8910). The announcement alone changes no decision, because
+//! the network forwards after a user has accepted the terms. But if the home agent does not answer over this
+//! uplink, the portal is the likely reason.
 //!
-//! Few networks announce their portal. So the router probes a URL if the operator has configured one and the
-//! home agent does not answer over an uplink that has an address and a router. It probes one uplink at a
-//! time, with pauses that double. While a portal is known the pauses stay short, and as soon as the network
-//! forwards, the router registers the uplink at once.
+//! Few networks announce their portal. So if the operator has configured a URL, the router requests it over
+//! uplinks that have an address and a router but no answer of the home agent. It tests one uplink at a time,
+//! with pauses that double. While a portal is known the pauses stay short. When the network forwards again,
+//! the router registers the uplink at once.
 //!
 //! Left out: the DHCP options of RFC 8910, which the DHCP client reads, and the API of RFC 8908, which needs
-//! TLS. The probe finds these portals, too.
+//! TLS. The request of the URL finds these portals, too.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -24,10 +24,10 @@ use serde::{Deserialize, Serialize};
 use super::{Attachment, Uplink};
 use crate::{Event, Output};
 
-/// Octets of the longest URI that is stored.
+/// Maximum length of a stored URI, in octets.
 const LONGEST: usize = 255;
 
-/// The portal that a router announces.
+/// A captive portal that a router announces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CaptivePortal {
     /// Router that announces the portal.
@@ -37,7 +37,8 @@ pub(super) struct CaptivePortal {
 }
 
 impl CaptivePortal {
-    /// Returns the known portal after an advertisement of `router`; `known` is the portal before.
+    /// Returns the known portal after an advertisement of `router`. `known` is the portal that was known
+    /// before.
     pub(super) fn after(
         known: Option<CaptivePortal>,
         router: Ipv6Addr,
@@ -49,7 +50,8 @@ impl CaptivePortal {
         });
         match uri {
             Some(Some(uri)) => Some(CaptivePortal { router, uri }),
-            // The router no longer has a portal; a portal that another router announces stays.
+            // This router no longer announces a portal. A portal that another router has announced stays
+            // known.
             Some(None) | None => known.filter(|known| known.router != router),
         }
     }
@@ -59,21 +61,21 @@ impl CaptivePortal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortalProbe {
-    /// The expected answer: the network forwards HTTP.
+    /// The expected answer arrived: the network forwards HTTP.
     Passed,
-    /// Another answer, or a redirection to this URL.
+    /// Another answer arrived, or a redirection to this URL.
     Redirected(String),
-    /// No answer, or an answer without relation to a portal.
+    /// No answer arrived, or one that shows nothing about a portal.
     Unanswered,
 }
 
-/// Pauses between two probes of an uplink: the first, the longest while a portal is known, and the longest
-/// while none is known.
+/// Pauses between two probes of an uplink: the first one, the longest one while a portal is known, and the
+/// longest one otherwise.
 const PAUSE: (Duration, Duration, Duration) =
     (Duration::from_secs(5), Duration::from_secs(20), Duration::from_secs(600));
-/// Time after which a probe without a result is lost.
+/// Time after which the router no longer waits for the result of a probe.
 const LOST: Duration = Duration::from_secs(30);
-/// Interval of checks for uplinks without answers.
+/// Interval at which the router looks for uplinks without answers of the home agent.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// The probes over one uplink.
@@ -81,16 +83,16 @@ pub(super) const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct PortalProbes {
     /// URL of the portal that the last probe was redirected to.
     pub(super) found: Option<String>,
-    /// Time of the next probe, and the pause after it; `None` before the first probe in this network.
+    /// Time of the next probe, and the pause after it; `None` if this network has not been probed yet.
     next: Option<(Time, Duration)>,
 }
 
 /// The probes of all uplinks.
 #[derive(Debug)]
 pub(super) struct PortalProber {
-    /// Limit of the events about portals.
+    /// Rate limit of the events about portals.
     pub(super) events: RateLimiter,
-    /// The uplink over which a URL is being probed, and until when the router waits for the result.
+    /// Uplink that is being probed, and the time until which the router waits for the result.
     probe: Option<(usize, Time)>,
 }
 
@@ -100,8 +102,8 @@ impl Default for PortalProber {
     }
 }
 
-/// Returns the URI of an option, padded with zeros; `None` for an invalid option, and for one that denies a
-/// portal.
+/// Returns the URI of an option, without the padding zeros. Returns `None` for an invalid option, and for the
+/// URI that means that there is no portal.
 fn uri(data: &[u8]) -> Option<String> {
     let end = data.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
     let text = std::str::from_utf8(&data[..end]).ok()?;
@@ -118,7 +120,7 @@ impl PortalProber {
         self.probe = self.probe.filter(|(_, until)| *until > now);
     }
 
-    /// Returns the probe to be made over an uplink, if one is due.
+    /// Returns the uplink to probe now and its addresses; `None` if no probe is due.
     pub(super) fn look(
         &mut self,
         now: Time,
@@ -147,13 +149,13 @@ impl PortalProber {
         Some(Output::ProbePortal { uplink: uplink.config.interface.clone(), sources })
     }
 
-    /// Records the result of the probe over an uplink.
+    /// Records that the probe over an uplink has ended.
     pub(super) fn finish(&mut self, index: usize) {
         self.probe = self.probe.filter(|(probed, _)| *probed != index);
     }
 
-    /// Takes over the result of a probe over an uplink on a foreign link. Returns the event to be reported,
-    /// and whether a known portal lets packets pass now.
+    /// Handles the result of a probe over an uplink on a foreign link. Returns the event to report, and
+    /// whether a known portal now lets packets pass.
     pub(super) fn take(
         &mut self,
         now: Time,
@@ -161,7 +163,7 @@ impl PortalProber {
         probe: &PortalProbe,
     ) -> (Option<Event>, bool) {
         let probes = &mut uplink.portal_probes;
-        // A probe that began in the former network says nothing about this one.
+        // The probe began in another network, so its result does not concern this one.
         if probes.next.is_none() {
             return (None, false);
         }
@@ -181,7 +183,7 @@ impl PortalProber {
                 (is_told.then(portal), false)
             }
             PortalProbe::Passed => (None, probes.found.take().is_some()),
-            // A portal that fails to answer once is still there.
+            // A known portal that does not answer once still exists.
             PortalProbe::Redirected(_) | PortalProbe::Unanswered => (None, false),
         }
     }

@@ -1,5 +1,5 @@
-//! Composes the messages of a mobile router: Binding Updates (RFC 6275 11.7.1, RFC 3963 5.2, RFC 4285 5.1,
-//! RFC 5555 4.4.2, RFC 5648 5.1), heartbeats, and the packets around them.
+//! Builds the messages of a mobile router: Binding Updates (RFC 6275 11.7.1, RFC 3963 5.2, RFC 4285 5.1, RFC
+//! 5555 4.4.2, RFC 5648 5.1), heartbeats, and their packets.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 
@@ -15,7 +15,7 @@ use super::{MobileRouterConfig, Registration, RegistrationMode};
 use crate::binding_update_list::{BindingUpdateList, Update, UpdateNumbers, mapped};
 use crate::{HOP_LIMIT, Output, UDP_PORT, lifetime_units};
 
-/// Values that messages are composed of.
+/// State of the mobile router from which messages are built.
 #[derive(Clone, Copy)]
 pub(super) struct Composer<'a> {
     pub(super) config: &'a MobileRouterConfig,
@@ -24,7 +24,7 @@ pub(super) struct Composer<'a> {
 }
 
 impl Composer<'_> {
-    /// Adds the prefixes if Binding Updates name them.
+    /// Adds the mobile network prefixes if the registration mode is explicit.
     pub(super) fn add_prefixes(&self, mut builder: Builder) -> Builder {
         if self.config.mode == RegistrationMode::Explicit {
             for prefix in &self.config.prefixes {
@@ -37,8 +37,9 @@ impl Composer<'_> {
         builder
     }
 
-    /// Returns a Mobility Header message from a care-of address to the home agent. From an IPv4 one it goes
-    /// inside UDP (RFC 5555 4.1), with the home address as source of the inner packet.
+    /// Returns the packet of a Mobility Header message from a care-of address to the home agent. From an IPv4
+    /// care-of address the packet goes inside UDP (RFC 5555 4.1), and the home address is the source of the
+    /// inner packet.
     pub(super) fn control_packet(
         &self,
         uplink: usize,
@@ -48,7 +49,7 @@ impl Composer<'_> {
         self.packet(uplink, care_of_address, true, mobility_header)
     }
 
-    /// Returns a Heartbeat message, in the encapsulation of data packets.
+    /// Returns the packet of a Heartbeat message, with the same encapsulation as data packets.
     pub(super) fn heartbeat_packet(
         &self,
         uplink: usize,
@@ -86,8 +87,8 @@ impl Composer<'_> {
         }
     }
 
-    /// Returns the two ends of the tunnel from a care-of address of an uplink; `None` for an IPv4 one if the
-    /// home agent has no IPv4 address.
+    /// Returns the two tunnel ends for a care-of address of an uplink; `None` for an IPv4 address if the home
+    /// agent has no IPv4 address.
     pub(super) fn ends(
         &self,
         uplink: usize,
@@ -109,13 +110,13 @@ impl Composer<'_> {
         }
     }
 
-    /// Whether the router asks the home agent for UDP also without a NAT (RFC 5555 4.4.1).
+    /// Returns whether the router asks the home agent for UDP even without a NAT (RFC 5555 4.4.1).
     pub(super) fn forces_udp(&self, uplink: usize) -> bool {
         self.config.force_udp || self.uplinks.get(uplink).is_some_and(|uplink| uplink.needs_udp)
     }
 
-    /// Adds the options that authenticate a Binding Update for this care-of address; an IPv4 one counts as
-    /// IPv4-mapped.
+    /// Adds the options that authenticate a Binding Update for this care-of address. The MAC covers an IPv4
+    /// address as IPv4-mapped.
     pub(super) fn finish_authenticated(
         &self,
         mut builder: Builder,
@@ -175,14 +176,15 @@ impl Composer<'_> {
         self.control_packet(uplink, care_of_address, &mut mobility_header)
     }
 
-    /// Returns this router's end of the tunnel of a registration over an uplink.
+    /// Returns this router's tunnel end of a registration over an uplink.
     pub(super) fn local_end(&self, uplink: usize, registration: &Registration) -> Endpoint {
         self.ends(uplink, registration.care_of_address, registration.udp)
             .map_or(Endpoint::Ipv6(mapped(registration.care_of_address)), |(local, _)| local)
     }
 
-    /// Whether data from an IPv4 care-of address goes in UDP: behind a NAT, or if one side demands it (RFC
-    /// 5555 4.2, 3.2.2). The option also comes without a NAT; then its refresh time is all ones.
+    /// Returns whether packets from an IPv4 care-of address go inside UDP: behind a NAT, or if one side
+    /// demands it (RFC 5555 4.2, 3.2.2). The home agent may also send the option without a NAT; then its
+    /// refresh time is all ones.
     pub(super) fn takes_udp(
         &self,
         uplink: usize,

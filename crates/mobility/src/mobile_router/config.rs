@@ -1,4 +1,4 @@
-//! Configuration of a mobile router, as its operator gives it.
+//! Config of a mobile router.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::liveness::Liveness;
 use super::uplink::UplinkConfig;
 use crate::Authentication;
 
-/// Subject of a registration, and whether Binding Updates name the prefixes (RFC 3963 5.2).
+/// Subject of the registration, and whether Binding Updates name the prefixes (RFC 3963 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegistrationMode {
-    /// Binding Updates name the prefixes.
+    /// The mobile network; Binding Updates name the prefixes.
     Explicit,
-    /// The home agent knows the prefixes.
+    /// The mobile network; the home agent has the prefixes in its config.
     Implicit,
-    /// A home address alone: the node has no mobile network (RFC 6275). Its Binding Updates have no R flag
+    /// Only a home address: the node has no mobile network (RFC 6275). Its Binding Updates have no R flag
     /// (RFC 3963 5.1).
     Host,
 }
@@ -27,16 +27,17 @@ pub enum RegistrationMode {
 pub struct MobileRouterConfig {
     /// The home address of the router.
     pub home_address: Ipv6Addr,
-    /// The home prefix: an uplink with an address in it is on the home link.
+    /// The home prefix. If an uplink has an address of this prefix, it is on the home link.
     pub home_prefix: Ipv6Net,
-    /// Address of the home agent; unspecified while it is unknown: then nothing is registered.
+    /// Address of the home agent. It is unspecified until it is discovered, and the router does not register
+    /// meanwhile.
     pub home_agent: Ipv6Addr,
-    /// The IPv4 address of the home agent, if it has one: then the router uses uplinks without IPv6 (RFC
-    /// 5555).
+    /// The IPv4 address of the home agent, if it has one. With it the router can use uplinks without IPv6
+    /// (RFC 5555).
     pub home_agent_ipv4: Option<Ipv4Addr>,
-    /// Whether packets from IPv4 care-of addresses always go in UDP, also without a NAT.
+    /// Whether packets from IPv4 care-of addresses always go inside UDP, even without a NAT.
     pub force_udp: bool,
-    /// The mobile network prefixes; none with [`RegistrationMode::Host`].
+    /// The mobile network prefixes; empty with [`RegistrationMode::Host`].
     pub prefixes: Vec<Ipv6Net>,
     /// Explicit or implicit, or no mobile network at all.
     pub mode: RegistrationMode,
@@ -46,17 +47,18 @@ pub struct MobileRouterConfig {
     pub authentication: Authentication,
     /// The uplinks.
     pub uplinks: Vec<UplinkConfig>,
-    /// Intervals of heartbeats, which detect uplinks that lead nowhere; `None` without heartbeats.
+    /// Intervals of heartbeats, which detect failed paths; `None` without heartbeats.
     pub liveness: Option<Liveness>,
-    /// Policies that choose uplinks for packets; the first that matches counts.
+    /// Policies that select uplinks for packets. The first policy that matches a packet applies.
     pub policies: Vec<Policy>,
-    /// Whether the router probes a URL over uplinks without answers, to find captive portals
-    /// ([`crate::Output::ProbePortal`]).
+    /// Whether the router requests a URL over uplinks on which the home agent does not answer, to find
+    /// captive portals ([`crate::Output::ProbePortal`]).
     pub probes_portals: bool,
 }
 
 impl MobileRouterConfig {
-    /// Whether there is a mobile network: the R flag of Binding Updates (RFC 3963 4.1).
+    /// Returns whether the node has a mobile network, which the R flag of Binding Updates says (RFC 3963
+    /// 4.1).
     pub fn is_router(&self) -> bool {
         self.mode != RegistrationMode::Host
     }

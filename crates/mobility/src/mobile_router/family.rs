@@ -1,15 +1,15 @@
-//! Return to IPv6 after an outage of it: of two care-of addresses an uplink prefers the IPv6 one (RFC 5555
-//! 4.4.1).
+//! Return to IPv6 after a failure of IPv6: if an uplink has an IPv4 and an IPv6 care-of address, the router
+//! prefers IPv6 (RFC 5555 4.4.1).
 //!
-//! If the home agent does not answer over IPv6 but does over IPv4, the uplink is registered with its IPv4
-//! care-of address. From then on the router tries IPv6 again every [`AGAIN`]: a Binding Update leaves from
-//! the IPv6 care-of address, and one from the IPv4 address follows if no acknowledgement has come (RFC 8305
-//! 5). Traffic stays on IPv4 until the home agent has acknowledged the IPv6 care-of address, and packets to
-//! the IPv4 one are still accepted then.
+//! If the home agent answers only over IPv4, the router registers the uplink with its IPv4 care-of address.
+//! From then on it tries IPv6 again every [`AGAIN`]: it sends a Binding Update from the IPv6 care-of address,
+//! and if no acknowledgement comes, one from the IPv4 address (RFC 8305 5). The traffic stays on IPv4 until
+//! the home agent has acknowledged the IPv6 care-of address. After that the router still accepts packets to
+//! the IPv4 address for a while.
 //!
-//! If Binding Updates arrive over IPv6 but no answer comes back, each attempt moves the binding to a path
-//! that loses packets, while the router waits for the acknowledgement. The heartbeats show that: the home
-//! agent answers none from the IPv4 care-of address meanwhile. Then the interval doubles, up to
+//! Binding Updates may arrive over IPv6 although their answers are lost. Then each attempt moves the binding
+//! to a path that loses packets, while the router waits for the acknowledgement. Heartbeats detect this: the
+//! home agent answers none from the IPv4 care-of address in the meantime. Then the interval doubles, up to
 //! [`MAX_AGAIN`].
 
 use std::net::IpAddr;
@@ -22,14 +22,14 @@ use super::liveness::PathState;
 
 /// Interval between two attempts over IPv6.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Longest interval if IPv6 works in one direction only.
+/// Longest interval between attempts if packets pass over IPv6 in one direction only.
 const MAX_AGAIN: Duration = Duration::from_secs(960);
-/// Time within which the home agent answers the Binding Update that follows over IPv4.
+/// Time within which the home agent answers the Binding Update over IPv4 that follows an attempt.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
 impl Uplink {
-    /// Returns when the uplink, which is registered with this care-of address, tries IPv6 again; `None` if
-    /// IPv6 has not failed or is registered.
+    /// Returns when the router tries IPv6 again on the uplink, which is registered with this care-of address.
+    /// Returns `None` if IPv6 has not failed or is registered.
     pub(super) fn next_ipv6_attempt(&mut self, now: Time, care_of_address: IpAddr) -> Option<Time> {
         let is_lost = self.lost.is_some_and(|lost| lost.is_ipv6());
         if !care_of_address.is_ipv4() || !is_lost {
@@ -39,7 +39,7 @@ impl Uplink {
         Some(now + *self.path.ipv6_interval.get_or_insert(AGAIN))
     }
 
-    /// Lets the IPv6 care-of address be tried again; returns false if it has not failed.
+    /// Allows the router to try the IPv6 care-of address again. Returns false if it has not failed.
     pub(super) fn try_ipv6_again(&mut self, now: Time) -> bool {
         let is_lost = self.lost.take_if(|lost| lost.is_ipv6()).is_some();
         if is_lost {
@@ -50,7 +50,8 @@ impl Uplink {
 }
 
 impl PathState {
-    /// Judges by the heartbeats, after an answer of the home agent, whether IPv6 works in one direction only.
+    /// Decides after an answer of the home agent whether packets pass over IPv6 in one direction only. The
+    /// heartbeats of the last attempt show it.
     pub(super) fn judge_ipv6_attempt(&mut self, now: Time) {
         let Some(tried) = self.ipv6_tried_at.take_if(|at| now.saturating_since(*at) <= ATTEMPT) else {
             return;

@@ -1,13 +1,14 @@
-//! Policies: the uplinks for classes of packets (RFC 6089, with the selectors of RFC 6088).
+//! Policies: they select uplinks for classes of packets (RFC 6089, with the selectors of RFC 6088).
 //!
-//! A policy becomes one flow binding for each selector. The home agent keeps the list. Every Binding Update
-//! names the whole list: new and changed flows in full, and the rest by number (5.2). It describes a flow
-//! only with Binding Identifiers that are registered by then (5.3.2.1, status 131).
+//! A policy becomes one flow binding for each selector. The home agent stores the list of flow bindings.
+//! Every Binding Update names the whole list: new and changed flows in full, the others by number (RFC 6089
+//! 5.2). A flow may only name Binding Identifiers that are registered (5.3.2.1, status 131).
 //!
-//! RFC 6089 copies the packets of a flow to each of its bindings. A Vendor Specific option asks for other
-//! actions; a home agent that does not echo it does not know it. At such a home agent each flow has one
-//! binding, the best that is registered, and moves when that changes: failover. A home agent without flow
-//! bindings sends everything by priority; the router's own direction does not depend on that.
+//! RFC 6089 copies the packets of a flow to each of its bindings. A Vendor Specific option requests another
+//! action. A home agent that does not return this option does not support it. Then each flow has one binding,
+//! the best registered one, and the router changes the flow when another binding becomes the best: this is
+//! failover. A home agent without flow bindings sends all packets over the best binding. The router itself
+//! still applies the policies to the packets that it sends.
 
 use carnet_wire::mobility::flow::{
     FLOW_ACTION, FlowActionOption, VENDOR, flow_status, identifiers, sub_options,
@@ -15,29 +16,30 @@ use carnet_wire::mobility::flow::{
 use carnet_wire::mobility::{BindingAcknowledgement, Builder, MobilityOption};
 
 use super::uplinks::Uplinks;
-use crate::binding_update_list::{BindingUpdateList, Member, Update};
+use crate::binding_update_list::{BindingUpdateList, Update, UpdatedBinding};
 use crate::flow::{FlowAction, FlowBinding, TrafficSelector};
 
-/// Limit of a Binding Update's length in octets: with all headers it must fit an IPv6 packet of 1280 octets.
+/// Maximum length of a Binding Update, in octets. With all headers it must fit into an IPv6 packet of 1280
+/// octets.
 const MAX_LENGTH: usize = 1000;
-/// Most flow bindings of one router.
+/// Maximum number of flow bindings of one router.
 pub const MAX_FLOWS: usize = 32;
 
-/// A policy: packets, and the uplinks that they take.
+/// A policy: it says which uplinks certain packets use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// Name of the policy.
     pub name: String,
-    /// Packets of the policy: those that match one of these selectors. The source is the correspondent (RFC
-    /// 6088).
+    /// Selectors of the policy's packets; a packet must match one of them. Their source is the correspondent
+    /// (RFC 6088).
     pub selectors: Vec<TrafficSelector>,
     /// Action for the packets.
     pub action: FlowAction,
-    /// Interface names of uplinks with identifiers, the preferred first.
+    /// Interface names of the uplinks, the preferred first. Each has a Binding Identifier.
     pub uplinks: Vec<String>,
 }
 
-/// A flow binding with its state at the home agent.
+/// State of one flow binding at the home agent.
 #[derive(Debug, Clone)]
 pub(super) struct FlowState {
     /// Index of its policy.
@@ -46,23 +48,24 @@ pub(super) struct FlowState {
     selector: TrafficSelector,
     /// Flow that the home agent acknowledged.
     pub acknowledged: Option<FlowBinding>,
-    /// Flow as last described to the home agent, with the number of the last Binding Update that described
-    /// it. Until its answer the home agent's state is unknown.
+    /// Last description of the flow that was sent to the home agent, with the number of its Binding Update.
+    /// Until the answer the router does not know which description the home agent uses.
     pub pending: Option<(u16, FlowBinding)>,
-    /// Status of the refusal, and the identifiers for which the flow was refused.
+    /// Status of a refusal, and the Binding Identifiers that the refused description had.
     pub refused: Option<(u8, Vec<u16>)>,
 }
 
-/// The router's knowledge of flows at the home agent.
+/// State of all flow bindings at the home agent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Flows {
     pub policies: Vec<Policy>,
     pub states: Vec<FlowState>,
-    /// The operator's uplinks for a policy instead of the configured ones.
+    /// Uplinks that the operator has selected for each policy instead of the configured ones.
     pub overrides: Vec<Option<Vec<String>>>,
-    /// Whether the home agent knows no flow bindings.
-    pub unknown: bool,
-    /// Whether the home agent knows flow bindings but no action except copies.
+    /// Whether the home agent does not support flow bindings.
+    pub is_unsupported: bool,
+    /// Whether the home agent supports flow bindings, but only the action of RFC 6089: copies to all
+    /// bindings.
     pub copies: bool,
     /// Flows that [`super::MobileRouter::flows`] returns.
     pub effective: Vec<FlowBinding>,
@@ -93,8 +96,8 @@ impl Flows {
         }
     }
 
-    /// Returns the uplinks of a policy: the operator's choice before the configured ones, and good ones
-    /// first. With a choice the other configured uplinks remain as a reserve.
+    /// Returns the uplinks of a policy, usable ones first. If the operator has selected uplinks, they come
+    /// before the configured ones, which remain as a reserve.
     fn policy_uplinks(&self, all: &Uplinks, policy: usize) -> Vec<usize> {
         let Some(configured) = self.policies.get(policy) else { return Vec::new() };
         let chosen = self.overrides.get(policy).and_then(Option::as_ref);
@@ -113,14 +116,14 @@ impl Flows {
         }
         uplinks.sort_by_key(|&uplink| all.is_avoided(uplink));
         if configured.action == FlowAction::Balance {
-            // An uplink to be left gets no share, unless there is no other.
+            // An uplink that the router avoids gets no share, unless all are such.
             let good = uplinks.iter().filter(|&&uplink| !all.is_avoided(uplink)).count();
             uplinks.truncate(if good > 0 { good } else { uplinks.len() });
         }
         uplinks
     }
 
-    /// Returns the flow that the given registered bindings require.
+    /// Returns the flow that the policy requires if these bindings are registered.
     fn wanted_flow(
         &self,
         all: &Uplinks,
@@ -149,7 +152,7 @@ impl Flows {
         })
     }
 
-    /// Returns the change of a flow that a Binding Update must report, with these bindings registered.
+    /// Returns the change of a flow that a Binding Update must report if these bindings are registered.
     fn flow_due(
         &self,
         all: &Uplinks,
@@ -162,7 +165,7 @@ impl Flows {
         })
     }
 
-    /// Returns the difference between a flow and the home agent's knowledge of it.
+    /// Returns the difference between a flow and the last description that the home agent has.
     fn flow_news(
         &self,
         all: &Uplinks,
@@ -176,7 +179,8 @@ impl Flows {
             return None;
         }
         let Some(known) = known else { return Some(wanted) };
-        // Unregistered identifiers do no harm at the home agent (RFC 6089 4.3).
+        // The home agent ignores identifiers that are not registered (RFC 6089 4.3), so these need no
+        // report.
         let live = |bid: u16| all.iter().position(|u| u.config.bid == Some(bid)).is_some_and(&registered);
         let have: Vec<(u16, u16)> = known.bids.iter().copied().filter(|(bid, _)| live(*bid)).collect();
         let same = known.action == wanted.action
@@ -185,18 +189,18 @@ impl Flows {
         (!same).then_some(wanted)
     }
 
-    /// Returns the binding whose Binding Update reports flows to the home agent, if there is a change:
-    /// `best`, the first that traffic may take.
+    /// Returns the binding whose Binding Update reports changed flows to the home agent; `None` without a
+    /// change. It is `best`, the first binding that traffic may use.
     pub(super) fn carrier(
         &self,
         all: &Uplinks,
         list: &BindingUpdateList,
         best: Option<usize>,
     ) -> Option<usize> {
-        if self.unknown || !list.abilities.bootstrapped {
+        if self.is_unsupported || !list.abilities.bootstrapped {
             return None;
         }
-        // An outstanding Binding Update describes the flows again until it is answered.
+        // An outstanding Binding Update already describes the flows, so no further update is necessary.
         let under_way = list.bindings.iter().any(|b| b.request().is_some() || b.removal.is_some());
         let due = self.states.iter().any(|flow| {
             let said = flow.pending.as_ref().map(|(_, flow)| flow).or(flow.acknowledged.as_ref());
@@ -206,15 +210,16 @@ impl Flows {
         best.filter(|_| due)
     }
 
-    /// Returns the flows that a Binding Update about these members describes, and those that it only names.
+    /// Returns the flows that a Binding Update for these bindings describes in full, and the identifiers of
+    /// the flows that it only names.
     pub(super) fn described(
         &self,
         all: &Uplinks,
         list: &BindingUpdateList,
-        (members, removal): (&[Member], bool),
+        (members, removal): (&[UpdatedBinding], bool),
         prefixes: usize,
     ) -> (Vec<FlowBinding>, Vec<u16>) {
-        if self.unknown {
+        if self.is_unsupported {
             return (Vec::new(), Vec::new());
         }
         let about = |uplink: usize| members.iter().any(|m| list.bindings[m.binding].uplink == uplink);
@@ -233,7 +238,8 @@ impl Flows {
             let cost = due.as_ref().map_or(2, |flow| 24 + flow_length(flow));
             match due {
                 Some(flow) if length + cost <= MAX_LENGTH => described.push(flow),
-                // The next Binding Update has room for the description.
+                // This update has no room for the description, so it only names the flow; the next update
+                // describes it.
                 _ if flow.acknowledged.is_some() => named.push(flow.fid),
                 _ => continue,
             }
@@ -242,7 +248,7 @@ impl Flows {
         (described, named)
     }
 
-    /// Adds the options (RFC 6089 4.2, RFC 5094).
+    /// Adds the flow options to a message (RFC 6089 4.2, RFC 5094).
     pub(super) fn add_options(
         &self,
         mut builder: Builder,
@@ -276,7 +282,7 @@ impl Flows {
         builder
     }
 
-    /// Records that the Binding Update with this number described these flows.
+    /// Records that the Binding Update with this number described these flows in full.
     pub(super) fn sent(&mut self, sequence: u16, flows: &[FlowBinding]) {
         for sent in flows {
             if let Some(flow) = self.states.iter_mut().find(|flow| flow.fid == sent.fid) {
@@ -285,19 +291,20 @@ impl Flows {
         }
     }
 
-    /// Whether an unanswered Binding Update with this number is the last that described some flow.
+    /// Returns whether the Binding Update with this number is the last description of some flow and has no
+    /// answer yet.
     pub(super) fn tells(&self, sequence: u16) -> bool {
         self.states.iter().any(|flow| flow.pending.as_ref().is_some_and(|(last, _)| *last == sequence))
     }
 
-    /// Clears the state of all flows: the home agent has none of them.
+    /// Clears the state of all flows, because the home agent has lost them.
     pub(super) fn forget(&mut self) {
         for flow in &mut self.states {
             flow.acknowledged = None;
             flow.pending = None;
             flow.refused = None;
         }
-        self.unknown = false;
+        self.is_unsupported = false;
         self.copies = false;
     }
 
@@ -346,10 +353,10 @@ impl Flows {
                 other => actions.extend(FlowActionOption::read(&other).and_then(Result::ok)),
             }
         }
-        // RFC 6089 5.2.6: an answer without a copy of the options means that the home agent does not
-        // understand them.
+        // RFC 6089 5.2.6: if the acknowledgement has no flow options, the home agent does not support
+        // them.
         if !update.flows.is_empty() && statuses.is_empty() {
-            self.unknown = true;
+            self.is_unsupported = true;
             let warning =
                 "the home agent knows no flow bindings (RFC 6089): policies hold for what this router sends";
             return vec![warning.to_owned()];
@@ -375,7 +382,7 @@ impl Flows {
             }
             warnings.extend(self.flow_answered(update.sequence, sent, status));
         }
-        // RFC 6089 5.3.3: the home agent answers a flow in the summary only if it no longer has the flow.
+        // RFC 6089 5.3.3: the home agent answers a flow of the summary only if it has lost the flow.
         for (fid, status) in statuses {
             if status >= 128
                 && update.summary.contains(&fid)
@@ -387,14 +394,15 @@ impl Flows {
         warnings
     }
 
-    /// Computes the flows of the data path from the registrations.
+    /// Computes the flows for the data path from the registrations.
     pub(super) fn update(&mut self, all: &Uplinks, transmit: &[usize]) {
         let effective = self
             .states
             .iter()
             .filter_map(|flow| {
                 let mut wanted = self.wanted_flow(all, flow, |uplink| transmit.contains(&uplink))?;
-                // Copies require a home agent that removes duplicates.
+                // Only a home agent that has accepted the action removes duplicates, so the router sends
+                // copies only then.
                 let taken = flow.acknowledged.as_ref().is_some_and(|known| known.action == wanted.action);
                 if wanted.action == FlowAction::Duplicate && !taken {
                     wanted.action = FlowAction::Failover;
@@ -405,10 +413,10 @@ impl Flows {
         self.effective = effective;
     }
 
-    /// Sets another choice of uplinks for a policy; `None` for the configured ones.
+    /// Sets the operator's choice of uplinks for a policy; `None` restores the configured ones.
     ///
     /// # Errors
-    /// Returns a message for the operator if there is no such policy or uplink.
+    /// Returns a message for the operator if the policy or an uplink does not exist.
     pub(super) fn choose_uplinks(
         &mut self,
         all: &Uplinks,
@@ -419,14 +427,14 @@ impl Flows {
         let index = policies.iter().position(|policy| policy.name == name).ok_or_else(|| {
             let names: Vec<&str> = policies.iter().map(|policy| policy.name.as_str()).collect();
             match names.as_slice() {
-                [] => format!("no policy is called {name}: the config has none"),
-                names => format!("no policy is called {name}, expected one of: {}", names.join(", ")),
+                [] => format!("cannot find the policy {name}: the config has none"),
+                names => format!("cannot find the policy {name}, expected one of: {}", names.join(", ")),
             }
         })?;
         for interface in uplinks.unwrap_or_default() {
             let uplink = all.iter().find(|uplink| uplink.config.interface == *interface);
             if uplink.is_none_or(|uplink| uplink.config.bid.is_none()) {
-                return Err(format!("no uplink with a bid is called {interface}"));
+                return Err(format!("cannot find an uplink with a bid: {interface}"));
             }
         }
         if uplinks.is_some_and(<[String]>::is_empty) {
@@ -442,7 +450,7 @@ impl Flows {
     }
 }
 
-/// Whether two weights differ by at most a quarter, which is not worth a Binding Update.
+/// Returns whether two weights differ by at most a quarter. Such a change needs no Binding Update.
 fn is_about(a: u16, b: u16) -> bool {
     u32::from(a.abs_diff(b)) * 4 <= u32::from(a.max(b))
 }

@@ -1,18 +1,19 @@
-//! Decides which links are the home link, and answers for the mobile network there (RFC 4887).
+//! Decides whether a link is the home link, and answers solicitations for the mobile network there (RFC
+//! 4887).
 //!
-//! In an extended home network (RFC 4887 5) the home link has a prefix of its own beside the mobile
-//! networks', and needs nothing special. In an aggregated one (RFC 4887 6) the home prefix is the aggregate
-//! of the mobile networks, with two differences:
+//! In an extended home network (RFC 4887 5) the home link and the mobile networks have separate prefixes,
+//! which needs nothing special. In an aggregated home network (RFC 4887 6) the home prefix contains the
+//! mobile networks. Then two rules change:
 //!
-//! * A prefix that is a part of the home prefix does not show the home link: it may be another vehicle's
-//!   mobile network. It does if it contains the home agent's address (RFC 4887 6.2: "a prefix match with its
-//!   Home Agent").
-//! * Hosts on the home link take the hosts in the mobile network for neighbours. A router at home answers for
-//!   them (RFC 4887 6.2.1, "ND proxying for all addresses in its MNPs"), and forwards; while it is away the
-//!   home agent does.
+//! * A prefix that is a part of the home prefix does not show that a link is the home link: it may be another
+//!   vehicle's mobile network. It shows it only if it contains the home agent's address (RFC 4887 6.2: "a
+//!   prefix match with its Home Agent").
+//! * Hosts on the home link solicit hosts of the mobile network as neighbours. A router at home answers for
+//!   them (RFC 4887 6.2.1, "ND proxying for all addresses in its MNPs") and forwards their packets. While the
+//!   router is away, the home agent does so.
 //!
-//! Left out: a bridge between mobile network and home link (RFC 4887 6.2.1), returning home by the ingress
-//! interface (6.2.2), a home network that is mobile itself (8).
+//! Left out: a bridge between mobile network and home link (RFC 4887 6.2.1), a return to the home link by an
+//! interface of the mobile network (6.2.2), a home network that is mobile itself (8).
 
 use carnet_base::{Address, LinkMessage};
 use carnet_wire::{icmpv6, nd};
@@ -20,31 +21,30 @@ use ipnet::Ipv6Net;
 
 use super::{MobileRouterConfig, Uplink};
 use crate::MobilityDrop;
-use crate::home_agent::{Heard, HomeLink};
+use crate::home_agent::{HomeLink, NeighborMessage};
 
 impl MobileRouterConfig {
-    /// Whether a prefix that is advertised on a link shows that it is the home link.
+    /// Returns whether an advertised prefix shows that the link is the home link.
     pub(super) fn is_home_link(&self, prefix: Ipv6Net) -> bool {
         prefix == self.home_prefix
             || (self.home_prefix.contains(&prefix) && prefix.contains(&self.home_agent))
     }
 
-    /// Whether an address on an interface shows that its link is the home link. An address of its own (/128)
-    /// does.
+    /// Returns whether an address on an interface shows that its link is the home link. The home address
+    /// itself (/128) does.
     pub(super) fn is_home_address(&self, own: &Address) -> bool {
         let link = Ipv6Net::new(own.address, own.prefix_length).unwrap_or(self.home_prefix).trunc();
         self.home_prefix.contains(&own.address)
             && (own.prefix_length == 128 || link.contains(&self.home_prefix) || self.is_home_link(link))
     }
 
-    /// Whether mobile network prefixes are parts of the home prefix, so that hosts on the home link solicit
-    /// their addresses there.
+    /// Returns whether mobile network prefixes are parts of the home prefix. Then hosts on the home link
+    /// solicit their addresses there.
     pub fn is_aggregated(&self) -> bool {
         self.prefixes.iter().any(|prefix| self.home_prefix.contains(prefix))
     }
 
-    /// Returns the answer to a neighbour on the home link that solicits an address in the mobile network
-    /// behind this router.
+    /// Returns the answer to a solicitation on the home link for an address of this router's mobile network.
     pub(super) fn home_answer(
         &self,
         uplink: &Uplink,
@@ -53,14 +53,16 @@ impl MobileRouterConfig {
         if !self.is_aggregated() {
             return Ok(None);
         }
-        let Heard::Solicitation { target, source, peer } = HomeLink::read(message)? else { return Ok(None) };
+        let NeighborMessage::Solicitation { target, source, peer } = HomeLink::read(message)? else {
+            return Ok(None);
+        };
         let aboard = self.prefixes.iter().any(|prefix| prefix.contains(&target));
-        // The kernel answers for the home address, which is on the interface.
+        // The home address is on the interface, so the kernel answers for it.
         if !aboard || target == self.home_address || !self.home_prefix.contains(&target) {
             return Ok(None);
         }
         let Some(own) = uplink.link_local() else { return Ok(None) };
-        // RFC 4861 7.2.4: duplicate address detection is answered to all nodes.
+        // RFC 4861 7.2.4: a solicitation of duplicate address detection is answered to all nodes.
         let solicited = !source.is_unspecified();
         let (destination, peer) = if solicited { (source, peer) } else { (nd::ALL_NODES, None) };
         let advertisement = nd::NeighborAdvertisement {
@@ -82,7 +84,8 @@ impl MobileRouterConfig {
         }))
     }
 
-    /// RFC 6275 11.5.5: returns the message that advertises the home address on the home link again.
+    /// Returns the advertisement of the home address for the home link, which the router sends after its
+    /// return (RFC 6275 11.5.5).
     pub(super) fn home_announcement(&self, uplink: &Uplink) -> LinkMessage {
         let advertisement = nd::NeighborAdvertisement {
             target: self.home_address,
@@ -104,12 +107,12 @@ impl MobileRouterConfig {
     }
 }
 
-/// Presence of the router on its home link.
+/// Whether the router is on its home link.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HomePresence {
     /// Whether the selected uplink is on the home link.
     pub(super) at_home: bool,
-    /// Whether the home agent has acknowledged the return.
+    /// Whether the home agent has acknowledged the de-registration.
     pub(super) returned: bool,
 }
 
@@ -141,8 +144,8 @@ mod tests {
         }
     }
 
-    /// RFC 4887 6.2: the home link has the aggregate, or the part with the home agent; no other part, and no
-    /// prefix around it.
+    /// RFC 4887 6.2: the whole home prefix shows the home link, and so does its part with the home agent. No
+    /// other part does, and no shorter prefix.
     #[test]
     fn the_home_link_is_where_the_home_agent_is() {
         let aggregated = config("2001:db8:1::/48");
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_tells_by_the_prefix_of_its_link() {
+    fn the_prefix_of_an_address_shows_its_link() {
         let aggregated = config("2001:db8:1::/48");
         let is = |address: &str, prefix_length| {
             let address = address.parse().expect("an address");

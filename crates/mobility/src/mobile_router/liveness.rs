@@ -1,22 +1,23 @@
-//! Heartbeats to the home agent (RFC 5847): they show whether an uplink that is up leads anywhere.
+//! Heartbeats to the home agent (RFC 5847): they show whether an uplink that is up reaches the home agent.
 //!
-//! A Heartbeat request leaves from every registered care-of address in the encapsulation of data, more often
-//! while traffic flows. If an answer takes longer than round trips do, a quick series follows at once, so
-//! that no time is lost in which TCP's timeout doubles. The path has failed when all of the series are
-//! missed, for which the router waits longer. Then the router ends the binding over another uplink, moves the
-//! traffic, and registers the uplink again, after ever longer pauses if it keeps failing. An uplink that has
-//! come back in this manner carries traffic after a few answers in a row. The only uplink stays in use.
+//! A Heartbeat request leaves from every registered care-of address with the encapsulation of data packets,
+//! more often while traffic flows. If an answer takes longer than usual round trips, the router at once sends
+//! several quick heartbeats. So it detects a failure before TCP's timeout has doubled often. The path has
+//! failed if none of the quick heartbeats is answered; for these the router waits longer. Then it removes the
+//! binding over another uplink, moves the traffic, and registers the uplink again. If the uplink fails
+//! repeatedly, the pauses before this registration grow. An uplink that works again carries traffic after a
+//! few answers in a row. If there is only one uplink, it stays in use.
 //!
-//! Loss, round-trip time and jitter of each path come from the same heartbeats. RFC 5847 3 recommends 30 s or
-//! more between requests, for nodes that stay in place; here the operator sets the interval. A home agent
-//! that knows no heartbeats reports it by a Binding Error (status 2), and the router asks it again much
-//! later.
+//! The same heartbeats measure loss, round-trip time and jitter of each path. RFC 5847 3 recommends 30 s or
+//! more between requests, for nodes that do not move; in carnet the operator sets the interval. A home agent
+//! that does not support heartbeats answers with a Binding Error (status 2), and the router tries heartbeats
+//! again much later.
 //!
-//! Behind a NAT a heartbeat is also the keepalive of RFC 5555 4.3. If it comes from another end than the
-//! registered one, the home agent answers with a Binding Error, and the router registers at once; see
-//! `keepalives`.
+//! Behind a NAT a heartbeat is also the keepalive of RFC 5555 4.3. If it arrives from another address or port
+//! than the registered one, the home agent answers with a Binding Error, and the router registers at once;
+//! see `keepalives`.
 //!
-//! The router answers a home agent's request over the path of the request. It sends no restart counter,
+//! The router answers a home agent's request over the path of the request. The answer has no restart counter,
 //! because a router that has lost its state registers anew.
 
 mod keepalives;
@@ -27,13 +28,13 @@ use std::time::Duration;
 use carnet_base::{Endpoint, RateLimiter, Time, WallTime};
 use carnet_wire::mobility::Builder;
 
-use super::arrivals::{
-    Arrivals, DOUBTED_ALLOWED, DOUBTED_PATIENCE, DOUBTED_PAUSE, FULL_INTERVAL, PathTraffic, SAMPLE,
-};
 use super::capacity::RoundTrips;
+use super::path_packets::{
+    DOUBTED_ALLOWED, DOUBTED_PATIENCE, DOUBTED_PAUSE, FULL_INTERVAL, PathPackets, PathTraffic, SAMPLE,
+};
 use super::{MobileRouter, Registration, Timer};
 use crate::binding_update_list::{Exchange, INITIAL_BINDACK_TIMEOUT};
-use crate::path_liveness::{PathLiveness, Proof, RoundTrip, Timing};
+use crate::path_liveness::{IntervalSchedule, PathLiveness, RequiredAnswers, RoundTrip};
 use crate::{Event, MobilityDrop, MobilityMessage};
 
 /// Intervals of heartbeats.
@@ -41,7 +42,7 @@ use crate::{Event, MobilityDrop, MobilityMessage};
 pub struct Liveness {
     /// Interval on a path that carries traffic.
     pub busy: Duration,
-    /// Interval on any other path.
+    /// Interval on all other paths.
     pub idle: Duration,
 }
 
@@ -51,61 +52,66 @@ impl Default for Liveness {
     }
 }
 
-/// Heartbeats lost in a row that make a path fail (`MISSING_HEARTBEATS_ALLOWED`, RFC 5847 5, is 3 there).
+/// Number of lost heartbeats in a row after which a path has failed (`MISSING_HEARTBEATS_ALLOWED`, whose
+/// default in RFC 5847 5 is 3).
 const ALLOWED: usize = 5;
-/// Pause between the quick heartbeats that follow a late answer.
+/// Pause between the quick heartbeats after a late answer.
 const SUSPICION: Duration = Duration::from_millis(50);
-/// Least time after which an answer is late. Then a series begins; nothing is missed yet.
+/// Minimum time after which an answer is late. Then quick heartbeats begin, but the late one does not count
+/// as lost yet.
 const LATE: Duration = Duration::from_millis(40);
-/// Time for an answer: the least, the greatest, and the value before a measurement.
+/// Time to wait for an answer: the minimum, the maximum, and the value before the first measurement.
 const PATIENCE: (Duration, Duration, Duration) =
     (Duration::from_millis(120), Duration::from_millis(700), Duration::from_millis(300));
-/// Heartbeats lost in a row behind a NAT after which a Binding Update registers the mapping.
+/// Number of lost heartbeats in a row after which a router behind a NAT sends a Binding Update, because the
+/// NAT may have lost its mapping.
 const NAT_DOUBT: usize = 2;
-/// Hold-down of a failed uplink: the first and the longest. It doubles between them.
+/// First and longest hold-down of a failed uplink. It doubles with each failure.
 const HOLD_DOWN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
-/// Time without a failure after which an uplink's earlier failures no longer count.
+/// Time without a failure after which the hold-down starts again at its minimum.
 const FORGIVEN: Duration = Duration::from_secs(120);
-/// Time after which a home agent without heartbeats is asked again.
+/// Time after which the router tries heartbeats again with a home agent that does not support them.
 const UNSUPPORTED: Duration = Duration::from_secs(600);
-/// Interval of keepalives behind a NAT: the first, the step, and the longest (`NATKATIMEOUT`, RFC 5555 6).
+/// Interval of keepalives behind a NAT: the first, the increment, and the longest (`NATKATIMEOUT`, RFC 5555
+/// 6).
 const KEEPALIVE: (Duration, Duration, Duration) =
     (Duration::from_secs(25), Duration::from_secs(10), Duration::from_secs(110));
-/// Shortest interval of keepalives that is tried.
+/// Minimum interval of keepalives.
 const MIN_KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// Figures of one uplink's path, from the last 64 heartbeats.
+/// Measured quality of one uplink's path, from the last 64 heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quality {
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Mean difference between one round trip and the next (RFC 3550 6.4.1).
     pub jitter: Duration,
-    /// Share of the heartbeats without an answer, 0 to 1.
+    /// Fraction of the heartbeats without an answer, 0 to 1.
     pub loss: f64,
 }
 
-/// Path over one uplink.
+/// State of the path over one uplink.
 #[derive(Debug, Clone)]
 pub(super) struct PathState {
-    /// Care-of address of the path, and whether packets go in UDP.
+    /// Care-of address of the path, and whether its packets go inside UDP.
     over: Option<(IpAddr, bool)>,
     pub(super) liveness: PathLiveness<u32>,
     failures: u32,
     failed_at: Option<Time>,
-    /// Interval of keepalives behind a NAT. `too_long` is an interval that was too long.
+    /// Interval of keepalives behind a NAT. `too_long` is the shortest interval in which the NAT lost its
+    /// mapping.
     keepalive: Option<Duration>,
     too_long: Option<Duration>,
-    /// Interval of attempts over IPv6 while IPv4 carries the uplink.
+    /// Interval of attempts to return to IPv6, while IPv4 carries the uplink's traffic.
     pub(super) ipv6_interval: Option<Duration>,
     pub(super) ipv6_tried_at: Option<Time>,
-    /// Numbers of the heartbeats without an answer at the Binding Error that denied heartbeats. An answer to
-    /// one of them refutes it.
+    /// Numbers of the heartbeats that were outstanding when a Binding Error said that the home agent supports
+    /// no heartbeats. An answer to one of them shows that the error was forged.
     denied: Vec<u32>,
     pub(super) trips: RoundTrips,
-    pub(super) arrivals: Arrivals,
-    /// Number of the last heartbeat. Each path has its own count, from a random number. So a listener on one
-    /// path does not know the numbers of another, and cannot answer there in place of the home agent.
+    pub(super) arrivals: PathPackets,
+    /// Number of the last heartbeat. Each path counts from its own random number. So an attacker who reads
+    /// one path does not know the numbers of another, and cannot forge answers there.
     sequence: u32,
 }
 
@@ -113,7 +119,7 @@ impl PathState {
     pub(super) fn new(sequence: u32) -> PathState {
         PathState {
             over: None,
-            liveness: PathLiveness::new(Proof::default(), RoundTrip::following_queues()),
+            liveness: PathLiveness::new(RequiredAnswers::default(), RoundTrip::following_queues()),
             failures: 0,
             failed_at: None,
             keepalive: None,
@@ -122,7 +128,7 @@ impl PathState {
             ipv6_tried_at: None,
             denied: Vec::new(),
             trips: RoundTrips::default(),
-            arrivals: Arrivals::default(),
+            arrivals: PathPackets::default(),
             sequence,
         }
     }
@@ -132,17 +138,17 @@ impl PathState {
         self.liveness.round_trip().timeout().unwrap_or(PATIENCE.2).clamp(LATE, PATIENCE.1)
     }
 
-    /// Returns the time after which an answer is missed.
+    /// Returns the time after which a heartbeat without an answer counts as lost.
     pub(super) fn patience(&self) -> Duration {
         self.late().max(if self.arrivals.is_doubtful { DOUBTED_PATIENCE } else { PATIENCE.0 })
     }
 
-    /// Returns how many heartbeats may be lost in a row, and the pause between those of a series.
+    /// Returns how many quick heartbeats may be lost in a row, and the pause between them.
     fn series(&self) -> (usize, Duration) {
         if self.arrivals.is_doubtful { (DOUBTED_ALLOWED, DOUBTED_PAUSE) } else { (ALLOWED, SUSPICION) }
     }
 
-    /// Whether a heartbeat that was sent after `since` should have been answered by now.
+    /// Returns whether the answer to a heartbeat that was sent after `since` is overdue.
     pub(super) fn is_unanswered_since(&self, now: Time, since: Time) -> bool {
         let due = self.liveness.round_trip().smoothed().unwrap_or(PATIENCE.2);
         self.liveness.is_unanswered_since(now, since, due)
@@ -154,12 +160,12 @@ impl PathState {
         Some(Quality { rtt, jitter: round_trip.jitter(), loss: self.liveness.loss() })
     }
 
-    /// Returns the longest time for an answer, if it was measured.
+    /// Returns the longest time that answers take; `None` without a measurement.
     pub(super) fn answer_time(&self) -> Option<Duration> {
         self.liveness.round_trip().smoothed().map(|_| self.late())
     }
 
-    /// Whether packets or answers arrive, so that the path has not failed.
+    /// Returns whether packets or answers arrive, so that the path has not failed.
     pub(super) fn is_alive(&self, now: Time) -> bool {
         !self.arrivals.has_failed(now, self.patience())
     }
@@ -172,14 +178,14 @@ pub(super) struct Heartbeats {
     pub(super) config: Option<Liveness>,
     /// The home agent's Restart Counter (RFC 5847 3.2).
     restart_counter: Option<u32>,
-    /// Time until which no heartbeat is sent, because the home agent knows none.
+    /// Time until which the router sends no heartbeats, because the home agent does not support them.
     pub(super) unknown_until: Option<Time>,
-    /// Rate of answers to Heartbeat requests, which have no authentication.
+    /// Rate limit of answers to Heartbeat requests, which have no authentication.
     answers: RateLimiter,
 }
 
 impl Heartbeats {
-    /// State of heartbeats to a home agent that may know them.
+    /// Creates the state for a home agent that may support heartbeats.
     pub(super) fn new(config: Option<Liveness>) -> Heartbeats {
         Heartbeats {
             config,
@@ -189,30 +195,29 @@ impl Heartbeats {
         }
     }
 
-    /// Whether keepalives behind a NAT are more frequent than heartbeats on an idle path.
+    /// Returns whether the heartbeats of an idle path are too rare to be the keepalives behind a NAT.
     fn are_rare(&self) -> bool {
         self.config.is_none_or(|it| it.idle >= KEEPALIVE.0)
     }
 
-    /// Whether heartbeats are sent, which show the paths that work.
+    /// Returns whether the router sends heartbeats, so that it detects failed paths.
     pub(super) fn are_sent(&self) -> bool {
         self.config.is_some() && self.unknown_until.is_none()
     }
 }
 
 impl MobileRouter {
-    /// Returns the figures that heartbeats have measured over an uplink.
+    /// Returns the quality of an uplink that heartbeats have measured.
     pub fn quality(&self, uplink: usize) -> Option<Quality> {
         self.uplinks.path(uplink)?.quality()
     }
 
-    /// Whether an uplink that is up leads nowhere.
+    /// Returns whether an uplink is up but does not reach the home agent.
     pub fn is_silent(&self, uplink: usize) -> bool {
         self.uplinks.is_silent(uplink)
     }
 
-    /// Handles the registration of a path over an uplink: a first one, or one with another care-of address
-    /// unless `same`.
+    /// Handles a registration of an uplink. `same` is true if its care-of address is unchanged.
     pub(super) fn path_registered(
         &mut self,
         now: Time,
@@ -243,8 +248,8 @@ impl MobileRouter {
         self.schedule_heartbeat(now, uplink, now);
     }
 
-    /// Handles an acknowledgement over an uplink. It measures the round trip if no heartbeat does; `took` is
-    /// `None` if the home agent may have waited before its answer.
+    /// Handles an acknowledgement over an uplink. If there are no heartbeats, it measures the round trip.
+    /// `took` is `None` if the home agent may have delayed its answer.
     pub(super) fn path_answered(&mut self, now: Time, uplink: usize, took: Option<Duration>) {
         let heartbeats = self.uplinks.heartbeats.are_sent();
         let Some(path) = self.uplinks.path_mut(uplink) else { return };
@@ -253,12 +258,13 @@ impl MobileRouter {
         if let Some(took) = took.filter(|_| round_trip.smoothed().is_none() || !heartbeats) {
             round_trip.measure(took);
         }
-        // Answers to these heartbeats may still come from behind a queue, and show that the path works.
+        // The answers to these heartbeats may still wait in a queue. If they arrive, they show that the
+        // path works.
         path.liveness.excuse();
         path.arrivals.answered(now, None, None);
     }
 
-    /// Returns the registration whose path over an uplink heartbeats check.
+    /// Returns the registration whose path the heartbeats over an uplink test.
     pub(super) fn heartbeat_path(&self, uplink: usize) -> Option<Registration> {
         if self.stopping || self.home.at_home || self.refusals.status.is_some() {
             return None;
@@ -284,13 +290,13 @@ impl MobileRouter {
         }
         let busy = self.is_busy(uplink) || path.liveness.is_proving();
         let liveness = self.uplinks.heartbeats.config.map(|it| if busy { it.busy } else { it.idle });
-        // Many heartbeats on a full path are lost, so they are more frequent.
+        // A full path loses many heartbeats, so they are sent more often.
         let full = path.arrivals.is_full && busy && !path.liveness.has_failed();
         let liveness = liveness.map(|interval| if full { interval.min(FULL_INTERVAL) } else { interval });
         liveness.into_iter().chain(keepalive).min()
     }
 
-    /// Whether an uplink carries traffic: the best one, and those that policies name.
+    /// Returns whether an uplink carries traffic: the best one, and those that policies use.
     fn is_busy(&self, uplink: usize) -> bool {
         self.active_uplink() == Some(uplink)
             || self.flows.effective.iter().any(|flow| {
@@ -313,7 +319,7 @@ impl MobileRouter {
         self.timers.set(Timer::Heartbeat(uplink), from.max(not_before));
     }
 
-    /// Sets the timers of all uplinks by their present traffic.
+    /// Sets the heartbeat timers of all uplinks by their present traffic.
     pub(super) fn schedule_heartbeats(&mut self, now: Time) {
         for uplink in 0..self.uplinks.len() {
             if !self.uplinks[uplink].path.liveness.is_quiet() {
@@ -326,14 +332,15 @@ impl MobileRouter {
         }
     }
 
-    /// Serves the timer of an uplink: a heartbeat was missed, or the next is due.
+    /// Handles the heartbeat timer of an uplink: a heartbeat was lost, or the next one is due.
     pub(super) fn heartbeat_due(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let Some(registration) = self.heartbeat_path(uplink) else { return };
         if self.uplinks.heartbeats.unknown_until.is_some_and(|until| until <= now) {
             self.uplinks.heartbeats.unknown_until = None;
         }
         if self.uplinks.heartbeats.unknown_until.is_some() {
-            // A Binding Update serves as the keepalive of RFC 5555 4.3 then.
+            // The Binding Update also refreshes the NAT's mapping, so it replaces a keepalive (RFC 5555
+            // 4.3).
             self.uplinks[uplink].path.liveness.note_sent(now);
             self.keepalive_by_update(now, wall, uplink);
             self.schedule_heartbeat(now, uplink, now);
@@ -351,7 +358,7 @@ impl MobileRouter {
         let (allowed, pause) = path.series();
         let is_decided = path.liveness.missed() >= allowed && !path.liveness.has_failed();
         if is_decided && !path.arrivals.has_failed(now, patience) {
-            // Packets still arrive, so the path is full.
+            // Packets still arrive although heartbeats are lost, so the path is full.
             path.arrivals.is_full = true;
             path.arrivals.is_doubtful = false;
             self.renew_while_full(now, uplink);
@@ -366,8 +373,8 @@ impl MobileRouter {
         let path = &self.uplinks[uplink].path;
         let is_doubted = newly > 0 && path.liveness.missed() == NAT_DOUBT;
         if is_doubted && registration.udp && !path.liveness.has_failed() {
-            // A NAT that has lost its mapping is as silent as a path that leads nowhere, but a Binding Update
-            // restores it.
+            // After the NAT has lost its mapping no answers arrive, as on a failed path. But a Binding
+            // Update creates a new mapping.
             if self.uplinks.heartbeats.are_rare() {
                 self.uplinks[uplink].path.mapping_lost();
             }
@@ -375,11 +382,11 @@ impl MobileRouter {
         }
         let interval = self.heartbeat_interval(uplink).unwrap_or(KEEPALIVE.0);
         let path = &self.uplinks[uplink].path;
-        // In a series the pause applies until the decision; before and afterwards the interval does.
+        // The short pause applies only while quick heartbeats decide about the path.
         let suspicious = path.liveness.missed() > 0 || is_late || path.arrivals.is_doubtful;
         let is_series = suspicious && !is_decided && !path.liveness.has_failed() && !path.arrivals.is_full;
         let gap = if is_series { pause } else { interval };
-        let timing = Timing { gap, is_series, late, patience, allowed };
+        let timing = IntervalSchedule { interval: gap, is_series, late, timeout: patience, allowed };
         let has_enough = path.liveness.has_enough(&timing);
         if !has_enough && path.liveness.is_due(now, &timing) {
             self.send_heartbeat(now, uplink, registration);
@@ -388,7 +395,7 @@ impl MobileRouter {
         self.timers.set(Timer::Heartbeat(uplink), next);
     }
 
-    /// Sends heartbeats on the paths that may have to take over, when an answer on one path is late.
+    /// Sends heartbeats over the paths that may have to replace a path whose answer is late.
     pub(super) fn ask_the_others(&mut self, now: Time, uplink: usize) {
         for other in 0..self.uplinks.len() {
             let path = &mut self.uplinks[other].path;
@@ -435,7 +442,7 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Handles a Heartbeat response. It counts for a path only if it came by that path.
+    /// Handles a Heartbeat response. It counts for a path only if it came over that path.
     pub(super) fn heartbeat_answered(
         &mut self,
         now: Time,
@@ -453,7 +460,7 @@ impl MobileRouter {
             (0..self.uplinks.len()).find(|&uplink| waits(&self.uplinks[uplink].path) && by(uplink))
         };
         if find(&|path| path.denied.contains(&sequence)).is_some() {
-            // The Binding Error that denied heartbeats was not the home agent's.
+            // The answer shows that another sender had forged the Binding Error.
             self.uplinks.heartbeats.unknown_until = None;
             for path in self.uplinks.paths_mut() {
                 path.denied.clear();
@@ -464,7 +471,7 @@ impl MobileRouter {
         let uplink = find(&waits).ok_or(MobilityDrop::Unexpected)?;
         let path = &mut self.uplinks[uplink].path;
         let answer = path.liveness.answer(now, sequence).ok_or(MobilityDrop::Unexpected)?;
-        path.trips.note(now, answer.round_trip);
+        path.trips.record(now, answer.round_trip);
         let was_full = path.arrivals.is_full;
         path.arrivals.answered(now, Some(answer.round_trip), path.trips.least());
         let is_full_now = path.arrivals.is_full && !was_full;
@@ -479,15 +486,16 @@ impl MobileRouter {
         {
             self.uplinks[uplink].path.keepalive_answered();
         }
-        // RFC 5847 3.2: another counter shows that the home agent has lost the bindings.
+        // RFC 5847 3.2: a changed counter shows that the home agent has lost the bindings.
         let before = self.uplinks.heartbeats.restart_counter;
         self.uplinks.heartbeats.restart_counter = restart_counter.or(before);
         if before.is_some_and(|before| restart_counter.is_some_and(|counter| counter != before)) {
-            // The counter has no authentication, and is only a hint.
+            // The counter has no authentication, so it is only a hint.
             let _ = self.hint(now, wall);
         }
         if answer.came_back {
-            // The only uplink, and with it the home agent, is back: the router tries the others as well.
+            // All uplinks had failed. This one works again, so the router tries the others without
+            // waiting.
             for binding in &mut self.list.bindings {
                 binding.resume(now);
             }
@@ -496,7 +504,7 @@ impl MobileRouter {
             self.renew_while_full(now, uplink);
         }
         if answer.came_back || answer.is_proven {
-            self.evaluate(now, wall, "a silent uplink answers again");
+            self.evaluate(now, wall, "the home agent answers over a failed uplink again");
         }
         let path = &self.uplinks[uplink].path;
         let waits = path.liveness.oldest_sent().map(|at| at + path.patience());
@@ -507,8 +515,8 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Handles a failure of the path over an uplink. The home agent learns it over another registered uplink
-    /// that works.
+    /// Handles a failure of the path over an uplink. The router removes its binding over another registered
+    /// uplink that works.
     pub(super) fn path_failed(&mut self, now: Time, uplink: usize) {
         let Some(path) = self.uplinks.path_mut(uplink) else { return };
         let since = path.failed_at.replace(now);
@@ -522,7 +530,8 @@ impl MobileRouter {
         let name = self.uplinks[uplink].config.interface.clone();
         let reason = format!("no answer from the home agent over {name}");
         self.outputs.push_back(crate::Output::Event(Event::Warning { message: reason.clone() }));
-        // Another address or router, another family, or another encapsulation may work at once.
+        // Another address, router, IP version or encapsulation of the uplink may work, so the router tries
+        // it at once.
         let rival = over.is_some_and(|(address, udp)| {
             if address.is_ipv4() && !udp && !self.uplinks[uplink].needs_udp {
                 self.uplinks[uplink].needs_udp = true;
@@ -544,17 +553,17 @@ impl MobileRouter {
                 self.handovers.reason = Some((now, reason.clone()));
                 self.list.forget(now, index);
                 self.watch_grace();
-                self.list.bindings[index].again = true;
+                self.list.bindings[index].is_due_again = true;
                 self.list.bindings[index].exchange = (!rival).then(|| Exchange::held(now + hold));
             } else if self.list.bindings[index].request().is_none() {
-                self.list.bindings[index].again = true;
+                self.list.bindings[index].is_due_again = true;
             }
             self.timers.set(Timer::Bindings, now);
         }
         self.forwarding_changed(&reason);
     }
 
-    /// Without identifiers, registers the next uplink instead.
+    /// Avoids the failed uplink and registers the next one, if bindings have no identifiers.
     fn demote_failed(&mut self, now: Time, wall: WallTime, uplink: usize) {
         if self.is_multiple() || self.uplinks.target != Some(uplink) || self.list.plain.exchange.is_some() {
             return;
@@ -564,15 +573,16 @@ impl MobileRouter {
         if others && self.uplinks.forced != Some(uplink) && self.uplinks.demoted_until(uplink).is_none() {
             self.demote_uplink(now, wall, uplink, INITIAL_BINDACK_TIMEOUT);
         } else {
-            self.list.plain.again = true;
+            self.list.plain.is_due_again = true;
             self.evaluate(now, wall, "no answer from the home agent");
         }
     }
 
-    /// Handles a Binding Error with status 2: the home agent knows no heartbeats (RFC 5847 3).
+    /// Handles a Binding Error with status 2: the home agent does not support heartbeats (RFC 5847 3).
     pub(super) fn heartbeats_unknown(&mut self, now: Time) -> Result<(), MobilityDrop> {
-        // The error has no authentication. So the router still asks a home agent that has answered before,
-        // until it is silent on every path. Otherwise a stranger could make failed paths count as working.
+        // The error has no authentication. So the router believes it only if the home agent has not
+        // answered heartbeats before, or is silent on every path. Otherwise an attacker could make failed
+        // paths count as working.
         let lives = |uplink: usize| {
             let path = &self.uplinks[uplink].path;
             path.liveness.has_answered()
@@ -595,13 +605,13 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Whether the uplink no longer has the care-of address of the path.
+    /// Returns whether the uplink no longer has the care-of address of the path.
     pub(super) fn path_is_gone(&self, uplink: usize) -> bool {
         let over = self.uplinks.path(uplink).and_then(|path| path.over);
         over.is_some_and(|(address, _)| !self.uplinks[uplink].has_care_of_address(address))
     }
 
-    /// Clears the knowledge of a path when its uplink has another care-of address.
+    /// Clears the state of a path when its uplink has another care-of address.
     pub(super) fn path_moved(&mut self, uplink: usize) {
         self.timers.stop(Timer::Ipv6(uplink));
         if let Some(path) = self.uplinks.path_mut(uplink) {
@@ -610,12 +620,13 @@ impl MobileRouter {
         }
     }
 
-    /// Whether an uplink is at its capacity, and packets wait. Only heartbeats show that, and its end.
+    /// Returns whether an uplink carries its full capacity, so that packets wait in a queue. Only heartbeats
+    /// detect this.
     pub fn is_full(&self, uplink: usize) -> bool {
         self.uplinks.is_full(uplink)
     }
 
-    /// Renews the registration of an uplink that has become full earlier than planned.
+    /// Renews the registration of a full uplink earlier than planned.
     pub(super) fn renew_while_full(&mut self, now: Time, uplink: usize) {
         let is_multiple = self.is_multiple();
         let of_binding = self.list.binding_of(uplink).filter(|_| is_multiple);
@@ -632,7 +643,7 @@ impl MobileRouter {
         }
     }
 
-    /// Takes over the station's counts of tunnelled packets, by uplink. Call it before
+    /// Takes over the station's counts of tunnelled packets for each uplink. Call it before
     /// [`Self::handle_timeout`].
     pub fn handle_traffic(&mut self, now: Time, counts: impl IntoIterator<Item = (usize, PathTraffic)>) {
         for (uplink, counts) in counts {
@@ -657,22 +668,22 @@ impl MobileRouter {
         }
     }
 
-    /// Serves the timer at which the station counts anew.
+    /// Handles the timer of the packet counts.
     pub(super) fn traffic_due(&mut self, now: Time) {
         if let Some(pause) = self.sample_pause() {
             self.timers.set(Timer::Traffic, now + pause);
         }
     }
 
-    /// Returns the time until the next check of the counts; `None` if they show nothing.
+    /// Returns the time until the next check of the packet counts; `None` if no path has continuous traffic.
     fn sample_pause(&self) -> Option<Duration> {
         let liveness = self.uplinks.heartbeats.config.filter(|_| self.uplinks.heartbeats.are_sent())?;
         let flows = self.uplinks.paths().any(|path| path.arrivals.flows());
         Some(if flows { SAMPLE } else { liveness.busy.max(SAMPLE) })
     }
 
-    /// Handles a packet that reached the home agent from another end than the registered one: the NAT's
-    /// mapping has changed.
+    /// Handles the report that a packet reached the home agent from another address or port than the
+    /// registered one, because the NAT's mapping has changed.
     pub(in crate::mobile_router) fn mappings_lost(&mut self, message: &MobilityMessage<'_>) {
         let Some((local, _)) = message.outer else { return };
         let uplink = (0..self.uplinks.len()).find(|&uplink| {
@@ -684,18 +695,19 @@ impl MobileRouter {
         }
     }
 
-    /// Sends a keepalive as a Binding Update: behind a NAT, with a home agent that knows no heartbeats.
+    /// Sends a Binding Update as a keepalive, if the router is behind a NAT and the home agent does not
+    /// support heartbeats.
     pub(super) fn keepalive_by_update(&mut self, now: Time, wall: WallTime, uplink: usize) {
         match self.list.binding_of(uplink).filter(|_| self.is_multiple()) {
             Some(index) => {
-                self.list.bindings[index].again = true;
+                self.list.bindings[index].is_due_again = true;
                 self.reconcile(now, wall);
             }
             None => self.refresh(now, wall),
         }
     }
 
-    /// Records a Binding Update over an uplink, which serves as a keepalive.
+    /// Records a Binding Update over an uplink, which also is a keepalive.
     pub(super) fn update_sent(&mut self, now: Time, uplink: usize) {
         let is_rare = self.uplinks.heartbeats.are_rare();
         if let Some(path) = self.uplinks.path_mut(uplink).filter(|_| is_rare) {

@@ -1,54 +1,54 @@
-//! The mobile router (RFC 6275 section 11, RFC 3963 section 5), without I/O. A mobile node has no mobile
-//! network ([`RegistrationMode::Host`]).
+//! The mobile router (RFC 6275 section 11, RFC 3963 section 5), without I/O. It is also the mobile node,
+//! which has no mobile network ([`RegistrationMode::Host`]).
 //!
-//! Uplinks come and go; the best attached one is the *target*. An uplink over which the home agent does not
-//! answer is the target only if there is no other (see `demotion`). If the registered care-of address is not
-//! the target's, a Binding Update leaves from the target's. The *path*, the care-of address that traffic
-//! leaves from, follows by make before break:
+//! The best attached uplink is the *target*. An uplink over which the home agent does not answer is the
+//! target only if there is no other (see `unanswered_uplinks`). If another care-of address than the target's
+//! is registered, the router sends a Binding Update from the target. The *path* is the care-of address from
+//! which traffic leaves. It changes by make before break:
 //!
-//! * while the uplink of the registered care-of address works, it carries the traffic until the home agent
-//!   has acknowledged the new one;
-//! * when that uplink is gone, traffic follows the Binding Update over the new path at once: the home agent
-//!   accepts packets that arrive after the update;
-//! * without any registration the router sends nothing (RFC 3963 5.3).
+//! * While the uplink of the registered care-of address works, it carries the traffic until the home agent
+//!   has acknowledged the new one.
+//! * If that uplink fails, traffic uses the new path as soon as the Binding Update has left: the home agent
+//!   accepts packets that arrive after the update.
+//! * Without any registration the router sends no packets of the mobile network (RFC 3963 5.3).
 //!
 //! The router accepts packets from the home agent at every care-of address that it still has.
 //!
-//! On the home link the router de-registers; after the acknowledgement it routes without a tunnel. An
-//! unauthenticated Binding Error or Binding Refresh Request from the home agent makes it register again, at
-//! growing intervals, and changes nothing else (see `hints`). While traffic waits and the home agent is
-//! silent, a Binding Update leaves at least every [`DEMAND_INTERVAL`]; without traffic the back-off reaches
-//! `MAX_BINDACK_TIMEOUT`.
+//! On the home link the router de-registers; after the acknowledgement it routes without a tunnel. After an
+//! unauthenticated Binding Error or Binding Refresh Request it registers again, at growing intervals, and
+//! changes nothing else (see `binding_loss_hints`). While packets wait and the home agent does not answer,
+//! the router sends a Binding Update at least every [`DEMAND_INTERVAL`]. Without waiting packets the pause
+//! grows up to `MAX_BINDACK_TIMEOUT`.
 //!
-//! [`crate::agents`] chooses among several home agents, with a router of this kind for each that it tries;
-//! `orders` handles orders of a home agent.
+//! [`crate::agents`] selects one of several home agents, and creates a `MobileRouter` for each that it tries.
+//! `agent_orders` handles the requests of a home agent.
 //!
 //! Left out: the K and L flags.
 
+mod agent_orders;
 mod answers;
-mod arrivals;
+mod binding_loss_hints;
 mod candidate;
 mod capacity;
 mod captive_portal;
 mod composer;
 mod config;
-mod demotion;
 mod family;
 mod flows;
-mod heard;
-mod hints;
 mod home_network;
+mod link_routers;
 mod liveness;
 mod movement;
 mod notices;
-mod orders;
 mod parent;
 mod path;
+mod path_packets;
 mod policies;
 mod quality;
 mod reachability;
 mod refusals;
 mod registering;
+mod unanswered_uplinks;
 mod uplink;
 mod uplinks;
 mod volume;
@@ -63,27 +63,27 @@ use carnet_wire::mobility::{BindingError, Message, MobilityOption};
 use carnet_wire::{icmpv6, nd};
 use serde::{Deserialize, Serialize};
 
-pub use arrivals::PathTraffic;
+use agent_orders::AgentOrders;
+pub use agent_orders::SwitchOrder;
+use binding_loss_hints::BindingLossHints;
 pub use candidate::Candidate;
 pub use captive_portal::PortalProbe;
 use captive_portal::PortalProber;
 pub use config::{MobileRouterConfig, RegistrationMode};
-pub use demotion::Response;
 use flows::Flows;
 pub use flows::{MAX_FLOWS, Policy};
-use hints::Hints;
 use home_network::HomePresence;
 pub use liveness::{Liveness, Quality};
 use notices::Notices;
-use orders::Orders;
-pub use orders::Switch;
 pub use parent::Parent;
 use path::Handovers;
 pub use path::Path;
+pub use path_packets::PathTraffic;
 pub use policies::{Agreement, PolicyStatus};
 pub use quality::SignalThresholds;
 pub use refusals::REFUSED_INTERVAL;
 use refusals::Refusals;
+pub use unanswered_uplinks::Response;
 use uplink::VOLUME_USED_UP;
 pub use uplink::{Attachment, MAX_NEXT_HOPS, Uplink, UplinkConfig};
 use uplinks::Uplinks;
@@ -96,7 +96,7 @@ use crate::{Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
 
 /// Longest interval of Binding Updates while packets wait for a registration.
 pub const DEMAND_INTERVAL: Duration = Duration::from_secs(2);
-/// Binding Error status 2: the other side does not know the message type (RFC 6275 6.1.9).
+/// Binding Error status 2: the peer does not know the message type (RFC 6275 6.1.9).
 const UNKNOWN_MESSAGE: u8 = 2;
 
 /// State that must survive a restart.
@@ -105,16 +105,16 @@ pub struct StoredSequence {
     /// Last sequence number sent, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u16>,
-    /// Home agent that the number was sent to, if there are several.
+    /// Home agent of this sequence number, if the config has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home_agent: Option<Ipv6Addr>,
-    /// NTP timestamp of the last order of a home agent.
+    /// NTP timestamp of the last authenticated request of a home agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_notice: Option<u64>,
-    /// NTP timestamp of the first order of the unbroken series up to the last one.
+    /// NTP timestamp of the first request of the uninterrupted sequence up to the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_notice: Option<u64>,
-    /// First and last NTP timestamp of orders that came while the clock of a home agent was ahead.
+    /// First and last NTP timestamp of requests that came while a home agent's clock was ahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub early_notices: Option<(u64, u64)>,
 }
@@ -126,74 +126,74 @@ pub enum State {
     Disconnected,
     /// No registration exists yet; a Binding Update is outstanding.
     Registering,
-    /// Registered.
+    /// At least one registration is valid.
     Registered,
-    /// On the home link.
+    /// The router is on the home link.
     Home,
-    /// The home agent refused; it is asked again after a pause of at most [`REFUSED_INTERVAL`].
+    /// The home agent refused. The router asks it again after a pause of at most [`REFUSED_INTERVAL`].
     Refused(Status),
-    /// De-registered on request.
+    /// The router has de-registered because the station stops.
     Stopped,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// The outstanding Binding Update is sent again.
+    /// The outstanding Binding Update is due for retransmission.
     Retransmit,
-    /// The registration is renewed.
+    /// The registration is due for renewal.
     Refresh,
-    /// The registration ends.
+    /// The lifetime of the registration ends.
     Expire,
-    /// A preferred uplink has been up long enough.
+    /// A preferred uplink has been up for long enough to take over the traffic.
     Settle,
-    /// A home agent that refused is asked again.
+    /// The router asks a home agent again that has refused.
     AskAgain,
     /// The grace period of a former care-of address ends.
     Grace,
-    /// An uplink without answers may be chosen again.
+    /// The router may select an uplink again that had no answers.
     Demotion(usize),
-    /// Routers on an uplink are solicited again.
+    /// The next solicitation of routers on an uplink is due.
     Solicit(usize),
-    /// The routers or candidates of an uplink are due.
+    /// A router or a candidate of an uplink is due for a check.
     Candidates(usize),
-    /// The bindings with identifiers are due.
+    /// A binding with identifier is due.
     Bindings,
     /// The path over an uplink is due for a check.
     Heartbeat(usize),
-    /// The signal of an uplink, not renewed, no longer counts.
+    /// The signal strength of an uplink was not reported again in time.
     Signal(usize),
-    /// An uplink that is registered over IPv4 tries IPv6 again.
+    /// An uplink that is registered over IPv4 is due for another attempt over IPv6.
     Ipv6(usize),
-    /// The station counts the packets of paths anew.
+    /// The packet counts of the paths are due for a check.
     Traffic,
-    /// The router checks which uplinks have no answer, for a captive portal.
+    /// Uplinks without answers are due for a check for captive portals.
     Portal,
 }
 
-/// The mobile router. The module documentation says how it decides.
+/// The mobile router. The documentation of the module describes its decisions.
 #[derive(Debug)]
 pub struct MobileRouter {
     config: MobileRouterConfig,
     /// The uplinks with their paths, and the selected one.
     uplinks: Uplinks,
     list: BindingUpdateList,
-    /// Sequence numbers, timestamps and authentication of Binding Updates.
+    /// Sequence numbers, timestamps and keys of Binding Updates.
     numbers: UpdateNumbers,
     refusals: Refusals,
-    orders: Orders,
-    hints: Hints,
+    orders: AgentOrders,
+    hints: BindingLossHints,
     home: HomePresence,
     flows: Flows,
     portals: PortalProber,
     handovers: Handovers,
-    /// Whether the router is de-registering because the station is about to stop.
+    /// Whether the router is de-registering because the station stops.
     stopping: bool,
     timers: TimerTable<Timer>,
     outputs: VecDeque<Output>,
 }
 
 impl MobileRouter {
-    /// A router that knows none of its interfaces yet.
+    /// Creates a router that does not know the state of its interfaces yet.
     pub fn new(config: MobileRouterConfig, rng: &mut Rng) -> Self {
         let identifiers = config.uplinks.iter().enumerate().filter_map(|(index, u)| Some((index, u.bid?)));
         MobileRouter {
@@ -201,8 +201,8 @@ impl MobileRouter {
             list: BindingUpdateList::new(identifiers),
             numbers: UpdateNumbers::new(config.authentication.with(config.home_agent)),
             refusals: Refusals::default(),
-            orders: Orders::default(),
-            hints: Hints::default(),
+            orders: AgentOrders::default(),
+            hints: BindingLossHints::default(),
             home: HomePresence::default(),
             flows: Flows::new(&config.policies),
             portals: PortalProber::default(),
@@ -224,7 +224,7 @@ impl MobileRouter {
         &self.uplinks
     }
 
-    /// Returns the registration that the home agent acknowledged last, while it lasts.
+    /// Returns the last acknowledged registration without identifier; `None` after its lifetime.
     pub fn registration(&self) -> Option<&Registration> {
         self.list.plain.registration.as_ref()
     }
@@ -251,13 +251,13 @@ impl MobileRouter {
         }
     }
 
-    /// Whether the mobile network prefixes may be advertised: not after the home agent has refused them as
-    /// invalid or another node's (RFC 3963 5.4.2).
+    /// Returns whether the router may advertise the mobile network prefixes. It may not after the home agent
+    /// has refused them as invalid or as another node's (RFC 3963 5.4.2).
     pub fn may_advertise(&self) -> bool {
         !matches!(self.refusals.status, Some(Status::INVALID_PREFIX | Status::NOT_AUTHORIZED_FOR_PREFIX))
     }
 
-    /// Whether a de-registration that [`Self::handle_shutdown`] began is over, or none was needed.
+    /// Returns whether the de-registration at a shutdown is complete, or was not necessary.
     pub fn is_quiescent(&self) -> bool {
         self.list.plain.exchange.is_none()
     }
@@ -267,7 +267,7 @@ impl MobileRouter {
         self.outputs.pop_front()
     }
 
-    /// Checks the drain rule: the caller has taken all outputs of the last input.
+    /// Asserts that the caller has taken all outputs of the last input.
     fn assert_drained(&self) {
         debug_assert!(self.outputs.is_empty(), "poll_output was not called until it returned None");
     }
@@ -297,8 +297,9 @@ impl MobileRouter {
         };
     }
 
-    /// Takes over the state of `old`, the same router under an earlier configuration, so that traffic
-    /// continues while the new configuration is registered. The caller reports the uplinks again afterwards.
+    /// Takes over the state of `old`, the same router with an earlier config, so that the traffic continues
+    /// while this router registers with the new config. The caller must report the state of the uplinks
+    /// again.
     pub fn adopt(&mut self, now: Time, wall: WallTime, old: &MobileRouter) {
         self.numbers.adopt(&old.numbers);
         self.orders.notices = old.orders.notices.clone();
@@ -339,7 +340,8 @@ impl MobileRouter {
             self.grace_over(now);
             if let Some(registration) = self.list.plain.registration {
                 self.timers.set(Timer::Expire, registration.expires);
-                // The prefixes, the lifetime or the key may have changed.
+                // The new config may have other prefixes, another lifetime or another key, so the router
+                // registers again.
                 self.timers.set(Timer::Refresh, now);
             }
         }
@@ -375,8 +377,8 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
-    /// Handles an ICMPv6 message from an uplink: Router Advertisements hasten movement detection, and at home
-    /// neighbours may solicit hosts in the mobile network.
+    /// Handles an ICMPv6 message from an uplink. A Router Advertisement may show a movement. On the home link
+    /// neighbours may solicit hosts of the mobile network.
     ///
     /// # Errors
     /// Returns why the message had no effect.
@@ -402,8 +404,8 @@ impl MobileRouter {
             Some(&icmpv6::types::NEIGHBOR_ADVERTISEMENT) => false,
             _ => return Ok(()),
         };
-        // RFC 4861 6.1.2 and 7.1.2. A router answers for its link-local address from there; other sources do
-        // not matter.
+        // RFC 4861 6.1.2 and 7.1.2. A router sends the advertisement of its link-local address from this
+        // address; other sources do not matter.
         if !is_advertisement && !message.source.is_unicast_link_local() {
             return Ok(());
         }
@@ -432,8 +434,8 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Sets the addresses of links before the parent's that this router has on an uplink, the preferred one
-    /// first, with whether each may be used (see [`crate::nesting`]).
+    /// Sets the router's own addresses in networks of outer routers on an uplink, the preferred one first.
+    /// Each has a flag that says whether it may be a care-of address (see [`crate::nesting`]).
     pub fn handle_direct_addresses(
         &mut self,
         now: Time,
@@ -447,12 +449,12 @@ impl MobileRouter {
             let same = uplink.attachment == before;
             self.attachment_changed(now, wall, index, before);
             if same {
-                self.evaluate(now, wall, "a way past the parent's home agent came or went");
+                self.evaluate(now, wall, "the addresses in the networks of outer mobile routers changed");
             }
         }
     }
 
-    /// Handles the operator's choice of this uplink only; `None` ends the choice. It also ends a refusal.
+    /// Handles the operator's choice of one uplink; `None` ends the choice. It also ends a refusal.
     ///
     /// # Errors
     /// Returns a message for the operator if there is no such uplink.
@@ -464,9 +466,13 @@ impl MobileRouter {
         };
         self.end_refusal();
         self.refusals.pause = None;
-        self.hints = Hints::default();
+        self.hints = BindingLossHints::default();
         self.rehabilitate_all();
-        let reason = if uplink.is_some() { "the operator asked for it" } else { "automatic choice again" };
+        let reason = if uplink.is_some() {
+            "the operator selected it"
+        } else {
+            "the operator ended the choice of an uplink"
+        };
         self.evaluate(now, wall, reason);
         Ok(())
     }
@@ -478,11 +484,11 @@ impl MobileRouter {
     pub fn uplink_called(&self, name: &str) -> Result<usize, String> {
         self.uplinks.position(name).ok_or_else(|| {
             let names: Vec<&str> = self.uplinks.iter().map(|u| u.config.interface.as_str()).collect();
-            format!("no uplink is called {name}, expected one of: {}", names.join(", "))
+            format!("cannot find the uplink {name}, expected one of: {}", names.join(", "))
         })
     }
 
-    /// Handles a shutdown of the station: de-registers if anything is registered.
+    /// Handles a shutdown of the station: de-registers if the router is registered.
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
         let binding = self.transmit_bindings().first().and_then(|&best| {
@@ -500,9 +506,10 @@ impl MobileRouter {
         }
         self.list.plain.registration = None;
         self.clear_bindings(now);
-        // An outstanding de-registration continues.
+        // The outstanding request already is a de-registration, so it continues.
         if self.list.plain_request(Purpose::Deregister).is_none() {
-            // A Binding Update without an answer may have been accepted.
+            // The home agent may have accepted a Binding Update whose acknowledgement was lost, so the
+            // router de-registers its address.
             let given_up = self.list.plain.exchange.take();
             let sent = given_up.and_then(|given_up| Some(given_up.last_sent()?.care_of_address));
             self.watch_exchange();
@@ -536,8 +543,8 @@ impl MobileRouter {
         }
         let header = message.header().map_err(MobilityDrop::from)?;
         let parsed = header.message().map_err(|_| MobilityDrop::Malformed)?;
-        // IPsec does not raise the trust in heartbeats and Binding Errors, which a shared key does not cover
-        // either.
+        // Heartbeats and Binding Errors have no authentication even with a shared key, so IPsec is not
+        // required for them.
         if !matches!(parsed, Message::Heartbeat(_) | Message::BindingError(_)) {
             self.numbers.authentication.admit(message.protected)?;
         }
@@ -546,19 +553,19 @@ impl MobileRouter {
                 self.acknowledged(now, wall, &message, &acknowledgement, header.octets())
             }
             Message::BindingError(error) => {
-                // RFC 6275 11.3.6: status 2 is about a message type, and of this router's types only
-                // heartbeats are optional.
+                // RFC 6275 11.3.6: status 2 concerns a message type. Of the messages that this router
+                // sends, only heartbeats are optional.
                 if error.status == UNKNOWN_MESSAGE {
                     return self.heartbeats_unknown(now);
                 }
                 if error.status != BindingError::UNKNOWN_BINDING {
                     return Err(MobilityDrop::Unexpected);
                 }
-                // carnet sends the home address of the missing binding.
+                // The error of a carnet home agent names the home address of the missing binding.
                 if error.home_address != self.config.home_address && !error.home_address.is_unspecified() {
                     return Err(MobilityDrop::WrongParty);
                 }
-                // The error has no authentication: one that the router does not follow changes nothing.
+                // The error has no authentication, so it only counts as a hint.
                 self.hint(now, wall)?;
                 self.mappings_lost(&message);
                 Ok(())
@@ -582,7 +589,7 @@ impl MobileRouter {
         }
     }
 
-    /// Handles a packet that cannot be tunnelled because nothing is registered.
+    /// Handles a packet that cannot be tunnelled because the router is not registered.
     pub fn handle_demand(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
         if self.is_multiple() {
@@ -599,7 +606,7 @@ impl MobileRouter {
         }
     }
 
-    /// Serves the timers that have run out.
+    /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
         while let Some(timer) = self.timers.pop_expired(now) {
@@ -616,23 +623,23 @@ impl MobileRouter {
                 Timer::Refresh => self.refresh(now, wall),
                 Timer::Expire => {
                     self.list.plain.registration = None;
-                    self.hints = Hints::default();
+                    self.hints = BindingLossHints::default();
                     self.outputs.push_back(Output::Event(Event::Deregistered {
                         reason: "the lifetime ended without an acknowledgement from the home agent".into(),
                     }));
                     self.forwarding_changed("the registration ended");
                 }
                 Timer::AskAgain => {
-                    // Without an uplink the router asks as soon as it has one.
+                    // Without an uplink the router cannot ask now; it asks as soon as it has one.
                     self.list.plain.exchange.take_if(|exchange| exchange.is_single());
                     self.watch_exchange();
-                    // RFC 6275 11.8: the pauses double.
+                    // RFC 6275 11.8: the pause doubles each time.
                     self.refusals.back_off();
                     self.evaluate(now, wall, "the home agent is asked again");
                 }
                 Timer::Demotion(index) => {
                     self.rehabilitate(index);
-                    self.evaluate(now, wall, "a silent uplink is tried again");
+                    self.evaluate(now, wall, "the mobile router tries a failed uplink again");
                 }
                 Timer::Settle => self.evaluate(now, wall, "a preferred uplink is back"),
                 Timer::Grace => {
@@ -666,7 +673,7 @@ impl MobileRouter {
         }
     }
 
-    /// Sets the timer for the routers and candidates of an uplink.
+    /// Sets the timer for the next check of an uplink's routers and candidates.
     fn watch_candidates(&mut self, now: Time, index: usize) {
         if let Some(uplink) = self.uplinks.get_mut(index) {
             uplink.watch_home_router(now, &self.config);
@@ -693,8 +700,8 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
-    /// Handles a care-of address over which the home agent does not answer: another candidate takes its
-    /// place, and routers are solicited. Returns true if there is a candidate that has not failed.
+    /// Handles a care-of address over which the home agent does not answer: selects another candidate, and
+    /// solicits routers. Returns whether a candidate remains that has not failed.
     pub(super) fn candidate_failed(&mut self, now: Time, index: usize, address: IpAddr) -> bool {
         let another = self.uplinks[index].candidate_failed(now, address, &self.config);
         let is_waiting = self.timers.get(Timer::Solicit(index)).is_some();
@@ -706,8 +713,8 @@ impl MobileRouter {
         another
     }
 
-    /// Takes over the signal strength of an uplink, in dBm; `None` if it is unknown. A value that is not
-    /// reported again within [`UplinkConfig::signal_timeout`], changed or not, becomes unknown.
+    /// Takes over the signal strength of an uplink, in dBm; `None` if it is unknown. The value becomes
+    /// unknown if it is not reported again, changed or not, within [`UplinkConfig::signal_timeout`].
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(interface) else { return };
@@ -716,7 +723,7 @@ impl MobileRouter {
         self.expect_signal(index);
     }
 
-    /// Sets the timer of an uplink's signal.
+    /// Sets the timer after which the signal strength of an uplink becomes unknown.
     pub(super) fn expect_signal(&mut self, index: usize) {
         let uplink = &self.uplinks[index];
         match uplink.config.signal_timeout.filter(|_| uplink.signal.is_some()) {
@@ -725,15 +732,15 @@ impl MobileRouter {
         }
     }
 
-    /// Handles a signal of an uplink that was not renewed in time: it is unknown from now on.
+    /// Handles the end of that timer: the signal strength is unknown now.
     pub(super) fn signal_expired(&mut self, now: Time, wall: WallTime, index: usize) {
         let name = &self.uplinks[index].config.interface;
-        let message = format!("the signal of {name} is unknown: nobody has renewed it");
+        let message = format!("the signal of {name} is unknown: no program has reported it in time");
         self.outputs.push_back(Output::Event(Event::Warning { message }));
         self.take_signal(now, wall, index, None);
     }
 
-    /// Takes over the octets that an uplink has carried in the period of its volume.
+    /// Takes over the number of octets that an uplink has carried in the present period of its volume.
     pub fn handle_volume(&mut self, now: Time, wall: WallTime, interface: &str, octets: u64) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(interface) else { return };
@@ -741,13 +748,14 @@ impl MobileRouter {
         self.uplinks[index].used = octets;
         self.outputs.extend(self.uplinks[index].volume_event().map(Output::Event));
         if self.uplinks[index].is_used_up() != before {
-            let reason = if before { "a new period of its volume" } else { VOLUME_USED_UP };
+            let reason = if before { "a new period of its volume began" } else { VOLUME_USED_UP };
             self.attach_anew(now, wall, index);
             self.evaluate(now, wall, reason);
         }
     }
 
-    /// Takes over whether the modem of an uplink is in another operator's network; `None` if that is unknown.
+    /// Takes over whether the modem of an uplink roams in another operator's network; `None` if that is
+    /// unknown.
     pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(interface) else { return };
@@ -756,7 +764,7 @@ impl MobileRouter {
         }
     }
 
-    /// Attaches an uplink anew: the reason not to use it may have changed.
+    /// Determines the attachment of an uplink again, because a reason not to use it may have changed.
     fn attach_anew(&mut self, now: Time, wall: WallTime, index: usize) {
         let before = self.uplinks[index].attachment;
         self.uplinks[index].attach(&self.config);
@@ -764,8 +772,8 @@ impl MobileRouter {
         self.attachment_changed(now, wall, index, before);
     }
 
-    /// Takes over the capacity of an uplink in kbit/s, which another program has measured: the weight of its
-    /// share if flows are balanced. A measurement of the router replaces it.
+    /// Takes over the capacity of an uplink in kbit/s, which another program has measured. It is the uplink's
+    /// weight if flows are balanced. A measurement of the router replaces it.
     pub fn handle_capacity(&mut self, now: Time, wall: WallTime, interface: &str, kbit_s: Option<u32>) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(interface) else { return };
@@ -786,8 +794,8 @@ impl MobileRouter {
         }
     }
 
-    /// Takes over the counters of an uplink's interface. For an uplink without a volume the counters are only
-    /// shown.
+    /// Takes over the counters of an uplink's interface. If the uplink has no configured volume, they only
+    /// appear in the status.
     pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(interface) else { return };
@@ -805,23 +813,23 @@ impl MobileRouter {
         }
     }
 
-    /// Returns the octets that the uplinks have carried, to survive a restart.
+    /// Returns the numbers of octets that the uplinks have carried, to store them.
     pub fn volumes(&self) -> impl Iterator<Item = (&str, StoredVolume)> {
         self.uplinks.iter().filter_map(|u| Some((u.config.interface.as_str(), u.meter.volume.clone()?)))
     }
 
-    /// Takes over an item of [`Self::volumes`], before any other input.
+    /// Takes over a stored item of [`Self::volumes`]. Call it before any other input.
     pub fn restore_volume(&mut self, interface: &str, volume: StoredVolume) {
         if let Some(uplink) = self.uplinks.iter_mut().find(|u| u.config.interface == interface) {
             uplink.restore_volume(volume);
         }
     }
 
-    /// Sets another choice of uplinks for a policy, as long as the router runs; `None` for the configured
+    /// Sets another choice of uplinks for a policy until the station stops; `None` restores the configured
     /// ones.
     ///
     /// # Errors
-    /// Returns a message for the operator if there is no such policy or uplink.
+    /// Returns a message for the operator if the policy or an uplink does not exist.
     pub fn handle_policy_uplinks(
         &mut self,
         now: Time,
@@ -836,9 +844,9 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Returns the flow bindings of the data path, by priority. Each has the identifiers of registered
-    /// uplinks that work, the best first. A flow that the home agent refused has the failover action here,
-    /// too.
+    /// Returns the flow bindings for the data path, by priority. Each has the identifiers of registered
+    /// uplinks that work, the best first. If the home agent refused the action of a flow, its action is
+    /// failover.
     pub fn flows(&self) -> &[FlowBinding] {
         &self.flows.effective
     }
@@ -849,7 +857,7 @@ impl MobileRouter {
     }
 
     /// Handles an ICMPv6 error from the home agent's address about a packet that this router has tunnelled to
-    /// it. The packet is proven to be this router's.
+    /// it. The caller has checked that the error quotes a packet of this router.
     ///
     /// # Errors
     /// Returns why the error had no effect.
@@ -866,12 +874,12 @@ impl MobileRouter {
         self.follow_hint(now, wall, true)
     }
 
-    /// Returns the order of a Home Agent Switch message since the last call.
-    pub fn take_switch(&mut self) -> Option<Switch> {
+    /// Returns the Home Agent Switch message that has arrived since the last call.
+    pub fn take_switch(&mut self) -> Option<SwitchOrder> {
         self.orders.switch.take()
     }
 
-    /// Ends the back-off that an uplink has accumulated without answers: a user has accepted the terms.
+    /// Registers an uplink at once after a user has accepted the terms of its captive portal.
     fn portal_passed(&mut self, now: Time, wall: WallTime, index: usize) {
         if let Some(binding) = self.list.binding_of(index).filter(|_| self.is_multiple()) {
             self.list.bindings[binding].resume(now);
@@ -886,7 +894,7 @@ impl MobileRouter {
         self.evaluate(now, wall, "a captive portal lets packets pass");
     }
 
-    /// Requests a probe of an uplink without answers, if the operator has configured one.
+    /// Requests a probe of an uplink without answers, if the config has a URL for it.
     fn probe_portals(&mut self, now: Time) {
         if !self.config.probes_portals || self.stopping {
             return self.timers.stop(Timer::Portal);
@@ -901,7 +909,7 @@ impl MobileRouter {
         }
     }
 
-    /// Takes over the result of a probe for a captive portal over an uplink.
+    /// Handles the result of a probe for a captive portal over an uplink.
     pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
         self.assert_drained();
         let Ok(index) = self.uplink_called(interface) else { return };

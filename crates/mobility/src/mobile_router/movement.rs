@@ -1,7 +1,8 @@
-//! Derives the registrations from the attachments (RFC 6275 11.5, RFC 3963 5.8).
+//! Movement (RFC 6275 11.5, RFC 3963 5.8): selects the target uplink, and registers what its attachment
+//! requires.
 //!
-//! Every change of an uplink leads to two steps: choose the target, and bring the registration in line with
-//! it.
+//! After each change of an uplink the router selects the target. Then it sends the Binding Updates that make
+//! the registration match the target.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,13 +11,13 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 
 use super::captive_portal::PortalProbes;
-use super::demotion::is_given_up;
+use super::unanswered_uplinks::is_given_up;
 use super::uplink::ipv4_of;
 use super::{Attachment, MobileRouter, Timer};
 use crate::binding_update_list::{Exchange, Purpose};
 use crate::{Event, Output, UDP_PORT};
 
-/// Time for which an uplink that has just come back must stay up before it replaces a working one.
+/// Time for which an uplink must be up again before it replaces a working one.
 const SETTLING_TIME: Duration = Duration::from_secs(1);
 
 impl MobileRouter {
@@ -38,7 +39,7 @@ impl MobileRouter {
         }
         if was != care_of_addresses(after) {
             self.binding_moved(now, index, before);
-            // If only the order of known candidates has changed, the knowledge about them still holds.
+            // If the same candidates are only in another order, the knowledge about them stays valid.
             if renewed || self.path_is_gone(index) {
                 self.path_moved(index);
                 self.uplinks[index].forget_capacity();
@@ -50,7 +51,7 @@ impl MobileRouter {
         }
         let reason = match (before, after) {
             (Attachment::Down(_), _) => {
-                // The rule does not apply at the start: then there is no working uplink to keep.
+                // At the start no uplink works yet, so the uplink need not wait.
                 self.uplinks[index].settles_at = now + SETTLING_TIME;
                 "an uplink came up"
             }
@@ -61,8 +62,8 @@ impl MobileRouter {
         self.evaluate(now, wall, reason);
     }
 
-    /// Chooses the UDP port of an uplink that has got an IPv4 address: one that no other uplink has with the
-    /// same address. It changes only if it must.
+    /// Selects the UDP port of an uplink that has got an IPv4 address. It differs from the ports of other
+    /// uplinks with the same address. Keeps the present port if possible.
     fn choose_port(&mut self, index: usize) {
         let Some(address) = self.uplinks[index].ipv4_care_of_address() else { return };
         let others = self.uplinks.iter().enumerate().filter(|(other, _)| *other != index);
@@ -77,9 +78,10 @@ impl MobileRouter {
         }
     }
 
-    /// Chooses the uplink to be registered: the operator's, otherwise the home link, otherwise the best by
-    /// priority. Uplinks over which the home agent does not answer come last. The current one, if attached,
-    /// is kept against an equal one and against one that has only just come back.
+    /// Selects the uplink to register: the operator's choice, otherwise an uplink on the home link, otherwise
+    /// the best by priority. Uplinks over which the home agent does not answer come last. If the present
+    /// uplink is attached, it stays selected against one of equal priority, and against one that has just
+    /// come up again.
     fn choose(&mut self, now: Time) -> Option<usize> {
         let usable = |index: &usize| !matches!(self.uplinks[*index].attachment, Attachment::Down(_));
         if let Some(forced) = self.uplinks.forced.filter(usable) {
@@ -106,7 +108,7 @@ impl MobileRouter {
         }
     }
 
-    /// Brings the registrations in line with the attachments.
+    /// Sends the Binding Updates that the present attachments of the uplinks require.
     pub(super) fn evaluate(&mut self, now: Time, wall: WallTime, reason: &str) {
         if self.stopping {
             return;
@@ -139,8 +141,8 @@ impl MobileRouter {
         self.forwarding_changed(reason);
     }
 
-    /// Handles the state without a known home agent. On the home link that does not matter: this router can
-    /// have no registration.
+    /// Handles the time until a home agent is known. On the home link the router needs none, because it has
+    /// no registration to end.
     fn without_home_agent(&mut self, now: Time, reason: &str) {
         let home = self
             .uplinks
@@ -154,14 +156,14 @@ impl MobileRouter {
         self.forwarding_changed(reason);
     }
 
-    /// Whether an uplink is to be left for another that works.
+    /// Returns whether traffic leaves an uplink for another one that works.
     fn is_left(&self, index: usize) -> bool {
         let uplink = &self.uplinks[index];
         uplink.demoted_until.is_some() || uplink.poor || uplink.is_used_up()
     }
 
-    /// Registers all uplinks with identifiers. It gives up an outstanding exchange without identifier, except
-    /// a de-registration.
+    /// Registers all uplinks that have identifiers. Gives up an outstanding Binding Update without
+    /// identifier, unless it is a de-registration.
     fn register_bindings(&mut self, now: Time, wall: WallTime) {
         if self.refusals.status.is_some() {
             if self.list.plain.exchange.is_none() && self.timers.get(Timer::AskAgain).is_none() {
@@ -179,7 +181,7 @@ impl MobileRouter {
         self.reconcile(now, wall);
     }
 
-    /// Marks the uplinks that have only just come up: they do not replace a working one yet.
+    /// Marks uplinks that have just come up, which do not replace a working one yet.
     fn settle(&mut self, now: Time) {
         let mut next = None;
         for index in 0..self.uplinks.len() {
@@ -195,7 +197,8 @@ impl MobileRouter {
         }
     }
 
-    /// Registers the best care-of address of an uplink unless it is registered or being registered.
+    /// Registers the best care-of address of an uplink, unless it is already registered or its Binding Update
+    /// is outstanding.
     fn register(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let care_of_addresses = self.uplinks[uplink].care_of_addresses();
         let Some(care_of_address) = care_of_addresses.first().copied() else { return };
@@ -212,7 +215,7 @@ impl MobileRouter {
             // The kernel keeps addresses and default routes of a link that was left. An update by such a
             // route is lost, and only the advertisement of the link's own router shows it.
             let router = self.uplinks[uplink].next_hop(care_of_address);
-            if exchange.left_by_another(care_of_address, router) && !exchange.is_held() {
+            if exchange.used_other_router(care_of_address, router) && !exchange.is_held() {
                 exchange.care_of_addresses = care_of_addresses;
                 exchange.retransmission.begin_anew();
                 self.transmit(now, wall);
@@ -225,10 +228,10 @@ impl MobileRouter {
             .registration
             .is_some_and(|r| (r.uplink, r.care_of_address) == (uplink, care_of_address));
         self.list.abandon();
-        if registered && !self.list.plain.again {
+        if registered && !self.list.plain.is_due_again {
             self.watch_exchange();
             if self.timers.get(Timer::Refresh).is_none() {
-                // The timer was stopped while no uplink could be used.
+                // The refresh timer was stopped while no uplink was usable.
                 let is_full = self.uplinks.is_full(uplink);
                 let due = self.list.plain.refresh_at(is_full).unwrap_or(now);
                 self.timers.set(Timer::Refresh, due.max(now));
@@ -243,9 +246,9 @@ impl MobileRouter {
         self.transmit(now, wall);
     }
 
-    /// Registers the best care-of address of an uplink after a refusal, with no registration left. An
-    /// outstanding de-registration continues from the router's current address; otherwise a single Binding
-    /// Update asks again when it is time.
+    /// Registers the best care-of address of an uplink after a refusal, when no registration is left. An
+    /// outstanding de-registration continues from the router's present address. Otherwise the router sends a
+    /// single Binding Update when the pause is over.
     fn register_refused(&mut self, now: Time, wall: WallTime, uplink: usize, addresses: Vec<IpAddr>) {
         if let Some(exchange) = self.list.plain_request(Purpose::Deregister) {
             if exchange.care_of_addresses.first() != addresses.first() {
@@ -262,8 +265,9 @@ impl MobileRouter {
         }
     }
 
-    /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the router deletes the binding, from the home address.
-    /// Until the answer the old path carries the traffic if it works; the registration is not renewed.
+    /// De-registers from the home address when the router is on its home link (RFC 6275 11.5.5, RFC 3963
+    /// 5.8). Until the answer the old path carries the traffic if it works. The router does not renew the
+    /// registration.
     fn go_home(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let was_home = std::mem::replace(&mut self.home.at_home, true);
         let home_address = self.config.home_address;
@@ -281,20 +285,20 @@ impl MobileRouter {
             binding.take_request();
             binding.removal = None;
         }
-        // The router also de-registers without a known registration: one from before a restart may still
-        // exist.
+        // The router de-registers even if it knows of no registration, because one from before a restart
+        // may still exist.
         self.outputs.push_back(Output::Forwarding(home_address));
         self.deregister_from(now, wall, uplink, home_addresses);
     }
 
-    /// Handles the acknowledgement of the return: traffic leaves the tunnel.
+    /// Handles the acknowledgement of the de-registration on the home link: packets no longer use the tunnel.
     pub(super) fn came_home(&mut self, now: Time) {
         if let Some(care_of_address) = self.list.plain.care_of_address() {
             self.retire(now, care_of_address);
         }
         self.clear_bindings(now);
         self.unregister();
-        self.list.plain.again = false;
+        self.list.plain.is_due_again = false;
         self.home.returned = true;
         if let Some(uplink) = self.home_link() {
             let announcement = self.config.home_announcement(uplink);
@@ -327,28 +331,28 @@ impl MobileRouter {
         }
     }
 
-    /// Accepts packets to a former `care_of_address` that are on their way, for the grace period.
+    /// Accepts packets to a former care-of address for the grace period, because some are still on their way.
     pub(super) fn retire(&mut self, now: Time, care_of_address: IpAddr) {
         self.list.retire(now, care_of_address);
         self.watch_grace();
     }
 
-    /// Sets the timer for the former care-of addresses that the Binding Update List has added.
+    /// Sets the timer for the end of the first grace period of a former care-of address.
     pub(super) fn watch_grace(&mut self) {
         if let Some(first) = self.list.take_grace() {
             self.timers.set(Timer::Grace, first);
         }
     }
 
-    /// Removes the former care-of addresses whose grace period is over.
+    /// Removes the former care-of addresses whose grace period has ended.
     pub(super) fn grace_over(&mut self, now: Time) {
         if let Some(first) = self.list.expire_previous(now) {
             self.timers.set(Timer::Grace, first);
         }
     }
 
-    /// Whether the uplink of the outstanding Binding Update has had enough time, so that another is to be
-    /// tried.
+    /// Returns whether the outstanding Binding Update has had no answer for long enough to try another
+    /// uplink.
     pub(super) fn is_uplink_silent(&self, now: Time) -> bool {
         let Some(exchange) = self.list.plain_request(Purpose::Register) else { return false };
         let uplink = self.list.plain.uplink;
@@ -361,7 +365,7 @@ impl MobileRouter {
             && self.uplinks.has_alternative(uplink)
     }
 
-    /// Demotes the uplink of the outstanding Binding Update and tries the next.
+    /// Avoids the uplink of the outstanding Binding Update for a while, and tries the next uplink.
     pub(super) fn demote(&mut self, now: Time, wall: WallTime) {
         let Some(exchange) = self.list.plain.exchange.as_ref() else { return };
         let (index, timeout) = (self.list.plain.uplink, exchange.retransmission.timeout());
@@ -372,8 +376,8 @@ impl MobileRouter {
         self.demote_uplink(now, wall, index, timeout);
     }
 
-    /// Demotes an uplink; `timeout` is the wait of the next Binding Update for its answer if the back-off
-    /// continues.
+    /// Avoids an uplink for a while. If all uplinks have failed, `timeout` is the time to wait for the answer
+    /// to the next Binding Update.
     pub(super) fn demote_uplink(&mut self, now: Time, wall: WallTime, index: usize, timeout: Duration) {
         let again = self.uplinks.demote(now, index);
         self.timers.set(Timer::Demotion(index), again);
@@ -385,14 +389,14 @@ impl MobileRouter {
         }
         self.evaluate(now, wall, &reason);
         if self.list.plain.exchange.is_some() && self.list.plain.uplink == index {
-            // The same uplink is still the best one.
+            // Although it failed, this uplink is still the best one.
             self.transmit(now, wall);
         } else {
             self.handovers.reason = Some((now, reason));
         }
     }
 
-    /// Ends the demotion of an uplink.
+    /// Allows the router to select an uplink again.
     pub(super) fn rehabilitate(&mut self, index: usize) {
         self.timers.stop(Timer::Demotion(index));
         if let Some(uplink) = self.uplinks.get_mut(index) {
@@ -400,7 +404,8 @@ impl MobileRouter {
         }
     }
 
-    /// Ends all demotions, and begins the back-off anew: the situation has changed.
+    /// Allows the router to select all uplinks again, and starts with short timeouts again, because the
+    /// situation has changed.
     pub(super) fn rehabilitate_all(&mut self) {
         for index in 0..self.uplinks.len() {
             self.rehabilitate(index);

@@ -1,14 +1,15 @@
-//! Decides by timestamps which notices of the home agent (Home Agent Switch, Binding Revocation) are new.
+//! Decides by timestamps which messages of the home agent (Home Agent Switch, Binding Revocation) are new.
 //!
-//! A notice has to be later than every one before, which excludes replays. A notice that an attacker on the
-//! path has withheld is still later. So it also has to be close to the home agent's time. The router knows
-//! that time from its last registration: the acknowledgement, which answers only a Binding Update of this
-//! router, has it in a Message-ID option. If a home agent sends no time there, only the order counts; with
-//! timestamps (RFC 4285 6) the router's own clock counts.
+//! A message must have a later timestamp than all earlier ones, which excludes replays. An attacker on the
+//! path could hold back a message and deliver it later. So the timestamp must also be close to the home
+//! agent's present time. The router knows this time from its last registration: the acknowledgement has the
+//! time in a Message-ID option, and the router accepts it only as an answer to its own Binding Update. If a
+//! home agent sends no time, only the order of timestamps counts. With timestamps in all messages (RFC 4285
+//! 6) the router uses its own clock.
 //!
-//! After a time in which the home agent's clock was ahead, the last notice lies in the future. When an
-//! acknowledgement shows that, the router continues from the present time. It refuses the timestamps of that
-//! time for good, because an attacker may have recorded those notices.
+//! If the home agent's clock was ahead for a time, the timestamp of the last message is in the future. When
+//! an acknowledgement shows this, the router continues with the present time. It never accepts the timestamps
+//! of that time again, because an attacker may have recorded those messages.
 
 use std::time::Duration;
 
@@ -17,41 +18,44 @@ use carnet_base::{Time, WallTime};
 use crate::security::NOTICE_WINDOW;
 use crate::sequence::is_later;
 
-/// Limit of a slight lead. If the last notice leads the home agent's time by less, later notices wait until
-/// then. If a notice leads the notice before by more, a time begins in which the clock was ahead.
+/// Limit of a small lead of the home agent's clock. If the last timestamp leads the home agent's time by
+/// less, later messages are refused until then. If a timestamp leads the one before by more, the clock counts
+/// as ahead from then on.
 const SLIGHTLY_AHEAD: Duration = Duration::from_secs(3600);
 
-/// Knowledge of the home agent's notices and of its clock.
+/// Timestamps of the home agent's messages, and the home agent's time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Notices {
-    /// NTP timestamp of the last notice.
+    /// NTP timestamp of the last message.
     pub(super) last: Option<u64>,
-    /// NTP timestamp of the first notice of a series within [`SLIGHTLY_AHEAD`] of each other, up to the last.
+    /// NTP timestamp of the first message of the last sequence in which each timestamp is within
+    /// [`SLIGHTLY_AHEAD`] of the one before.
     pub(super) first: Option<u64>,
-    /// First and last NTP timestamp of notices that came while a clock was ahead.
+    /// First and last NTP timestamp of the messages that came while a clock was ahead.
     pub(super) early: Option<(u64, u64)>,
-    /// Sending time of the last acknowledged Binding Update, with the home agent's NTP time.
+    /// Sending time of the last acknowledged Binding Update, with the home agent's NTP time in the
+    /// acknowledgement.
     pub(super) clock: Option<(Time, u64)>,
 }
 
 impl Notices {
-    /// Clears the clock: another home agent has another one.
+    /// Removes the home agent's time, because another home agent has another clock.
     pub(super) fn forget_clock(&mut self) {
         self.clock = None;
     }
 
-    /// Handles the acknowledgement of a Binding Update that was sent at this time, with the home agent's time
-    /// if it has one.
+    /// Handles the acknowledgement of a Binding Update that was sent at this time. `ntp` is the home agent's
+    /// time, if the acknowledgement has it.
     pub(super) fn clock_told(&mut self, sent_at: Time, ntp: Option<u64>) {
         self.clock = ntp.map(|ntp| (sent_at, ntp));
     }
 
-    /// Takes a notice whose MAC is verified; returns false if it may have been recorded or withheld. `clock`,
-    /// with the permitted distance from it, replaces the home agent's reported time.
+    /// Handles a message whose MAC is correct. Returns false if an attacker may have recorded it or held it
+    /// back. `clock` replaces the home agent's reported time; it comes with the permitted difference.
     pub(super) fn accept(&mut self, now: Time, time: u64, clock: Option<(WallTime, Duration)>) -> bool {
         let told = || {
             let (then, ntp) = self.clock?;
-            // The era does not matter for distances: any time of the era will do.
+            // Only the difference of the two times is used, so the NTP era does not matter.
             let near = WallTime::from_ntp(ntp, WallTime::default());
             Some((near + now.saturating_since(then), NOTICE_WINDOW))
         };
@@ -99,7 +103,7 @@ mod tests {
         WallTime::from_unix_nanos((START + seconds) * 1_000_000_000).to_ntp()
     }
 
-    /// Notices of a home agent that has reported its time at second 0.
+    /// Returns the state for a home agent that has reported its time at second 0.
     fn told_at_zero() -> Notices {
         let mut notices = Notices::default();
         notices.clock_told(Time::from_secs(0), Some(ntp(0)));
@@ -112,10 +116,10 @@ mod tests {
             let mut notices = told_at_zero();
             assert_eq!(notices.accept(Time::from_secs(received), ntp(5), None), taken, "after {received} s");
         }
-        // The window is about the clock: a present notice is accepted however long ago the clock was
-        // reported.
+        // The window concerns the difference of the clocks: the router accepts a present message even if
+        // the time was reported long ago.
         assert!(told_at_zero().accept(Time::from_secs(86_400), ntp(86_420), None));
-        // From a home agent that reports no time, every later notice is accepted.
+        // If a home agent reports no time, the router accepts every later message.
         let mut notices = Notices::default();
         assert!(notices.accept(Time::from_secs(0), ntp(0), None));
         assert!(notices.accept(Time::from_secs(1), ntp(1_000_000), None));
@@ -127,19 +131,20 @@ mod tests {
         let year = 31_536_000;
         let mut notices = told_at_zero();
         assert!(notices.accept(Time::from_secs(1), ntp(1), None));
-        // The clock leaps ahead, and the registration after it shows that.
+        // The home agent's clock jumps a year ahead, and the next acknowledgement shows it.
         notices.clock_told(Time::from_secs(100), Some(ntp(year)));
         let ahead = [year + 10, year + 20];
         for time in ahead {
             assert!(notices.accept(Time::from_secs(time - year + 100), ntp(time), None));
         }
-        // The clock is right again. Until a registration reports it, the router refuses notices.
+        // The clock is right again. The router refuses messages until an acknowledgement reports the new
+        // time.
         assert!(!notices.accept(Time::from_secs(200), ntp(200), None));
         notices.clock_told(Time::from_secs(210), Some(ntp(210)));
         assert!(notices.accept(Time::from_secs(220), ntp(220), None));
         assert!(!notices.accept(Time::from_secs(221), ntp(220), None), "the same again");
         assert!(!notices.accept(Time::from_secs(221), ntp(1), None), "one of before");
-        // A year later the recordings have the present time.
+        // A year later the recorded messages have the present time, and the router still refuses them.
         for time in ahead {
             assert!(!notices.clone().accept(Time::from_secs(time), ntp(time), None), "{time}");
         }

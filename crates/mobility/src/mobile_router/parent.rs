@@ -1,17 +1,18 @@
-//! The router on an uplink, if it is itself a mobile router (RFC 3963 7, RFC 4888).
+//! The parent router of an uplink: its default router, if that is a mobile router itself (RFC 3963 7, RFC
+//! 4888).
 //!
-//! The parent's Router Advertisements ([`NestingInformation`]) name the mobile routers before it, whether it
-//! has an uplink that works, and the prefixes of which routers behind it may have care-of addresses (see
-//! [`crate::nesting`]). This router refuses a parent that
+//! The parent's Router Advertisements ([`NestingInformation`]) list the mobile routers before it. They also
+//! say whether it has a working uplink, and in which prefixes routers behind it may have care-of addresses
+//! (see [`crate::nesting`]). This router refuses a parent in three cases:
 //!
-//! * has this router before it, or is this router: packets of both would circle in a ring, encapsulated once
-//!   more each time;
-//! * has no working uplink itself: two such routers that attach to each other would be a ring;
-//! * has [`MAX_PATH`] mobile routers, itself among them: its advertisement could not name all of them to
-//!   routers behind it.
+//! * The parent has this router before it, or is this router. Packets would go round in a ring, with one more
+//!   encapsulation each time.
+//! * The parent has no working uplink. Two such routers that attach to each other would form a ring.
+//! * The parent has [`MAX_PATH`] mobile routers on its path, including itself. Its advertisement would have
+//!   no room for all routers on the path of this one.
 //!
-//! A router that lies in an advertisement could as well advertise nothing, or drop packets. So this router
-//! believes only statements that make a parent worse, or that its use proves.
+//! A parent with false advertisements does no more harm than one that drops packets. Either this router would
+//! refuse it, or the use of the path shows the fault.
 
 use std::net::Ipv6Addr;
 
@@ -19,37 +20,39 @@ use carnet_base::LinkMessage;
 use carnet_wire::nd::nesting::MAX_PATH;
 use carnet_wire::nd::{NestingInformation, RouterAdvertisement};
 
-/// Most parents on one link; the one heard longest ago is removed first, the one in use last.
+/// Maximum number of parents on one link. The one that advertised longest ago is removed first, the one in
+/// use last.
 const MAX_PARENTS: usize = 4;
 
-/// A mobile router before this one.
+/// A mobile router that is a default router of this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parent {
     /// Link-local address of the parent.
     pub router: Ipv6Addr,
     /// Link-layer address of the parent, if the link has such addresses.
     pub link_address: Option<[u8; 6]>,
-    /// Information in its advertisement.
+    /// Content of its last advertisement.
     pub information: NestingInformation,
 }
 
 impl Parent {
-    /// Returns why the router cannot be this router's parent, if it cannot.
+    /// Returns why the router cannot be this router's parent; `None` if it can.
     pub(super) fn refusal(&self, home_address: Ipv6Addr) -> Option<&'static str> {
         let NestingInformation { grounded, path, .. } = &self.information;
         if path.contains(&home_address) {
-            Some("loop: the router there is behind this one")
+            Some("the default router is itself behind this mobile router")
         } else if path.len() >= MAX_PATH {
             Some("too many mobile routers behind each other")
         } else if !grounded {
-            Some("the mobile router there has no way out")
+            Some("the default router is a mobile router without a working uplink")
         } else {
             None
         }
     }
 }
 
-/// Mobile routers that have advertised on one link since it came up, the latest last.
+/// Mobile routers that have advertised on one link since it came up; the one that advertised last is at the
+/// end.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Parents(Vec<Parent>);
 
@@ -58,8 +61,8 @@ impl Parents {
         self.0.clear();
     }
 
-    /// Takes over an advertisement: values that it lacks no longer hold. `in_use` is the router that traffic
-    /// leaves by.
+    /// Handles an advertisement. If it lacks the nesting information, the router is no parent any more.
+    /// `in_use` is the router to which the traffic goes.
     pub fn note(
         &mut self,
         message: &LinkMessage,
@@ -79,9 +82,9 @@ impl Parents {
         }
     }
 
-    /// Returns the parent, if a default router is a mobile router.
+    /// Returns the default router with this address, if it is a mobile router.
     pub fn of(&self, router: Ipv6Addr) -> Option<&Parent> {
-        // A default route without gateway leads to the router that was heard last.
+        // A default route without gateway leads to the router that advertised last.
         self.0.iter().rev().find(|parent| parent.router == router || router.is_unspecified())
     }
 }

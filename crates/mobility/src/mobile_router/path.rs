@@ -1,4 +1,4 @@
-//! Derives the path of traffic from the router's state.
+//! Selects the path of the traffic from the registrations and the state of the uplinks.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use carnet_base::{Endpoint, Time};
 use carnet_wire::mobility::status::Status;
 
-use super::demotion::{Response, UNANSWERED};
+use super::unanswered_uplinks::{Response, UNANSWERED};
 use super::{MobileRouter, Timer, Uplink};
 use crate::binding_update_list::{Exchange, Purpose};
 use crate::{Event, Output};
 
-/// Time for which a failure of an uplink counts as the reason of a move.
+/// Time for which the failure of an uplink is reported as the reason of a handover.
 const REASON_LASTS: Duration = Duration::from_secs(5);
 
-/// A pair of ends between which tunnelled packets are accepted, or also sent.
+/// A tunnel to the home agent: the router accepts packets from it, and may also send through it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
     /// Index of the uplink.
@@ -27,22 +27,22 @@ pub struct Path {
     pub remote: Endpoint,
     /// Priority, sent to the home agent as BID-PRI (RFC 6089 4.1); the lower value wins.
     pub priority: u8,
-    /// Whether the path may carry traffic to the home agent.
+    /// Whether the router may send packets through this tunnel.
     pub transmit: bool,
 }
 
-/// Moves of the traffic from one uplink to another.
+/// Reported handovers between uplinks.
 #[derive(Debug, Default)]
 pub(super) struct Handovers {
-    /// Uplink that events have reported as carrying traffic.
+    /// Uplink that the last event has reported as the one with the traffic.
     pub(super) reported: Option<usize>,
-    /// Reason and time of the last change of the selection, for the event when traffic moves.
+    /// Time and reason of the last change of the selection, for the event of the next handover.
     pub(super) reason: Option<(Time, String)>,
 }
 
 impl MobileRouter {
-    /// Returns every pair of ends between which packets are accepted; those that may carry traffic first, the
-    /// best at the head. Without Binding Identifiers at most one may carry traffic.
+    /// Returns all tunnels from which the router accepts packets: first those that may carry traffic, the
+    /// best first. Without Binding Identifiers at most one may carry traffic.
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         let bindings = self.transmit_bindings();
@@ -65,15 +65,14 @@ impl MobileRouter {
             let bid = self.list.binding_of(uplink).and_then(|index| self.list.bindings[index].bid);
             self.push_ends(&mut paths, uplink, bid, care_of_address, transmit.then_some(udp));
         }
-        // Paths that carry traffic keep their order.
+        // The sort is stable, so the tunnels that carry traffic stay ordered by quality.
         paths.sort_by_key(|path| !path.transmit);
         paths
     }
 
-    /// Returns the bindings that traffic may take, the best first: those that are registered and work. If
-    /// none works, it returns the best registered one. If none of these still has its care-of address, it
-    /// returns one that is being registered anew: the home agent accepts packets that arrive after the
-    /// Binding Update.
+    /// Returns the bindings that traffic may use, the best first: registered ones whose path works. If none
+    /// works, returns the best registered one. If none of the registered care-of addresses exists any more,
+    /// returns a binding whose Binding Update has left: the home agent accepts packets that arrive after it.
     pub(super) fn transmit_bindings(&self) -> Vec<usize> {
         if self.stopping || self.refusals.status.is_some() || self.home.at_home {
             return Vec::new();
@@ -102,13 +101,13 @@ impl MobileRouter {
         order.into_iter().find(moving).into_iter().collect()
     }
 
-    /// Returns this router's end of the path of traffic without a policy of its own.
+    /// Returns this router's tunnel end for packets to which no policy applies.
     pub fn path(&self) -> Option<Endpoint> {
         self.paths().first().filter(|path| path.transmit).map(|path| path.local)
     }
 
-    /// Adds the pairs of ends of a care-of address: from an IPv4 one both encapsulations are accepted.
-    /// `transmit` says whether packets are sent between them, and in UDP.
+    /// Adds the tunnels of a care-of address. From an IPv4 address the router accepts both encapsulations.
+    /// `transmit` says whether it sends packets, and whether inside UDP.
     fn push_ends(
         &self,
         paths: &mut Vec<Path>,
@@ -135,14 +134,14 @@ impl MobileRouter {
         }
     }
 
-    /// Returns the care-of address that the plain binding's traffic leaves from; see the module
+    /// Returns the care-of address from which traffic leaves if bindings have no identifiers; see the module
     /// documentation.
     pub(super) fn plain_path(&self) -> Option<IpAddr> {
         if self.stopping || self.refusals.status.is_some() {
             return None;
         }
         if self.is_home() {
-            // Only packets that were on their way into the tunnel when the router came home use it.
+            // On the home link only packets that were already on their way into the tunnel use it.
             return self
                 .list
                 .previous
@@ -157,7 +156,7 @@ impl MobileRouter {
         self.list.plain_request(Purpose::Register)?.last_sent().map(|sent| sent.care_of_address)
     }
 
-    /// Returns the uplink that carries traffic now: the path's, or the one on the home link.
+    /// Returns the uplink that carries traffic now, either through a tunnel or on the home link.
     pub fn active_uplink(&self) -> Option<usize> {
         if self.is_home() {
             return self.uplinks.target;
@@ -168,9 +167,9 @@ impl MobileRouter {
         self.uplink_with(self.plain_path()?)
     }
 
-    /// Returns the uplink with this care-of address; of several behind NATs of one make, the registered one.
-    /// While the router is coming home, an uplink that merely has the address still will do: the home agent
-    /// knows no other yet.
+    /// Returns the uplink with this care-of address. If several have it, because they are behind similar
+    /// NATs, returns the registered one. During a return to the home link, an uplink that still has the
+    /// address suffices, because the home agent knows no other address yet.
     pub(super) fn uplink_with(&self, care_of_address: IpAddr) -> Option<usize> {
         let has = |uplink: &Uplink| uplink.has_care_of_address(care_of_address);
         let chosen =
@@ -183,31 +182,32 @@ impl MobileRouter {
         })
     }
 
-    /// Returns the uplink that the operator chose, while the choice stands.
+    /// Returns the uplink that the operator has selected; `None` without a choice.
     pub fn forced_uplink(&self) -> Option<&Uplink> {
         self.uplinks.forced.and_then(|forced| self.uplinks.get(forced))
     }
 
-    /// Returns the uplink on the home link, as soon as the router has detected it. The home address belongs
-    /// on that interface, because the de-registration leaves from there, and routes to the home link need it
-    /// too.
+    /// Returns the uplink on the home link, as soon as the router has detected the home link. The home
+    /// address belongs on that interface, because the de-registration leaves from there. Routes to the home
+    /// link need it too.
     pub fn home_link(&self) -> Option<&Uplink> {
         self.uplinks.target.filter(|_| self.home.at_home).and_then(|target| self.uplinks.get(target))
     }
 
-    /// Whether traffic is routed without a tunnel: the router is on its home link, and the home agent has
-    /// acknowledged it. Until then the home agent sends everything to the care-of address.
+    /// Returns whether the router sends traffic without a tunnel: it is on its home link, and the home agent
+    /// has acknowledged the de-registration. Before that the home agent sends all packets to the care-of
+    /// address.
     pub fn is_home(&self) -> bool {
         self.home.at_home && self.home.returned
     }
 
-    /// Returns the uplink that carries traffic without a tunnel.
+    /// Returns the uplink that carries traffic without a tunnel, on the home link.
     pub fn home_uplink(&self) -> Option<&Uplink> {
         self.home_link().filter(|_| self.is_home())
     }
 
-    /// Returns every care-of address at which packets from the home agent are accepted, with the uplink's
-    /// index.
+    /// Returns every care-of address at which the router accepts packets from the home agent, with the
+    /// uplink's index.
     pub(super) fn accepted_care_of_addresses(&self) -> Vec<(IpAddr, usize)> {
         let mut accepted: Vec<(IpAddr, usize)> = self
             .uplinks
@@ -230,14 +230,14 @@ impl MobileRouter {
         accepted
     }
 
-    /// Returns the reason of a move that an acknowledgement causes: a recent failure of an uplink, or the
-    /// acknowledgement alone.
+    /// Returns the reason of a handover after an acknowledgement: a recent failure of an uplink, or the
+    /// acknowledgement itself.
     pub(super) fn reason_to_move(&mut self, now: Time) -> String {
         let reason = self.handovers.reason.take().filter(|(at, _)| now.saturating_since(*at) <= REASON_LASTS);
         reason.map_or_else(|| "the home agent acknowledged it".into(), |(_, reason)| reason)
     }
 
-    /// Requests a new computation of the forwarding, and reports a move of traffic.
+    /// Requests a new computation of the forwarding, and reports a handover if the traffic moves.
     pub(super) fn forwarding_changed(&mut self, reason: &str) {
         let transmit = self.transmit_bindings();
         let transmit: Vec<usize> = transmit.iter().map(|&index| self.list.bindings[index].uplink).collect();
@@ -254,29 +254,29 @@ impl MobileRouter {
                 reason: reason.to_string(),
             }));
             self.handovers.reported = active;
-            // The reason has been reported.
+            // An event has reported this reason, so the next one does not repeat it.
             self.handovers.reason = None;
         }
     }
 
-    /// Returns why the home agent refuses for the moment, while nothing is registered with it.
+    /// Returns the status of a temporary refusal, while the router has no registration.
     pub fn setback(&self) -> Option<Status> {
         self.refusals.setback.filter(|_| !self.has_registration())
     }
 
-    /// Whether anything is registered.
+    /// Returns whether the router has any registration.
     pub fn has_registration(&self) -> bool {
         self.list.has_registration()
     }
 
-    /// Returns the uplinks that are registered and answer.
+    /// Returns the uplinks that are registered and have answers.
     pub fn living_uplinks(&self) -> impl Iterator<Item = usize> {
         (0..self.uplinks.len())
             .filter(|&uplink| self.heartbeat_path(uplink).is_some() && !self.uplinks.is_silent(uplink))
     }
 
-    /// Whether an answer of the home agent is late: nothing is registered although there is an uplink, or no
-    /// registered uplink brings answers any more.
+    /// Returns whether an answer of the home agent is late: the router has a usable uplink but no
+    /// registration, or no registered uplink has answers.
     pub fn is_unanswered(&self) -> bool {
         if self.stopping
             || self.home.at_home
@@ -290,7 +290,7 @@ impl MobileRouter {
         self.living_uplinks().next().is_none() || given_up
     }
 
-    /// Returns why the home agent refuses to register an uplink, in words for the operator.
+    /// Returns why the home agent refuses to register an uplink, as a text for the operator.
     pub fn refusal(&self) -> Option<String> {
         self.refusals.words()
     }
@@ -303,8 +303,8 @@ impl MobileRouter {
         let binding = self.list.binding_of(uplink).filter(|_| self.is_multiple());
         if let Some(binding) = binding.and_then(|index| self.list.bindings.get(index)) {
             let request = binding.request();
-            let next = binding.exchange.as_ref().and_then(Exchange::next);
-            let is_refused = binding.held_until().is_some() && self.refusals.setback.is_some();
+            let next = binding.exchange.as_ref().and_then(Exchange::next_transmission);
+            let is_refused = binding.hold_until().is_some() && self.refusals.setback.is_some();
             if binding.registration.is_none() && (is_refused || self.refusals.key_trouble.is_some()) {
                 return Response::Refused { again: next };
             }
@@ -328,12 +328,12 @@ impl MobileRouter {
                 if plain.registration.is_none()
                     && (request.is_held() || self.refusals.key_trouble.is_some()) =>
             {
-                Response::Refused { again: request.next() }
+                Response::Refused { again: request.next_transmission() }
             }
             Some(request)
                 if request.retransmission.rounds() >= UNANSWERED && !self.uplinks.is_full(uplink) =>
             {
-                Response::Silent { again: request.next() }
+                Response::Silent { again: request.next_transmission() }
             }
             Some(request) => {
                 let registered = plain.care_of_address();

@@ -4,18 +4,19 @@ use super::flows::Flows;
 use super::uplinks::Uplinks;
 use crate::flow::FlowAction;
 
-/// The home agent's handling of a policy.
+/// State of a policy at the home agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Agreement {
     /// The home agent has acknowledged all flows of the policy.
     Agreed,
-    /// The router has not described the flows yet, or the home agent has not answered.
+    /// The router has not sent the flows yet, or the home agent has not answered.
     Asked,
     /// The home agent has refused some of the flows.
     Refused,
-    /// The home agent knows no flow bindings (RFC 6089).
+    /// The home agent does not support flow bindings (RFC 6089).
     Unknown,
-    /// The home agent can only copy packets: each flow has one uplink.
+    /// The home agent supports only the action of RFC 6089, which copies packets. So each flow has only one
+    /// uplink.
     Failover,
 }
 
@@ -30,11 +31,11 @@ pub struct PolicyStatus<'a> {
     pub selectors: usize,
     /// Configured uplinks.
     pub uplinks: &'a [String],
-    /// The operator's uplinks instead of the configured ones.
+    /// Uplinks that the operator has selected instead of the configured ones.
     pub chosen: Option<&'a [String]>,
-    /// Uplinks that its packets take now.
+    /// Uplinks that its packets use now.
     pub takes: Vec<&'a str>,
-    /// The home agent's handling of the policy.
+    /// State of the policy at the home agent.
     pub agreement: Agreement,
 }
 
@@ -59,7 +60,7 @@ impl Flows {
                 }
                 let chosen = self.overrides.get(index).and_then(Option::as_ref);
                 let is_agreed = flows().all(|flow| flow.acknowledged.is_some() && flow.pending.is_none());
-                let agreement = if self.unknown {
+                let agreement = if self.is_unsupported {
                     Agreement::Unknown
                 } else if flows().any(|flow| flow.refused.is_some()) {
                     Agreement::Refused

@@ -1,9 +1,9 @@
-//! Ranks uplinks: by the operator's priority, and by temporary disadvantages.
+//! Ranks uplinks by the operator's priority and by temporary disadvantages.
 //!
-//! The router leaves an uplink whose signal falls to its `poor` threshold, and takes it again at `good`; in
-//! between its state does not change. It also avoids an uplink that has used up its volume, has only just
-//! come up, or answers again after a failure. An avoided uplink stays registered, and carries everything if
-//! there is no better one.
+//! The router leaves an uplink when its signal falls to the threshold `poor`, and returns to it when the
+//! signal reaches `good`. Between the thresholds nothing changes. It also avoids an uplink that has used up
+//! its volume, that has just come up, or that works again after a failure. An avoided uplink stays
+//! registered, and carries all traffic if no better uplink exists.
 
 use super::Uplink;
 use super::uplinks::Uplinks;
@@ -11,31 +11,32 @@ use super::uplinks::Uplinks;
 /// Signal thresholds of an uplink, in dBm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalThresholds {
-    /// Signal at or above which the router takes the uplink.
+    /// Signal strength at or above which the router uses the uplink.
     pub good: i32,
-    /// Signal at or below which the router leaves the uplink.
+    /// Signal strength at or below which the router leaves the uplink.
     pub poor: i32,
 }
 
-/// BID-PRI of the uplink that the operator has forced.
+/// BID-PRI of the uplink that the operator has selected.
 const FORCED: u8 = 1;
-/// Least BID-PRI of avoided uplinks.
+/// Lowest BID-PRI of avoided uplinks.
 const AVOIDED: u8 = 100;
 
 impl Uplink {
-    /// Whether the volume of the uplink is used up.
+    /// Returns whether the volume of the uplink is used up.
     pub(super) fn is_used_up(&self) -> bool {
         self.config.volume.is_some_and(|volume| self.used >= volume)
     }
 
-    /// Takes over the signal strength, in dBm. Returns why the uplink is to be taken or left, if it is.
+    /// Takes over the signal strength, in dBm. Returns the reason if the router must now leave the uplink or
+    /// may use it again.
     pub(super) fn take_signal(&mut self, dbm: Option<i32>) -> Option<&'static str> {
         self.signal = dbm;
         let was_poor = self.poor;
         self.poor = match (self.config.signal, dbm) {
             (Some(thresholds), Some(dbm)) if dbm >= thresholds.good => false,
             (Some(thresholds), Some(dbm)) if dbm <= thresholds.poor => true,
-            // Between the thresholds nothing changes; an uplink that was never good is not taken yet.
+            // Between the thresholds nothing changes; an uplink whose signal was never good stays avoided.
             (Some(_), Some(_)) => was_poor || !self.judged,
             _ => false,
         };
@@ -49,7 +50,7 @@ impl Uplink {
 }
 
 impl Uplinks {
-    /// Whether other uplinks come before this one, whatever the priorities.
+    /// Returns whether the router prefers other uplinks to this one, whatever their priorities.
     pub(super) fn is_avoided(&self, index: usize) -> bool {
         let Some(uplink) = self.get(index) else { return true };
         self.forced != Some(index)
@@ -62,7 +63,8 @@ impl Uplinks {
     }
 
     /// Returns an uplink's BID-PRI, 1 to 127; the lower value wins (RFC 6089 4.1). It is the configured
-    /// priority as far as it fits; of equal uplinks the cheaper one is better.
+    /// priority if that is in this range. Of two uplinks with equal priority the one with the lower cost is
+    /// better.
     pub(super) fn priority(&self, index: usize) -> u8 {
         let Some(uplink) = self.get(index) else { return 127 };
         if self.forced == Some(index) {
@@ -73,7 +75,7 @@ impl Uplinks {
         };
         let cheaper = u32::try_from(self.iter().filter(cheaper).count()).unwrap_or(u32::MAX);
         if self.is_avoided(index) {
-            // A used-up volume is worse than a poor signal: the first costs money, the second only quality.
+            // A used-up volume is worse than a poor signal, because it costs money.
             let better = |other: &&Uplink| other.config.priority < uplink.config.priority;
             let rank = self.iter().filter(better).count() + if uplink.is_used_up() { 14 } else { 0 };
             return AVOIDED + u8::try_from(rank.min(27)).unwrap_or(27);
@@ -82,8 +84,8 @@ impl Uplinks {
         u8::try_from(priority.clamp(2, u32::from(AVOIDED) - 1)).unwrap_or(AVOIDED - 1)
     }
 
-    /// Returns the weights of uplinks among which flows are balanced: in units of 100 kbit/s if the
-    /// capacities of all are known.
+    /// Returns the weights of uplinks for balanced flows. They are in units of 100 kbit/s if all capacities
+    /// are known; otherwise they are equal.
     pub(super) fn weights(&self, uplinks: &[usize]) -> Vec<u16> {
         let capacities = uplinks.iter().map(|index| self.get(*index)?.capacity);
         let weight = |kbit_s: u32| u16::try_from((kbit_s / 100).max(1)).unwrap_or(u16::MAX);

@@ -1,4 +1,4 @@
-//! Refusals of the home agent (RFC 6275 11.7.3, RFC 3963 5.4), and when the router tries again.
+//! Refusals of the home agent (RFC 6275 11.7.3, RFC 3963 5.4), and the times at which the router asks again.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -6,40 +6,40 @@ use std::time::Duration;
 use carnet_base::RateLimiter;
 use carnet_wire::mobility::status::Status;
 
-use crate::binding_update_list::{Remedy, remedy};
+use crate::binding_update_list::{RefusalReaction, refusal_reaction};
 
-/// Interval of the single Binding Updates that ask again after a refusal that stops the service. It is the
-/// longest pause after status 129 and 131 to 133.
+/// Interval of single Binding Updates after a refusal that stops the service. It is also the longest pause
+/// after status 129 and 131 to 133.
 pub const REFUSED_INTERVAL: Duration = Duration::from_secs(600);
 /// First pause after status 129 and 131 to 133 from a home agent that has acknowledged this router before.
 const KNOWN_PAUSE: Duration = Duration::from_secs(2);
 /// First pause after these statuses from a home agent that has never acknowledged this router.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(32);
 
-/// A Binding Update that was refused.
+/// A Binding Update that the home agent has refused.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Contradicted {
+pub(super) struct RefusedUpdate {
     pub(super) sequence: u16,
-    /// Care-of address by which the answer to this update is authenticated.
+    /// Care-of address that the MAC of the answer covers.
     pub(super) authenticated: Ipv6Addr,
 }
 
-/// Refusals of one home agent.
+/// State of the refusals of one home agent.
 #[derive(Debug)]
 pub(super) struct Refusals {
-    /// Status that has stopped the service.
+    /// Status with which the home agent has stopped the service.
     pub(super) status: Option<Status>,
     /// Whether this home agent has acknowledged a registration of this router.
     pub(super) was_acknowledged: bool,
-    /// Pause after the next refusal, doubled with each request; `None` since the last acknowledgement.
+    /// Pause after the next refusal, which doubles with each request; `None` until a refusal.
     pub(super) pause: Option<Duration>,
-    /// Refused Binding Update whose later acceptance would contradict the refusal.
-    pub(super) contradicted: Option<Contradicted>,
+    /// Last refused Binding Update. If the home agent still accepts it, the refusal answered another message.
+    pub(super) contradicted: Option<RefusedUpdate>,
     /// Status of a temporary refusal.
     pub(super) setback: Option<Status>,
-    /// Rate of warnings about the MAC of acknowledgements.
+    /// Rate limit of warnings about the MAC of acknowledgements.
     pub(super) key_warnings: RateLimiter,
-    /// Fault in the MAC of acknowledgements since the last right one.
+    /// Fault in the MACs of acknowledgements; `None` if the last one was right.
     pub(super) key_trouble: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Default for Refusals {
 }
 
 impl Refusals {
-    /// Returns why the home agent refuses to register an uplink.
+    /// Returns why the home agent refuses to register an uplink, as a text for the operator.
     pub(super) fn words(&self) -> Option<String> {
         let refused = self.status.or(self.setback);
         let status = refused.map(|status| match status {
@@ -69,9 +69,9 @@ impl Refusals {
         status.or(key)
     }
 
-    /// Returns the pause after a refusal, and the pause after the request that follows.
+    /// Returns the pause after a refusal, and doubles the next one.
     pub(super) fn next_pause(&mut self, status: Status) -> Duration {
-        if remedy(status) != Remedy::BackOff {
+        if refusal_reaction(status) != RefusalReaction::BackOff {
             return REFUSED_INTERVAL;
         }
         let first = if self.was_acknowledged { KNOWN_PAUSE } else { UNKNOWN_PAUSE };
@@ -83,7 +83,7 @@ impl Refusals {
         self.pause = self.pause.map(|pause| (pause * 2).min(REFUSED_INTERVAL));
     }
 
-    /// Records an acknowledged registration: the next refusal is a first one.
+    /// Records an acknowledged registration, after which the pauses start at their minimum again.
     pub(super) fn acknowledged(&mut self) {
         self.was_acknowledged = true;
         self.key_trouble = None;

@@ -1,40 +1,42 @@
-//! Sends Binding Updates (RFC 6275 11.7.1 and 11.8, RFC 3963 5.2, RFC 5648 5), and registers again on hints.
+//! Sends Binding Updates (RFC 6275 11.7.1 and 11.8, RFC 3963 5.2, RFC 5648 5), and registers again after
+//! hints.
 //!
-//! Every transmission has a new sequence number and, if the security association demands one, a greater
-//! timestamp than all before (RFC 4285 6). [`crate::binding_update_list`] decides which bindings are due, and
-//! [`super::composer`] writes the messages.
+//! Every transmission has a new sequence number. If the security association demands it, it also has a
+//! timestamp greater than all earlier ones (RFC 4285 6). [`crate::binding_update_list`] decides which
+//! bindings are due, and [`super::composer`] builds the messages.
 //!
-//! All bindings of a home address share the sequence number (RFC 5648 4.1). The home agent refuses a number
-//! that is not greater than the last one (RFC 6275 9.5.1). Uplinks have different delays: two Binding Updates
-//! that leave by two uplinks at once may arrive in the other order. So at most one is outstanding. The next
-//! one leaves once the home agent has answered, or the first has had the time to arrive. If the first left by
-//! an uplink that is gone or silent, the next one leaves at once, because traffic must not wait for it.
+//! All bindings of a home address share one sequence of numbers (RFC 5648 4.1). The home agent refuses a
+//! number that is not greater than the last one (RFC 6275 9.5.1). Two Binding Updates that leave over two
+//! uplinks at once may arrive in the other order, because the delays differ. So at most one is outstanding.
+//! The next one leaves when the home agent has answered, or when the first must have arrived. If the first
+//! left over an uplink that has failed, the next one leaves at once, so that the traffic does not wait.
 //!
 //! Left out: bindings to the home link beside others (the H flag, RFC 5648 5.6). On the home link the router
-//! ends all bindings, as without Binding Identifiers.
+//! ends all bindings, as it does without Binding Identifiers.
 
 use std::net::IpAddr;
 
 use carnet_base::{Time, WallTime};
 
+use super::binding_loss_hints::HINT_INTERVAL;
 use super::composer::Composer;
-use super::hints::HINT_INTERVAL;
 use super::movement::care_of_addresses;
 use super::{Attachment, MobileRouter, Timer};
 use crate::binding_update_list::{
-    BindingUpdateListEntry, CONNECTION_ATTEMPT_DELAY, Draft, Exchange, Outstanding, Purpose, STAGGER, Sent,
-    Update, mapped,
+    BindingUpdateListEntry, CONNECTION_ATTEMPT_DELAY, DueUpdate, Exchange, Outstanding, Purpose, STAGGER,
+    Transmission, Update, mapped,
 };
 use crate::{Event, MobilityDrop, Output};
 
-/// Rounds of Binding Updates without an answer that make an uplink fail if no heartbeats are sent.
+/// Number of rounds of Binding Updates without an answer after which an uplink has failed, if the router
+/// sends no heartbeats.
 const SILENT_ROUNDS: u32 = 3;
 
-/// Binding Updates without an answer after which the router warns the operator.
+/// Number of Binding Updates without an answer after which the router warns the operator.
 const SILENT_AFTER: usize = 4;
 
 impl MobileRouter {
-    /// Whether the router registers bindings with identifiers now.
+    /// Returns whether the router registers bindings with identifiers now.
     pub(super) fn is_multiple(&self) -> bool {
         !self.stopping
             && !self.home.at_home
@@ -44,12 +46,12 @@ impl MobileRouter {
             && self.uplinks.target.is_some_and(|target| self.has_identifier(target))
     }
 
-    /// Whether an uplink is registered under a Binding Identifier.
+    /// Returns whether an uplink has a Binding Identifier and the router uses it.
     pub(super) fn has_identifier(&self, uplink: usize) -> bool {
         self.list.abilities.identifiers && self.uplinks.get(uplink).is_some_and(|u| u.config.bid.is_some())
     }
 
-    /// Brings the home agent's bindings in line with the uplinks.
+    /// Sends the Binding Updates that make the home agent's bindings match the uplinks.
     pub(super) fn reconcile(&mut self, now: Time, wall: WallTime) {
         self.expire_bindings(now);
         if !self.is_multiple() {
@@ -97,8 +99,8 @@ impl MobileRouter {
         }
     }
 
-    /// Warns the operator of an uplink without a first registration. Without heartbeats, an uplink fails
-    /// after a few unanswered rounds of Binding Updates.
+    /// Warns the operator if the first registration of an uplink has no answer. Without heartbeats, also
+    /// declares an uplink failed after a few rounds of Binding Updates without an answer.
     fn note_silence(&mut self, now: Time, update: &Update) {
         let plain = self.list.plain_request(Purpose::Register).filter(|_| update.is_plain);
         if plain.is_some_and(|request| request.sent.len() == SILENT_AFTER) {
@@ -125,7 +127,7 @@ impl MobileRouter {
         }
     }
 
-    /// Handles a change of a binding's uplink to another care-of address, or to none.
+    /// Handles another care-of address of an uplink with a binding, or its loss.
     pub(super) fn binding_moved(&mut self, now: Time, uplink: usize, before: Attachment) {
         let Some(index) = self.list.binding_of(uplink) else { return };
         let lost = |router: &MobileRouter, address: IpAddr| {
@@ -135,17 +137,17 @@ impl MobileRouter {
         let registered = self.list.bindings[index].care_of_address();
         if let Some(address) = registered.filter(|address| lost(self, *address)) {
             self.retire(now, address);
-            // The new address may lead nowhere: then the home agent learns over another uplink that the old
-            // one is gone.
+            // The new address may not reach the home agent. Then a removal over another uplink ends the
+            // old binding.
             self.list.bindings[index].begin_removal(now + STAGGER);
         }
         if registered.is_some() && self.list.bindings[index].asked_for().is_some_and(|a| lost(self, a)) {
-            self.list.bindings[index].again = true;
+            self.list.bindings[index].is_due_again = true;
         }
         self.list.bindings[index].resume(now);
     }
 
-    /// Handles an unauthenticated hint that the home agent lacks this router's binding.
+    /// Handles an unauthenticated hint that the home agent has lost this router's binding.
     pub(super) fn hint(&mut self, now: Time, wall: WallTime) -> Result<(), MobilityDrop> {
         self.follow_hint(now, wall, false)
     }
@@ -171,7 +173,7 @@ impl MobileRouter {
         let request = self.list.plain.exchange.as_ref();
         match request.map(|request| request.retransmission.last()) {
             None => self.refresh(now, wall),
-            // The answer to the last Binding Update may be on its way.
+            // The home agent has refused for the moment, so the router waits.
             Some(_) if request.is_some_and(Exchange::is_held) => return Ok(()),
             Some(last) if last.is_none_or(|at| now.saturating_since(at) >= HINT_INTERVAL) => {
                 self.transmit(now, wall);
@@ -182,7 +184,7 @@ impl MobileRouter {
         Ok(())
     }
 
-    /// Ends all bindings with identifiers, without a message to the home agent.
+    /// Removes all bindings with identifiers, without a message to the home agent.
     pub(super) fn clear_bindings(&mut self, now: Time) {
         self.list.clear(now);
         self.watch_grace();
@@ -190,7 +192,7 @@ impl MobileRouter {
         self.timers.stop(Timer::Bindings);
     }
 
-    fn send_draft(&mut self, now: Time, wall: WallTime, draft: Draft) {
+    fn send_draft(&mut self, now: Time, wall: WallTime, draft: DueUpdate) {
         let about = (draft.members.as_slice(), draft.removal);
         let prefixes = self.config.prefixes.len();
         let (flows, summary) = self.flows.described(&self.uplinks, &self.list, about, prefixes);
@@ -237,14 +239,14 @@ impl MobileRouter {
         self.outputs.push_back(output);
     }
 
-    /// Returns the composer of this router's messages.
+    /// Returns the builder of this router's messages.
     pub(super) fn composer(&self) -> Composer<'_> {
         Composer { config: &self.config, uplinks: &self.uplinks, numbers: &self.numbers }
     }
 
-    /// Sends the outstanding Binding Update, with a new sequence number, and sets the timer for the next
-    /// time. It sends at most at `MAX_UPDATE_RATE` (RFC 6275 11.8), and over another uplink if this one has
-    /// brought no answers.
+    /// Sends the outstanding Binding Update with a new sequence number, and sets the timer for the next
+    /// transmission. Sends at most `MAX_UPDATE_RATE` per second (RFC 6275 11.8). If this uplink has had no
+    /// answers, it uses another one.
     pub(super) fn transmit(&mut self, now: Time, wall: WallTime) {
         if self.is_uplink_silent(now) {
             return self.demote(now, wall);
@@ -262,7 +264,8 @@ impl MobileRouter {
             return self.watch_exchange();
         }
         if exchange.purpose == Purpose::Register && exchange.retransmission.rounds() > 0 {
-            // A path that worked a while ago is silent now: all care-of addresses join the race.
+            // The path worked before and has no answers now, so the router also tries the other care-of
+            // addresses.
             for address in self.uplinks[*uplink].care_of_addresses() {
                 if !exchange.care_of_addresses.contains(&address) {
                     exchange.care_of_addresses.push(address);
@@ -270,8 +273,8 @@ impl MobileRouter {
             }
         }
         let Some(care_of_address) = exchange.next_care_of_address() else { return };
-        exchange.left_by(care_of_address, self.uplinks[*uplink].next_hop(care_of_address));
-        let sent = Sent { sequence: 0, at: now, timestamp: None, care_of_address };
+        exchange.record_router(care_of_address, self.uplinks[*uplink].next_hop(care_of_address));
+        let sent = Transmission { sequence: 0, at: now, timestamp: None, care_of_address };
         let update = Update::plain(*uplink, exchange.purpose, sent);
         self.send(now, wall, update);
         self.watch_exchange();
@@ -279,14 +282,14 @@ impl MobileRouter {
 
     /// Sets the timer for the request of the entry without identifier.
     pub(super) fn watch_exchange(&mut self) {
-        match self.list.plain.exchange.as_ref().and_then(Exchange::next) {
+        match self.list.plain.exchange.as_ref().and_then(Exchange::next_transmission) {
             Some(at) => self.timers.set(Timer::Retransmit, at),
             None => self.timers.stop(Timer::Retransmit),
         }
     }
 
-    /// Warns that [`SILENT_AFTER`] Binding Updates over an uplink are unanswered. Only the home agent's log
-    /// shows the cause, because it does not answer unknown nodes.
+    /// Warns the operator that [`SILENT_AFTER`] Binding Updates over an uplink had no answer. The home agent
+    /// does not answer unknown nodes, so only its log shows the cause.
     pub(super) fn warn_of_silence(&mut self, uplink: usize) {
         let config = &self.config;
         let name = self.uplinks.get(uplink).map_or("?", |uplink| uplink.config.interface.as_str());
@@ -298,19 +301,21 @@ impl MobileRouter {
         };
         let message = format!(
             "no valid acknowledgement from the home agent {} over {name} after {SILENT_AFTER} Binding \
-             Updates: it cannot be reached that way, or does not know {unknown}, which its log tells",
+             Updates: the home agent is not reachable over this uplink, or its config lacks {unknown} \
+             (see its log)",
             config.home_agent
         );
         self.outputs.push_back(Output::Event(Event::Warning { message }));
     }
 
-    /// Returns when the next Binding Update may leave, if not now: at most at the rate of RFC 6275 11.7.1,
-    /// and behind the outstanding one.
+    /// Returns when the next Binding Update may leave; `None` if it may leave now. RFC 6275 11.7.1 limits the
+    /// rate, and the update must not overtake the outstanding one.
     pub(super) fn next_update_allowed(&mut self, now: Time) -> Option<Time> {
         self.numbers.update_rate_limit(now).max(self.overtaking_until(now))
     }
 
-    /// Returns until when a Binding Update could arrive before the outstanding one; `None` if it cannot now.
+    /// Returns the time until which a Binding Update could arrive before the outstanding one; `None` if it
+    /// cannot.
     fn overtaking_until(&self, now: Time) -> Option<Time> {
         let Outstanding { at, via: (uplink, address), .. } = self.list.outstanding?;
         let link = self.uplinks.get(uplink)?;
@@ -322,7 +327,7 @@ impl MobileRouter {
         (arrived > now).then_some(arrived)
     }
 
-    /// Handles the answer to the outstanding Binding Update: the updates that waited for it leave now.
+    /// Handles the answer to the outstanding Binding Update: sends the updates that waited for it.
     pub(super) fn update_answered(&mut self, now: Time, wall: WallTime) {
         if self.is_multiple() {
             self.reconcile(now, wall);

@@ -1,30 +1,30 @@
 //! One uplink: its usable addresses and routers, and the solicitation of routers on it.
 //!
-//! An uplink is *attached* when its link is running and it has a *candidate*: a usable address with a default
-//! router of the same family by which its packets can leave ([`candidate`](super::candidate) has the order).
-//! IPv4 counts if the home agent has an IPv4 address (RFC 5555). The first candidate is the care-of address;
-//! another one takes its place at once if the home agent does not answer over it.
+//! An uplink is *attached* when its link is up and it has a *candidate*: a usable address with a default
+//! router of the same IP version for its packets ([`candidate`](super::candidate) has the order). IPv4 counts
+//! if the home agent has an IPv4 address (RFC 5555). The first candidate is the care-of address. If the home
+//! agent does not answer over it, the next candidate replaces it at once.
 //!
-//! Movement detection (RFC 6275 11.5.1) rests on the kernel's own: carrier, addresses that stateless
-//! autoconfiguration adds and lets expire, default routers that the kernel learns and loses, and its
-//! neighbour entries. Besides:
+//! Movement detection (RFC 6275 11.5.1) uses the state of the kernel: carrier, addresses of stateless
+//! autoconfiguration, default routers, and neighbour entries. In addition:
 //!
-//! * carnet sends a Router Solicitation when a link comes up, when a path falls silent, and when a router no
-//!   longer answers. It sends one to a single router that omits a prefix (see `heard`).
-//! * When a router is heard for the first time, carnet sends Neighbor Solicitations to the router in use
-//!   (Neighbor Unreachability Detection, RFC 4861 7.3, which 11.5.1 requires).
-//! * On the home link, where no heartbeats run, carnet solicits the router that advertises the home prefix at
-//!   an interval. Otherwise a move without loss of carrier would show only with the next Router Advertisement
-//!   of the new link. As soon as an answer is late, carnet sends a Router Solicitation (see
+//! * carnet sends a Router Solicitation when a link comes up, when a path fails, and when a router no longer
+//!   answers. If a router omits a prefix, carnet sends a Router Solicitation to this router (see
+//!   `link_routers`).
+//! * When another router sends its first advertisement, carnet sends Neighbor Solicitations to the router in
+//!   use (Neighbor Unreachability Detection, RFC 4861 7.3, which RFC 6275 11.5.1 requires).
+//! * On the home link no heartbeats are sent. So carnet solicits the router that advertises the home prefix
+//!   at an interval. Without this, only the next Router Advertisement of a new link would show a move without
+//!   loss of carrier. When an answer is late, carnet sends a Router Solicitation (see
 //!   [`reachability`](super::reachability)).
 //!
 //! An uplink is on the home link if a router there advertises the home prefix now, or if the operator has
-//! configured an address in it on the interface. `home_network` handles home prefixes that contain mobile
+//! configured an address of it on the interface. `home_network` handles home prefixes that contain mobile
 //! networks.
 //!
-//! If the default router is a mobile router, `parent` decides whether it can be this router's parent, and
-//! [`crate::nesting`] which addresses of the visited link before it this router may use. Such a *direct*
-//! care-of address is preferred.
+//! If the default router is a mobile router, `parent` decides whether it can be this router's parent.
+//! [`crate::nesting`] decides which *direct* addresses, of the visited link before the parent, this router
+//! may use. A direct care-of address is preferred.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -35,35 +35,34 @@ use ipnet::Ipv6Net;
 
 use super::MobileRouterConfig;
 use super::candidate::{Candidate, FailedCandidates, candidates, ipv4_candidates, is_usable_ipv4};
-use super::capacity::Gauge;
+use super::capacity::CapacityEstimate;
 use super::captive_portal::{CaptivePortal, PortalProbes};
-use super::heard::Heard;
+use super::link_routers::LinkRouters;
 use super::liveness::PathState;
 use super::parent::{Parent, Parents};
 use super::quality::SignalThresholds;
-use super::reachability::{Due, Reachability};
-use super::volume::{Meter, VolumeAction, VolumePeriod};
+use super::reachability::{DueAction, Reachability};
+use super::volume::{VolumeAction, VolumeMeter, VolumePeriod};
 use crate::{UDP_PORT, is_unicast_routable};
 
-/// Pause between the first Router Solicitation and the next. RFC 4861 6.3.7 recommends 4 s. A bridge that has
-/// just given carrier may lose the first, and 4 s would be the longest part of a move.
+/// Pause between the first Router Solicitation and the next. RFC 4861 6.3.7 recommends 4 s. But a bridge that
+/// has just come up may lose the first one, and a handover would then take 4 s longer.
 const SOLICITATION_INTERVAL: Duration = Duration::from_millis(500);
-/// Longest pause between Router Solicitations, up to which the pause doubles while no router answers (in the
-/// manner of RFC 7559).
+/// Longest pause between Router Solicitations. The pause doubles while no router answers, as in RFC 7559.
 const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
-/// Least time between two Router Solicitations to routers that omit a prefix. Answers within 300 ms may be a
-/// part of the same advertisement, so one solicitation may be too few.
+/// Minimum time between two Router Solicitations to routers that omit a prefix. An answer within 300 ms may
+/// be a part of the same advertisement, so one solicitation may not suffice.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Reason for which an uplink is down, or traffic moves.
+/// Reason for which an uplink is down, or for a handover.
 pub(super) const VOLUME_USED_UP: &str = "the volume is used up";
 const HOME_ROUTER_SILENT: &str = "the router of the home link does not answer";
-/// Pause between an answer of the home link's router and the next solicitation. With heartbeats a move is
-/// detected within 0.5 s if a router of the new link answers, otherwise within 1.45 s. Without heartbeats it
-/// takes 0.75 s longer.
+/// Pause between an answer of the home router and the next solicitation. With heartbeats configured, carnet
+/// detects a move within 0.5 s if a router of the new link answers, otherwise within 1.45 s. Without
+/// heartbeats it takes 0.75 s longer.
 const HOME_PROBE_INTERVAL: Duration = Duration::from_millis(250);
 const HOME_PROBE_INTERVAL_WITHOUT_HEARTBEATS: Duration = Duration::from_secs(1);
-/// Most routers whose routes an uplink's own routing tables hold at a time.
+/// Maximum number of routers of an uplink that have their own routing tables at a time.
 pub const MAX_NEXT_HOPS: usize = 4;
 
 /// The operator's config of an uplink.
@@ -73,12 +72,11 @@ pub struct UplinkConfig {
     pub interface: String,
     /// Priority; the lower value wins.
     pub priority: u32,
-    /// Binding Identifier (RFC 5648), not 0. Without one the uplink shares the plain binding with all such
-    /// uplinks.
+    /// Binding Identifier (RFC 5648), not 0. All uplinks without an identifier share the plain binding.
     pub bid: Option<u16>,
-    /// Signal thresholds at which the router takes and leaves the uplink.
+    /// Signal thresholds at which the router leaves the uplink and uses it again.
     pub signal: Option<SignalThresholds>,
-    /// Time for which a signal counts that is not renewed; `None` for ever.
+    /// Time after which a signal strength that is not reported again becomes unknown; `None` for never.
     pub signal_timeout: Option<Duration>,
     /// Octets that the uplink may carry in a period.
     pub volume: Option<u64>,
@@ -86,29 +84,29 @@ pub struct UplinkConfig {
     pub volume_period: VolumePeriod,
     /// Action once the volume is used up.
     pub volume_action: VolumeAction,
-    /// Whether the uplink is not used while its modem is in another operator's network.
+    /// Whether the router must not use the uplink while its modem roams in another operator's network.
     pub never_roams: bool,
-    /// Cost: of two uplinks of one priority the one with the lower cost is better.
+    /// Cost; of two uplinks with equal priority the one with the lower cost is better.
     pub cost: u32,
-    /// Capacity in kbit/s: until it is measured, and at most.
+    /// Capacity in kbit/s. It is used until a measurement exists, and is the upper limit of measurements.
     pub capacity: Option<u32>,
 }
 
 /// Attachment of an uplink to the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attachment {
-    /// Not usable, with the reason.
+    /// The uplink is not usable, for this reason.
     Down(&'static str),
-    /// On a foreign link; at least one of the families can be used.
+    /// The uplink is on a foreign link and has IPv4, IPv6 or both.
     Foreign {
         /// IPv6 care-of address and its default router.
         ipv6: Option<(Ipv6Addr, Ipv6Addr)>,
         /// IPv4 care-of address and its default router; `0.0.0.0` if the default route has no gateway.
         ipv4: Option<(Ipv4Addr, Ipv4Addr)>,
     },
-    /// On the home link.
+    /// The uplink is on the home link.
     Home {
-        /// Default router there, if any.
+        /// Default router on the home link, if any.
         router: Option<Ipv6Addr>,
     },
 }
@@ -116,78 +114,80 @@ pub enum Attachment {
 /// State of an uplink.
 #[derive(Debug)]
 pub struct Uplink {
-    /// The operator's config.
+    /// The operator's config of nesting.
     pub config: UplinkConfig,
     /// Current attachment.
     pub attachment: Attachment,
-    /// Time before which no working uplink is given up for this one, because it has only just come back.
+    /// Time before which this uplink does not replace a working one, because it has just come up again.
     pub settles_at: Time,
-    /// Time until which other uplinks come first, because the home agent did not answer over this one.
+    /// Time until which the router prefers other uplinks, because the home agent did not answer over this
+    /// one.
     pub demoted_until: Option<Time>,
-    /// Interface as last reported.
+    /// Last reported state of the interface.
     interface: Option<Interface>,
-    /// Prefixes advertised since the link came up.
-    heard: Heard,
+    /// Routers and prefixes that were advertised since the link came up.
+    link_routers: LinkRouters,
     /// Mobile routers that have advertised since the link came up.
     parents: Parents,
-    /// Addresses of a link before the parent's that this router has on this interface, the preferred one
-    /// first, with whether each may be used.
+    /// Direct addresses on this interface, the preferred one first. Each has a flag that says whether the
+    /// router may use it.
     direct: Vec<(Ipv6Addr, bool)>,
-    /// Captive portal that a router of the link has announced since it came up.
+    /// Captive portal that a router of this link has announced since the link came up.
     pub(super) portal: Option<CaptivePortal>,
-    /// Results of probes over the uplink since it came up.
+    /// Results of probes for captive portals since the link came up.
     pub(super) portal_probes: PortalProbes,
-    /// Addresses of the link itself with their routers, the best first.
+    /// Addresses of the uplink's own link with their routers, the best first.
     candidates: Vec<Candidate<Ipv6Addr>>,
     ipv4_candidates: Vec<Candidate<Ipv4Addr>>,
     /// Candidates over which the home agent did not answer.
     failed: FailedCandidates,
-    /// Routers with a routing table of their own, by its number among the uplink's: packets of several
-    /// care-of addresses leave by several routers at once.
+    /// IPv6 routers that have their own routing table; the index is the number of the table. Several are
+    /// necessary if packets of several care-of addresses leave through several routers.
     next_hops: [Option<Ipv6Addr>; MAX_NEXT_HOPS],
-    /// IPv4 routers with a routing table of their own; unspecified for a default route without gateway.
+    /// IPv4 routers that have their own routing table; unspecified for a default route without gateway.
     ipv4_next_hops: [Option<Ipv4Addr>; MAX_NEXT_HOPS],
     /// Reachability of the routers.
     reachability: Reachability,
-    /// Whether routers are solicited until one is heard.
+    /// Whether carnet solicits routers until one advertises.
     seeking: bool,
-    /// A candidate has appeared.
+    /// Whether a candidate has appeared since the last call of [`Self::take_renewed`].
     renewed: bool,
-    /// Router that advertises the home prefix here now.
+    /// Router that advertises the home prefix on this link now.
     home_router: Option<Ipv6Addr>,
-    /// Whether a router here has advertised the home prefix since the interface is known.
+    /// Whether a router on this interface has ever advertised the home prefix.
     home_was_advertised: bool,
     /// Number of Router Solicitations since the link came up.
     solicitations: u32,
-    /// Rate of solicitations to routers that omit a prefix.
+    /// Rate limit of solicitations to routers that omit a prefix.
     questions: RateLimiter,
-    /// Care-of address over which the home agent did not answer, while it answered over the other family's.
+    /// Care-of address over which the home agent did not answer, although it answered over the address of the
+    /// other IP version.
     pub(super) lost: Option<IpAddr>,
-    /// Whether packets in protocol 41 are lost here, so that the router asks for UDP (RFC 5555 4.4.1).
+    /// Whether the network loses packets of protocol 41, so that the router requests UDP (RFC 5555 4.4.1).
     pub(super) needs_udp: bool,
-    /// This router's UDP port here: `UDP_PORT`, or another one if a second uplink has the same IPv4 address,
-    /// as behind NATs of one make. The ends of their tunnels then differ. The home agent accepts any port
-    /// (RFC 5555 4.1).
+    /// This router's UDP port on the uplink: `UDP_PORT`, or another one if a second uplink has the same IPv4
+    /// address behind a similar NAT. So the tunnel ends of the two uplinks differ. The home agent accepts any
+    /// port (RFC 5555 4.1).
     pub udp_port: u16,
-    /// Last reported signal strength in dBm; `None` once the report is too old.
+    /// Last reported signal strength in dBm; `None` if no recent report exists.
     pub signal: Option<i32>,
-    /// Time of the last report.
+    /// Time of the last report of the signal strength.
     pub(super) signal_at: Time,
-    /// Whether the signal fell below its threshold and has not been good since.
+    /// Whether the signal has fallen to the threshold `poor` and has not reached `good` since.
     pub poor: bool,
-    /// Whether there has been a reading.
+    /// Whether any signal strength was reported.
     pub(super) judged: bool,
-    /// Octets that the uplink has carried.
+    /// Number of octets that the uplink has carried in the present period.
     pub used: u64,
-    pub(super) meter: Meter,
-    pub(super) gauge: Gauge,
+    pub(super) meter: VolumeMeter,
+    pub(super) gauge: CapacityEstimate,
     /// Capacity in kbit/s, configured or measured.
     pub capacity: Option<u32>,
-    /// Whether the uplink has only just come up while another works.
+    /// Whether the uplink has just come up while another one works.
     pub(super) settling: bool,
-    /// Whether the modem is in another operator's network; `None` if unknown.
+    /// Whether the modem roams in another operator's network; `None` if unknown.
     pub roaming: Option<bool>,
-    /// Path to the home agent over the uplink.
+    /// State of the path to the home agent over this uplink.
     pub(super) path: PathState,
 }
 
@@ -200,7 +200,7 @@ impl Uplink {
             settles_at: Time::ZERO,
             demoted_until: None,
             interface: None,
-            heard: Heard::default(),
+            link_routers: LinkRouters::default(),
             parents: Parents::default(),
             direct: Vec::new(),
             portal: None,
@@ -225,21 +225,21 @@ impl Uplink {
             poor: false,
             judged: false,
             used: 0,
-            meter: Meter::default(),
-            gauge: Gauge::default(),
+            meter: VolumeMeter::default(),
+            gauge: CapacityEstimate::default(),
             settling: false,
             roaming: None,
             path,
         }
     }
 
-    /// Returns the octets that the uplink has carried in this period; `None` before counting has begun.
+    /// Returns how many octets the uplink has carried in this period; `None` if it has not counted yet.
     pub fn volume_used(&self) -> Option<u64> {
         self.meter.volume.as_ref().map(|_| self.used)
     }
 
-    /// Returns the URI of the captive portal that a probe was redirected to, otherwise of the one that a
-    /// router of the link announces.
+    /// Returns the URI of the captive portal to which a probe was redirected. Without one, returns the URI
+    /// that a router of the link announces.
     pub fn captive_portal(&self) -> Option<&str> {
         let announced = self.portal.as_ref().map(|portal| portal.uri.as_str());
         self.portal_probes.found.as_deref().or(announced)
@@ -261,9 +261,10 @@ impl Uplink {
         }
     }
 
-    /// Returns every care-of address, the one to be registered first. IPv6 comes before IPv4 (RFC 5555 4.4.1)
-    /// unless the home agent did not answer over IPv6; a direct one comes before that of the link itself,
-    /// then the other candidates. In each family failed addresses come last.
+    /// Returns every care-of address, in the order in which the router tries them. IPv6 comes before IPv4
+    /// (RFC 5555 4.4.1), unless the home agent did not answer over IPv6. A direct address comes first, then
+    /// the address of the uplink's own link, then the other candidates. Failed addresses come last in each IP
+    /// version.
     pub fn care_of_addresses(&self) -> Vec<IpAddr> {
         let mut ipv6: Vec<IpAddr> = Vec::new();
         let direct = self.direct_alternates();
@@ -276,7 +277,8 @@ impl Uplink {
         ipv6.sort_by_key(|address| self.has_failed(*address));
         let known = self.ipv4_candidates.iter().map(|candidate| IpAddr::V4(candidate.address));
         let ipv4: Vec<IpAddr> = known.filter(|_| self.ipv4_care_of_address().is_some()).collect();
-        // RFC 8305 4: the families alternate. Direct addresses go together with the first.
+        // RFC 8305 4: the order alternates between the IP versions. Direct addresses belong to the first
+        // group.
         let ipv6_leads = !self.lost.is_some_and(|lost| lost.is_ipv6());
         let together = 1 + direct.len();
         let (mut first, mut second) = (ipv6.into_iter(), ipv4.into_iter());
@@ -292,18 +294,18 @@ impl Uplink {
         all
     }
 
-    /// Returns the candidates of the link itself; none if IPv6 cannot be used.
+    /// Returns the IPv6 candidates of the uplink's own link; none if IPv6 cannot be used.
     fn ipv6_candidates(&self) -> &[Candidate<Ipv6Addr>] {
         if self.care_of_address().is_some() { &self.candidates } else { &[] }
     }
 
-    /// Whether the home agent did not answer over a care-of address with its current router.
+    /// Returns whether the home agent did not answer over a care-of address with its present router.
     fn has_failed(&self, address: IpAddr) -> bool {
         self.failed.contains(address, self.next_hop(address))
     }
 
-    /// Returns the alternatives to a direct care-of address: other direct ones, and that of the link itself.
-    /// A registration there still works until the new address is registered.
+    /// Returns the alternatives to a direct care-of address: other direct ones, and the address of the
+    /// uplink's own link. If that is registered, it still works until the new address is registered.
     fn direct_alternates(&self) -> Vec<Ipv6Addr> {
         let (Some(in_use), Some(interface)) = (self.care_of_address(), &self.interface) else {
             return Vec::new();
@@ -316,12 +318,12 @@ impl Uplink {
         direct.into_iter().chain(plain).collect()
     }
 
-    /// Returns the best address of the link itself.
+    /// Returns the best address of the uplink's own link.
     fn plain_address(&self) -> Option<Ipv6Addr> {
         self.candidates.first().map(|candidate| candidate.address)
     }
 
-    /// Returns the router that packets from a care-of address leave by.
+    /// Returns the router to which packets from a care-of address go.
     pub fn next_hop(&self, address: IpAddr) -> Option<IpAddr> {
         match address {
             IpAddr::V6(address) => {
@@ -335,21 +337,21 @@ impl Uplink {
         }
     }
 
-    /// Returns the routers that IPv6 care-of addresses leave by, each with the number of its table among the
-    /// uplink's.
+    /// Returns the routers to which packets from IPv6 care-of addresses go, each with the number of its
+    /// routing table.
     pub fn next_hops(&self) -> impl Iterator<Item = (usize, Ipv6Addr)> {
         let known = self.next_hops.iter().enumerate();
         known.filter_map(|(number, router)| router.map(|router| (number, router)))
     }
 
-    /// Returns the routers that IPv4 care-of addresses leave by, each with the number of its table among the
-    /// uplink's; unspecified for a default route without gateway.
+    /// Returns the routers to which packets from IPv4 care-of addresses go, each with the number of its
+    /// routing table. A router is unspecified for a default route without gateway.
     pub fn ipv4_next_hops(&self) -> impl Iterator<Item = (usize, Ipv4Addr)> {
         let known = self.ipv4_next_hops.iter().enumerate();
         known.filter_map(|(number, router)| router.map(|router| (number, router)))
     }
 
-    /// Returns the number of the table that packets from a care-of address are routed by.
+    /// Returns the number of the routing table for packets from a care-of address.
     pub fn table_of(&self, address: IpAddr) -> usize {
         let router = self.next_hop(address);
         let number = match address {
@@ -359,8 +361,8 @@ impl Uplink {
         number.unwrap_or(0)
     }
 
-    /// Gives each router in use a table, and lets those in use keep theirs: a packet never leaves by the
-    /// router of another address while tables change.
+    /// Assigns a routing table to each router in use. A router keeps its table, so that during changes no
+    /// packet goes to the router of another address.
     fn assign_tables(&mut self) {
         let mut wanted: Vec<Ipv6Addr> = self.router().into_iter().collect();
         if matches!(self.attachment, Attachment::Foreign { ipv6: Some(_), .. }) {
@@ -372,7 +374,7 @@ impl Uplink {
     }
 
     /// Handles a care-of address over which the home agent does not answer: its candidate comes last from now
-    /// on. Returns true if another candidate of the family has not failed.
+    /// on. Returns whether another candidate of the same IP version has not failed.
     pub(super) fn candidate_failed(
         &mut self,
         now: Time,
@@ -388,8 +390,8 @@ impl Uplink {
         family.any(|other| !self.has_failed(other))
     }
 
-    /// Records that the home agent has answered over one care-of address, and not over `losers`, which were
-    /// tried before (RFC 8305 5).
+    /// Records that the home agent has answered over one care-of address, but not over `losers`, which the
+    /// router tried before (RFC 8305 5).
     pub(super) fn race_decided(&mut self, now: Time, winner: IpAddr, losers: impl Iterator<Item = IpAddr>) {
         self.failed.remove(winner, self.next_hop(winner));
         if self.lost.is_some_and(|lost| lost.is_ipv6() == winner.is_ipv6()) {
@@ -403,30 +405,31 @@ impl Uplink {
         }
     }
 
-    /// Whether a candidate has failed and another has not been tried since.
+    /// Returns whether a candidate has failed and another one has not been tried since.
     pub(super) fn has_untried_candidate(&self) -> bool {
         let all = self.care_of_addresses();
         let first = all.first().is_some_and(|first| !self.has_failed(*first));
         first && all.iter().any(|address| self.has_failed(*address))
     }
 
-    /// Whether a candidate has appeared since the last call, so that earlier knowledge is about another
+    /// Returns whether a candidate has appeared since the last call. Then earlier knowledge concerns another
     /// network.
     pub(super) fn take_renewed(&mut self) -> bool {
         std::mem::take(&mut self.renewed)
     }
 
-    /// Lets every candidate be tried again.
+    /// Allows the router to try every candidate again.
     pub(super) fn forgive(&mut self, config: &MobileRouterConfig) {
         self.failed = FailedCandidates::default();
         self.attach(config);
     }
 
-    /// Returns the router in use if it does not answer, which explains the home agent's silence.
+    /// Returns the router in use if it does not answer. Then this is the reason why the home agent does not
+    /// answer.
     pub fn silent_router(&self) -> Option<IpAddr> {
         let first = self.care_of_addresses().first().copied()?;
         match self.next_hop(first)? {
-            IpAddr::V6(router) => self.heard.is_unreachable(router).then_some(IpAddr::V6(router)),
+            IpAddr::V6(router) => self.link_routers.is_unreachable(router).then_some(IpAddr::V6(router)),
             IpAddr::V4(router) => {
                 let mut known = self.interface.as_ref()?.ipv4_routers.iter();
                 known
@@ -436,7 +439,7 @@ impl Uplink {
         }
     }
 
-    /// Whether the uplink has this care-of address.
+    /// Returns whether the uplink has this care-of address.
     pub fn has_care_of_address(&self, address: IpAddr) -> bool {
         self.care_of_addresses().contains(&address)
     }
@@ -450,24 +453,24 @@ impl Uplink {
         }
     }
 
-    /// Returns the default router here, if it is a mobile router.
+    /// Returns the default router if it is a mobile router.
     pub fn parent(&self) -> Option<&Parent> {
         self.parents.of(self.router()?)
     }
 
-    /// Returns the network of the plain care-of address's link, if its prefix length is 64.
+    /// Returns the network of the care-of address on the uplink's own link, if its prefix length is 64.
     pub fn link_network(&self) -> Option<Ipv6Addr> {
         let plain = self.plain_address()?;
         let known = self.interface.as_ref()?.addresses.iter().find(|a| a.address == plain)?;
         (known.prefix_length == 64).then(|| Ipv6Net::new(plain, 64).ok().map(|net| net.network())).flatten()
     }
 
-    /// Whether the care-of address is one of a link before the parent's.
+    /// Returns whether the care-of address is a direct one, of the visited link before the parent.
     pub fn is_direct(&self) -> bool {
         self.care_of_address().is_some_and(|in_use| self.direct.iter().any(|(it, _)| *it == in_use))
     }
 
-    /// Sets the direct addresses; returns true if that changes anything.
+    /// Sets the direct addresses; returns whether that changes anything.
     pub(super) fn set_direct(&mut self, direct: Vec<(Ipv6Addr, bool)>, config: &MobileRouterConfig) -> bool {
         if self.direct == direct {
             return false;
@@ -480,8 +483,8 @@ impl Uplink {
     /// Returns the link MTU in octets; 1280 while it is unknown.
     pub fn mtu(&self) -> u32 {
         let link = self.interface.as_ref().map_or(1280, |i| i.mtu.max(1280));
-        // RFC 4861 6.3.4. Behind a mobile router it is the MTU that fits into that router's tunnel.
-        let told = self.router().and_then(|router| self.heard.mtu(router));
+        // RFC 4861 6.3.4. A mobile router advertises the MTU that fits into its own tunnel.
+        let told = self.router().and_then(|router| self.link_routers.mtu(router));
         told.filter(|told| (1280..link).contains(told)).unwrap_or(link)
     }
 
@@ -490,7 +493,7 @@ impl Uplink {
         self.interface.as_ref().and_then(|i| i.link_address)
     }
 
-    /// Whether the interface has an address, which shows whether an old care-of address still exists.
+    /// Returns whether the interface still has this address, for example a former care-of address.
     pub fn has_address(&self, address: IpAddr) -> bool {
         let Some(interface) = self.interface.as_ref().filter(|i| i.running) else { return false };
         match address {
@@ -499,12 +502,12 @@ impl Uplink {
         }
     }
 
-    /// Takes over the knowledge about the same interface under an earlier configuration.
+    /// Takes over the state of the same interface from before a reload of the config.
     pub(super) fn adopt(&mut self, old: &Uplink, config: &MobileRouterConfig) {
         self.attachment = old.attachment;
         self.settles_at = old.settles_at;
         self.interface.clone_from(&old.interface);
-        self.heard.clone_from(&old.heard);
+        self.link_routers.clone_from(&old.link_routers);
         self.parents.clone_from(&old.parents);
         self.direct.clone_from(&old.direct);
         self.portal.clone_from(&old.portal);
@@ -535,9 +538,10 @@ impl Uplink {
         self.attach(config);
     }
 
-    /// Takes over the interface's state. Returns true if a Router Solicitation is due: the link has just come
-    /// up, a router no longer answers, or the link-local address has become usable. A router answers a
-    /// solicitation without source by multicast, at most once in 3 s (RFC 4861 6.2.6).
+    /// Takes over the state of the interface. Returns whether to send a Router Solicitation: the link has
+    /// just come up, a router no longer answers, or the link-local address has become usable. The latter
+    /// matters, because a router answers a solicitation without source by multicast, at most once in 3 s (RFC
+    /// 4861 6.2.6).
     pub(super) fn handle_interface(&mut self, interface: Interface, config: &MobileRouterConfig) -> bool {
         let was_running = self.interface.as_ref().is_some_and(|i| i.running);
         let came_up = interface.running && !was_running;
@@ -550,7 +554,7 @@ impl Uplink {
             let before = self.interface.iter().flat_map(|known| &known.routers);
             let before = before.into_iter().find(|known| known.gateway == router.gateway);
             if came_up || before.is_none_or(|before| before.neighbour != router.neighbour) {
-                failed |= self.heard.neighbour_changed(router.gateway, router.neighbour);
+                failed |= self.link_routers.neighbour_changed(router.gateway, router.neighbour);
             }
         }
         self.interface = Some(interface);
@@ -563,9 +567,9 @@ impl Uplink {
         came_up || failed || has_source
     }
 
-    /// Clears the knowledge about the link, because the network may be another one.
+    /// Clears the state of the link, because the network may be another one now.
     fn link_changed(&mut self) {
-        self.heard.clear();
+        self.link_routers.clear();
         self.parents.clear();
         self.portal = None;
         self.portal_probes = PortalProbes::default();
@@ -586,7 +590,7 @@ impl Uplink {
         self.assign_tables();
     }
 
-    /// Takes over a Router Advertisement. Returns a Router Solicitation to that router if it may have been
+    /// Handles a Router Advertisement. Returns a Router Solicitation to that router if it may have been
     /// renumbered.
     pub(super) fn handle_router_advertisement(
         &mut self,
@@ -597,14 +601,14 @@ impl Uplink {
         let advertisement = nd::RouterAdvertisement::parse(&message.message).ok()?;
         self.portal = CaptivePortal::after(self.portal.take(), message.source, advertisement.options());
         let in_use = self.router();
-        let advertised = self.heard.advertised(now, message, &advertisement, in_use);
+        let advertised = self.link_routers.advertised(now, message, &advertisement, in_use);
         self.home_was_advertised |=
-            self.heard.advertiser(&[], |prefix| config.is_home_link(*prefix)).is_some();
+            self.link_routers.advertiser(&[], |prefix| config.is_home_link(*prefix)).is_some();
         self.seeking = false;
         self.parents.note(message, &advertisement, in_use);
-        self.reachability.heard(now, message.source, advertised.before, in_use);
+        self.reachability.heard(now, message.source, advertised.previous, in_use);
         self.attach(config);
-        // The answer may omit the prefix again.
+        // The rate is limited, because the answer may omit the prefix again.
         let asks = advertised.omits && self.questions.allow(now);
         if asks { self.router_solicitation(Some(message.source)) } else { None }
     }
@@ -619,14 +623,14 @@ impl Uplink {
         let Ok(advertisement) = nd::NeighborAdvertisement::parse(&message.message) else { return };
         if advertisement.solicited
             && self.reachability.answered(now, advertisement.target)
-            && self.heard.answered(advertisement.target)
+            && self.link_routers.answered(advertisement.target)
         {
             self.attach(config);
         }
     }
 
-    /// Solicits routers until one is heard, because a path has fallen silent. The pauses begin anew only if
-    /// the home agent has answered over that path since they began.
+    /// Starts to send Router Solicitations until a router advertises, because a path has failed. The pauses
+    /// start at their minimum again only if the home agent has answered over the path in the meantime.
     fn seek(&mut self, is_first: bool) {
         self.seeking = true;
         if is_first {
@@ -634,43 +638,43 @@ impl Uplink {
         }
     }
 
-    /// Sets when the router that advertises the home prefix is solicited next, and stops the probe of a home
-    /// link that was left.
+    /// Sets the time of the next solicitation of the home router. Stops the probe of a home link that the
+    /// uplink has left.
     pub(super) fn watch_home_router(&mut self, now: Time, config: &MobileRouterConfig) {
         self.reachability.watch_home_router(now, self.home_router, home_probe_interval(config));
     }
 
-    /// Returns when [`Self::handle_timeout`] is due.
+    /// Returns the time of the next call of [`Self::handle_timeout`].
     pub(super) fn deadline(&self) -> Option<Time> {
-        [self.reachability.deadline(), self.heard.deadline(), self.failed.deadline()]
+        [self.reachability.deadline(), self.link_routers.deadline(), self.failed.deadline()]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// Returns the solicitations that are due to routers whose presence is in doubt, and records missing
-    /// answers. The flag is true if routers are to be solicited until one is heard.
+    /// Returns the Neighbor Solicitations that are due, and records missing answers. The flag says whether to
+    /// send Router Solicitations until a router advertises.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
         config: &MobileRouterConfig,
     ) -> ([Option<LinkMessage>; 2], bool) {
-        let mut lost = self.heard.expire(now);
+        let mut lost = self.link_routers.expire(now);
         let mut messages = [None, None];
         match self.reachability.due(now) {
-            Due::Nothing => {}
-            Due::Unreachable { router, link_since } => {
-                lost |= self.heard.failed(router);
-                link_since.into_iter().for_each(|since| self.heard.all_failed_before(since));
+            DueAction::Nothing => {}
+            DueAction::Unreachable { router, link_since } => {
+                lost |= self.link_routers.failed(router);
+                link_since.into_iter().for_each(|since| self.link_routers.all_failed_before(since));
             }
-            Due::Solicit(router) => {
+            DueAction::Solicit(router) => {
                 let solicitation = self.neighbor_solicitation(router);
                 let is_in_doubt = self.reachability.solicited(now, solicitation.is_some());
                 messages = [solicitation, if is_in_doubt { self.router_solicitation(None) } else { None }];
             }
         }
         let forgiven = self.failed.expire(now);
-        let ended = self.heard.end_lifetimes(now);
+        let ended = self.link_routers.end_lifetimes(now);
         self.seeking |= lost;
         if lost || forgiven || ended {
             self.attach(config);
@@ -681,7 +685,7 @@ impl Uplink {
     fn neighbor_solicitation(&self, router: Ipv6Addr) -> Option<LinkMessage> {
         let interface = self.interface.as_ref().filter(|i| i.running)?;
         let source = self.link_local()?;
-        let peer = self.heard.link_address(router);
+        let peer = self.link_routers.link_address(router);
         // RFC 4861 7.3.3: unicast, to the known link-layer address.
         let destination = if peer.is_some() { router } else { nd::solicited_node(router) };
         let solicitation =
@@ -692,15 +696,15 @@ impl Uplink {
         Some(LinkMessage { interface, source, destination, hop_limit: nd::HOP_LIMIT, peer, message })
     }
 
-    /// Whether routers have been solicited since the pauses began.
+    /// Returns whether carnet has sent a Router Solicitation since the pauses started at their minimum.
     pub(super) fn has_solicited(&self) -> bool {
         self.solicitations > 0
     }
 
-    /// Returns a Router Solicitation and the pause until the next, while no router has been heard.
+    /// Returns a Router Solicitation and the pause until the next one; `None` if a router has advertised.
     pub(super) fn solicit(&mut self) -> Option<(LinkMessage, Duration)> {
         let interface = self.interface.as_ref().filter(|i| i.running)?;
-        let confirmed = !self.heard.is_empty() && !interface.routers.is_empty() && !self.seeking;
+        let confirmed = !self.link_routers.is_empty() && !interface.routers.is_empty() && !self.seeking;
         if confirmed {
             return None;
         }
@@ -710,11 +714,11 @@ impl Uplink {
         Some((self.router_solicitation(None)?, interval))
     }
 
-    /// Builds a Router Solicitation to one router, or to all.
+    /// Builds a Router Solicitation to one router, or to all routers.
     fn router_solicitation(&self, router: Option<Ipv6Addr>) -> Option<LinkMessage> {
         let interface = self.interface.as_ref().filter(|i| i.running)?;
         let source = self.link_local().unwrap_or(Ipv6Addr::UNSPECIFIED);
-        let peer = router.and_then(|router| self.heard.link_address(router));
+        let peer = router.and_then(|router| self.link_routers.link_address(router));
         let destination = router.filter(|_| peer.is_some()).unwrap_or(nd::ALL_ROUTERS);
         let source_link_address = if source.is_unspecified() { None } else { interface.link_address };
         let mut message = nd::RouterSolicitation { source_link_address }.emit();
@@ -741,7 +745,7 @@ impl Uplink {
             || direct.is_some_and(|direct| ipv6_of(before) != Some(direct))
             || std::mem::discriminant(&before) != std::mem::discriminant(&self.attachment);
         if is_new || self.lost.is_some_and(|lost| !self.has_care_of_address(lost)) {
-            // The network may be another one: both families are tried again.
+            // The network may be another one now, so the router tries both IP versions again.
             self.lost = None;
         }
         self.renewed |= is_new || self.ipv4_candidates.iter().any(|candidate| !known.1.contains(candidate));
@@ -770,29 +774,29 @@ impl Uplink {
         let own = |a: &&Address| config.prefixes.iter().any(|prefix| prefix.contains(&a.address));
         let is_direct = |a: &&Address| self.direct.iter().any(|(direct, _)| *direct == a.address);
         let usable = interface.addresses.iter().filter(|a| {
-            // A care-of address out of the router's own mobile network would be a loop (RFC 3963 1, RFC
-            // 4888).
+            // RFC 3963 1, RFC 4888: a care-of address in the router's own mobile network would send
+            // packets round in a ring.
             is_good(a) && a.address != config.home_address && !own(a) && !is_direct(a)
         });
         let is_home = |prefix: &Ipv6Net| config.is_home_link(*prefix);
         let advertised_elsewhere = |address: Ipv6Addr| {
             let elsewhere = |prefix: &Ipv6Net| prefix.contains(&address) && !is_home(prefix);
-            self.heard.advertiser(&gateways, elsewhere).is_some()
+            self.link_routers.advertiser(&gateways, elsewhere).is_some()
         };
         let in_home_prefix =
             |own: &&Address| config.is_home_address(own) && !advertised_elsewhere(own.address);
-        let advertised = self.heard.advertiser(&gateways, is_home);
-        // RFC 6275 11.5.5: the home prefix must be on the link again, which an address that the kernel has
-        // kept does not show.
-        let stale = self.home_was_advertised && !self.heard.is_empty();
+        let advertised = self.link_routers.advertiser(&gateways, is_home);
+        // RFC 6275 11.5.5: a router must advertise the home prefix now. An address that the kernel has
+        // kept does not show that.
+        let stale = self.home_was_advertised && !self.link_routers.is_empty();
         if advertised.is_some()
             || (!stale && usable.clone().filter(in_home_prefix).any(|address| address.permanent))
         {
             self.home_router = advertised;
             let first = gateways.iter().find(|gateway| Some(**gateway) == advertised);
-            let answers = gateways.iter().find(|gateway| !self.heard.is_unreachable(**gateway));
-            // The kernel's list may lack the home link's router (see `candidate`).
-            let unlisted = || self.heard.default_routers().find(|router| Some(*router) == advertised);
+            let answers = gateways.iter().find(|gateway| !self.link_routers.is_unreachable(**gateway));
+            // The kernel's list may lack the home router (see `candidate`).
+            let unlisted = || self.link_routers.default_routers().find(|router| Some(*router) == advertised);
             let router = first.or(answers).copied().or_else(unlisted).or(gateways.first().copied());
             return Attachment::Home { router };
         }
@@ -801,12 +805,12 @@ impl Uplink {
         let mut found = candidates(
             &addresses,
             &interface.routers,
-            &self.heard,
+            &self.link_routers,
             &self.failed,
             in_use.0,
             config.home_agent,
         );
-        // A mobile router that cannot be this router's parent is no default router.
+        // A mobile router that cannot be this router's parent cannot be its default router either.
         let refusal_of = |candidate: &Candidate<Ipv6Addr>| {
             self.parents.of(candidate.router).and_then(|parent| parent.refusal(config.home_address))
         };
@@ -837,7 +841,7 @@ impl Uplink {
         } else if config.home_agent_ipv4.is_none() && has_ipv4 {
             "IPv4 only, and mobile_router.home_agent_ipv4 is not set"
         } else if interface.addresses.iter().any(|a| own(&a)) {
-            "loop: the address there is out of the own mobile network"
+            "the address is in this router's own mobile network"
         } else if config.home_agent_ipv4.is_some()
             && interface.ipv4_addresses.iter().any(|a| is_usable_ipv4(a.addr()))
         {
@@ -850,7 +854,7 @@ impl Uplink {
     }
 }
 
-/// Gives each router an entry, and lets those with an entry keep it.
+/// Assigns a table to each router. A router that has one keeps it.
 fn assign<A: Copy + PartialEq>(places: &mut [Option<A>], routers: &[A]) {
     for place in places.iter_mut() {
         *place = place.filter(|router| routers.contains(router));
@@ -864,12 +868,12 @@ fn assign<A: Copy + PartialEq>(places: &mut [Option<A>], routers: &[A]) {
     }
 }
 
-/// Returns the pause between an answer of the home link's router and the next solicitation.
+/// Returns the pause between an answer of the home router and the next solicitation.
 fn home_probe_interval(config: &MobileRouterConfig) -> Duration {
     if config.liveness.is_some() { HOME_PROBE_INTERVAL } else { HOME_PROBE_INTERVAL_WITHOUT_HEARTBEATS }
 }
 
-/// Whether an IPv6 address can be used at all.
+/// Returns whether the state of an IPv6 address allows its use.
 fn is_good(address: &&Address) -> bool {
     !address.tentative && !address.duplicate && is_unicast_routable(address.address)
 }

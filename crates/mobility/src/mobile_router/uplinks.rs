@@ -1,4 +1,4 @@
-//! The uplinks of a mobile router with the paths over them, and which of them is selected.
+//! The uplinks of a mobile router, the state of their paths, and the selected uplink.
 
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
@@ -10,23 +10,23 @@ use super::liveness::{Heartbeats, PathState};
 use super::{MobileRouterConfig, Uplink, UplinkConfig};
 use crate::binding_update_list::Links;
 
-/// The uplinks, in the order of the configuration.
+/// The uplinks, in the order of the config.
 #[derive(Debug)]
 pub(super) struct Uplinks {
-    all: Vec<Uplink>,
-    /// The operator's choice.
+    uplinks: Vec<Uplink>,
+    /// Uplink that the operator has selected.
     pub(super) forced: Option<usize>,
-    /// The uplink that is registered or being registered.
+    /// Uplink that the router has registered or is registering.
     pub(super) target: Option<usize>,
     pub(super) heartbeats: Heartbeats,
 }
 
 impl Uplinks {
-    /// The uplinks of a router that knows none of its interfaces yet.
+    /// Creates the uplinks; the state of their interfaces is not known yet.
     pub(super) fn new(config: &MobileRouterConfig, rng: &mut Rng) -> Uplinks {
         let new = |uplink: &UplinkConfig| Uplink::new(uplink.clone(), PathState::new(rng.u64() as u32));
         Uplinks {
-            all: config.uplinks.iter().map(new).collect(),
+            uplinks: config.uplinks.iter().map(new).collect(),
             forced: None,
             target: None,
             heartbeats: Heartbeats::new(config.liveness),
@@ -35,56 +35,57 @@ impl Uplinks {
 
     /// Returns the path over an uplink.
     pub(super) fn path(&self, index: usize) -> Option<&PathState> {
-        Some(&self.all.get(index)?.path)
+        Some(&self.uplinks.get(index)?.path)
     }
 
-    /// Returns the path over an uplink, to be changed.
+    /// Returns the path over an uplink for modification.
     pub(super) fn path_mut(&mut self, index: usize) -> Option<&mut PathState> {
-        Some(&mut self.all.get_mut(index)?.path)
+        Some(&mut self.uplinks.get_mut(index)?.path)
     }
 
     /// Returns the paths over all uplinks.
     pub(super) fn paths(&self) -> impl Iterator<Item = &PathState> {
-        self.all.iter().map(|uplink| &uplink.path)
+        self.uplinks.iter().map(|uplink| &uplink.path)
     }
 
-    /// Returns the paths over all uplinks, to be changed.
+    /// Returns the paths over all uplinks for modification.
     pub(super) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathState> {
-        self.all.iter_mut().map(|uplink| &mut uplink.path)
+        self.uplinks.iter_mut().map(|uplink| &mut uplink.path)
     }
 
-    /// Whether the path over an uplink that is up has failed.
+    /// Returns whether an uplink is up but its path has failed.
     pub(super) fn is_silent(&self, index: usize) -> bool {
         self.path(index).is_some_and(|path| path.liveness.has_failed())
     }
 
-    /// Whether a path that had failed has yet to prove itself.
+    /// Returns whether a failed path works again but needs more answers before it is used.
     pub(super) fn is_proving(&self, index: usize) -> bool {
         self.path(index).is_some_and(|path| path.liveness.is_proving())
     }
 
-    /// Whether a packet or an answer has arrived over an uplink lately.
+    /// Returns whether a packet or an answer has arrived over an uplink lately.
     pub(super) fn is_heard(&self, now: Time, index: usize) -> bool {
         self.path(index).is_some_and(|path| path.is_alive(now))
     }
 
-    /// Whether an uplink is at its capacity, and packets wait. Only heartbeats show that, and its end.
+    /// Returns whether an uplink carries its full capacity, so that packets wait in a queue. Only heartbeats
+    /// detect this.
     pub(super) fn is_full(&self, index: usize) -> bool {
         self.heartbeats.are_sent()
             && self.path(index).is_some_and(|path| path.arrivals.is_full && !path.liveness.has_failed())
     }
 
-    /// Returns the longest time for answers over an uplink, if it was measured.
+    /// Returns the longest time that answers over an uplink take; `None` without a measurement.
     pub(super) fn answer_time(&self, index: usize) -> Option<Duration> {
         self.path(index)?.answer_time()
     }
 
     /// Returns the index of the uplink with this interface.
     pub(super) fn position(&self, interface: &str) -> Option<usize> {
-        self.all.iter().position(|uplink| uplink.config.interface == interface)
+        self.uplinks.iter().position(|uplink| uplink.config.interface == interface)
     }
 
-    /// Returns the end of an uplink's demotion, if it is demoted.
+    /// Returns the time until which the router avoids an uplink; `None` if it does not.
     pub(super) fn demoted_until(&self, index: usize) -> Option<Time> {
         self.get(index)?.demoted_until
     }
@@ -94,27 +95,27 @@ impl Deref for Uplinks {
     type Target = [Uplink];
 
     fn deref(&self) -> &[Uplink] {
-        &self.all
+        &self.uplinks
     }
 }
 
 impl DerefMut for Uplinks {
     fn deref_mut(&mut self) -> &mut [Uplink] {
-        &mut self.all
+        &mut self.uplinks
     }
 }
 
 impl Links for Uplinks {
     fn count(&self) -> usize {
-        self.all.len()
+        self.uplinks.len()
     }
 
     fn care_of_addresses(&self, link: usize) -> Vec<IpAddr> {
-        self.all.get(link).map(Uplink::care_of_addresses).unwrap_or_default()
+        self.uplinks.get(link).map(Uplink::care_of_addresses).unwrap_or_default()
     }
 
     fn has_care_of_address(&self, link: usize, address: IpAddr) -> bool {
-        self.all.get(link).is_some_and(|uplink| uplink.has_care_of_address(address))
+        self.uplinks.get(link).is_some_and(|uplink| uplink.has_care_of_address(address))
     }
 
     fn priority(&self, link: usize) -> u8 {

@@ -1,20 +1,24 @@
-//! Counts the octets that an uplink carries in the period of its volume, a month without a volume.
+//! Counts the octets that an uplink carries in each period of its volume. Without a volume the period is a
+//! month.
 //!
-//! The platform reports the interface's counters, both directions together: a network operator bills both.
-//! Their growth since the last report is the used volume. They begin anew with the machine and with the
-//! interface (a modem that was pulled out and put in again); then [`Octets::epoch`] changes, and all that
-//! they show is new. Only at the very first sample of an uplink the share of this period is unknown, so
-//! counting begins there.
+//! The platform reports the interface's counters, both directions together, because network operators charge
+//! both. Their growth since the last report is the used volume. The counters restart at 0 with the machine,
+//! and with the interface (after a modem was pulled out). Then [`Octets::epoch`] changes, and the whole count
+//! is new. At the first report of an uplink nothing shows how many of the counted octets belong to this
+//! period, so counting starts there.
 //!
 //! Periods are those of the calendar, in UTC; a month may begin on another day than its first.
 //!
-//! No clock change loses counted octets. A vehicle without a battery-backed clock begins with any date, and
-//! the clock is set later. So the octets since the machine started are stored as [`Piece`]s by the
-//! *monotonic* time at which they were counted. The current clock decides which period each piece belongs to:
-//! when the clock is set, pieces move to the right period. At the next start of the machine they are settled
-//! by the last date of their own start. Two dates do not count: one before 2020, and, after a start, one
-//! before the last date of the former start. Such a clock moves no period. It counts once it is set or has
-//! been unchanged for a day, and octets that were counted meanwhile go to the period that it shows then.
+//! No change of the clock loses counted octets. A vehicle without a battery-backed clock starts with any
+//! date, and the clock is set later. So the octets since the machine's start are stored as [`DayCount`]s with
+//! the *monotonic* time at which they were counted. The present clock decides to which period each count
+//! belongs. If the clock is set, the counts move to the right period. At the next start of the machine, the
+//! last date of the former start decides for good.
+//!
+//! Two kinds of dates are not believed: dates before 2020, and, after a start, dates before the last date of
+//! the former start. Such a clock changes no period. It is believed when it has been set, or after it has run
+//! unchanged for a day. Octets that were counted meanwhile belong to the period of the date that is then
+//! believed.
 
 use std::time::Duration;
 
@@ -24,22 +28,22 @@ use serde::{Deserialize, Serialize};
 use super::Uplink;
 use crate::Event;
 
-/// Least time between two writes of the counts because they have grown, in seconds.
+/// Minimum time in seconds between two writes of the counts because they have grown.
 const STORE_INTERVAL_S: u64 = 60;
-/// Growth below which the counts are not written, in octets.
+/// Growth of the counts in octets below which they are not written.
 const STORE_OCTETS: u64 = 1_000_000;
-/// 2020-01-01 in days since 1970-01-01: a clock that shows an earlier date has not been set.
+/// 2020-01-01 in days since 1970-01-01. A clock that shows an earlier date has not been set.
 const SET_CLOCK: u64 = 18_262;
 const DAY_S: u64 = 86_400;
-/// Difference to the monotonic clock above which the clock has been set, in seconds.
+/// Difference in seconds to the monotonic clock above which the clock was set.
 const STEP_S: u64 = 60;
-/// Time after which an earlier date counts although the clock was not set, in seconds.
+/// Time in seconds after which an earlier date is believed although the clock was not set.
 const DOUBT_S: u64 = DAY_S;
-/// Most pieces of one start of the machine: one a day, for more than a month.
+/// Maximum number of counts of one start of the machine: one per day, for more than a month.
 const MAX_PIECES: usize = 40;
-/// Most periods with stored octets; periods that a wrong clock has shown are among them.
+/// Maximum number of periods with stored octets. Some of them may come from a wrong clock.
 const MAX_SETTLED: usize = 12;
-/// Levels of a volume that cause an event, in percent.
+/// Percentages of a volume at which the router reports an event.
 const LEVELS: [u8; 3] = [75, 95, 100];
 
 /// Period of a volume.
@@ -49,7 +53,8 @@ pub enum VolumePeriod {
     Day,
     /// From Monday to Sunday.
     Week,
-    /// From this day of a month to the day before in the next; from the last day of a month that is shorter.
+    /// From this day of a month to the day before it in the next month. If a month does not have the day, its
+    /// last day is used.
     Month {
         /// Day of the month, 1 to 31.
         first_day: u8,
@@ -72,8 +77,8 @@ impl VolumePeriod {
         }
     }
 
-    /// Returns the number of the period of a date (seconds since 1970); numbers count up. `None` if the clock
-    /// has not been set.
+    /// Returns the number of the period of a date (seconds since 1970); later periods have greater numbers.
+    /// `None` if the clock has not been set.
     fn number(self, wall_s: i64) -> Option<u32> {
         let days = u64::try_from(wall_s).ok()? / DAY_S;
         if days < SET_CLOCK {
@@ -81,7 +86,7 @@ impl VolumePeriod {
         }
         let number = match self {
             VolumePeriod::Day => days,
-            // 1970-01-01 was a Thursday.
+            // 1970-01-01 was a Thursday, and weeks begin on Monday.
             VolumePeriod::Week => (days + 3) / 7,
             VolumePeriod::Month { first_day } => {
                 let date = Date::of(days);
@@ -92,7 +97,7 @@ impl VolumePeriod {
     }
 }
 
-/// A day of the calendar.
+/// A date.
 struct Date {
     /// Months since January of the year 0.
     month: u64,
@@ -105,17 +110,17 @@ struct Date {
 impl Date {
     /// Returns the date of a day since 1970-01-01.
     fn of(days: u64) -> Date {
-        // In years that begin in March the leap day is the last day: the months before it have a fixed
-        // pattern of 153 days in five months. 719468 days are from 0000-03-01 to 1970-01-01, 146097 days are
-        // 400 years.
+        // If years begin in March, the leap day is the last day of a year. Then the other months have a
+        // fixed pattern of 153 days in five months. From 0000-03-01 to 1970-01-01 there are 719468 days; 400
+        // years have 146097 days.
         let days = days + 719_468;
         let (era, day) = (days / 146_097, days % 146_097);
         let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
         let day_of_year = day - (365 * year + year / 4 - year / 100);
         let month = (5 * day_of_year + 2) / 153;
         let begin = |month: u64| (153 * month + 2) / 5;
-        // February ends the year that began in the March before; the calendar's year decides whether it is a
-        // leap year.
+        // February is the last month of a year that began in March, so the next calendar year decides
+        // whether it has a leap day.
         let february = era * 400 + year + 1;
         let leap =
             february.is_multiple_of(4) && (!february.is_multiple_of(100) || february.is_multiple_of(400));
@@ -150,7 +155,7 @@ impl VolumeAction {
 /// Counters of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Octets {
-    /// Number that changes whenever the counters begin anew.
+    /// Number that changes when the counters restart at 0.
     pub epoch: u64,
     /// Octets received and sent.
     pub total: u64,
@@ -159,10 +164,10 @@ pub struct Octets {
     pub received: u64,
 }
 
-/// Octets that were counted in this start of the machine, from a monotonic time on and within a day.
+/// Octets that were counted since the present start of the machine, within one day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Piece {
-    /// Monotonic time of the begin, in seconds.
+struct DayCount {
+    /// Monotonic time of the first octet, in seconds.
     begin_s: u64,
     octets: u64,
 }
@@ -174,7 +179,7 @@ struct Clock {
     now_s: u64,
     /// Time of day in seconds since 1970.
     wall_s: u64,
-    /// Monotonic time until which the date does not count, unless the clock is set.
+    /// Monotonic time until which the date is not believed, unless the clock is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     doubted_until_s: Option<u64>,
 }
@@ -185,29 +190,29 @@ impl Clock {
         Clock { now_s: now.as_nanos() / NANOS, wall_s: wall.as_unix_nanos() / NANOS, doubted_until_s: None }
     }
 
-    /// Returns the date at a monotonic time, by this clock.
+    /// Returns the date of a monotonic time by this clock.
     fn date_of(&self, now_s: u64) -> i64 {
         let wall = i64::try_from(self.wall_s).unwrap_or(i64::MAX);
         let (at, now) = (now_s.cast_signed(), self.now_s.cast_signed());
         wall.saturating_add(at.saturating_sub(now))
     }
 
-    /// Whether the clock was set between `self` and `later`.
+    /// Returns whether the clock was set between `self` and `later`.
     fn is_set_before(&self, later: &Clock) -> bool {
         self.date_of(later.now_s).abs_diff(later.wall_s.cast_signed()) > STEP_S
     }
 
-    /// Returns the period that the clock shows; `None` if its date does not count.
+    /// Returns the period that the clock shows; `None` if its date is not believed.
     fn period(&self, kind: VolumePeriod) -> Option<u32> {
         let believed = self.doubted_until_s.is_none_or(|until| self.now_s >= until);
         kind.number(self.wall_s.cast_signed()).filter(|_| believed)
     }
 }
 
-/// Octets that an uplink has carried; they survive a restart.
+/// Octets that an uplink has carried, as the station stores them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredVolume {
-    /// Number of the period; zero while the clock is unknown.
+    /// Number of the period; 0 if it is unknown.
     pub period: u32,
     /// Octets in the period.
     pub used: u64,
@@ -216,15 +221,15 @@ pub struct StoredVolume {
     /// Kind of the periods; `None` in the state of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<VolumePeriod>,
-    /// Octets of earlier starts of the machine by period, the last settled one at the end.
+    /// Octets from earlier starts of the machine by period, the latest at the end.
     #[serde(default)]
     settled: Vec<(u32, u64)>,
-    /// Octets of this start of the machine, the oldest first.
+    /// Octets since the present start of the machine, the oldest first.
     #[serde(default)]
-    pieces: Vec<Piece>,
+    pieces: Vec<DayCount>,
     #[serde(default)]
     clock: Option<Clock>,
-    /// Whether the state was restored, and nothing has been counted since.
+    /// Whether the state was restored and nothing has been counted since.
     #[serde(skip)]
     restored: bool,
 }
@@ -247,14 +252,14 @@ impl StoredVolume {
     fn count(&mut self, now: Time, wall: WallTime, octets: Octets, kind: VolumePeriod) -> bool {
         let same_epoch = octets.epoch == self.octets.epoch;
         let known = if same_epoch { self.octets.total } else { 0 };
-        // Counters that fall have begun anew, whatever their epoch is.
+        // A lower counter has restarted at 0, even if its epoch is the same.
         let more = octets.total.checked_sub(known).unwrap_or(octets.total);
         self.octets = octets;
         let mut clock = Clock::of(now, wall);
         let restored = std::mem::take(&mut self.restored);
         match self.clock {
-            // After a restart of the program the machine has started anew, unless its counters or its clocks
-            // continue.
+            // If the program has restarted, the machine has restarted as well, unless its counters or its
+            // clocks continue.
             Some(before)
                 if restored
                     && (before.now_s > clock.now_s || !same_epoch && before.is_set_before(&clock)) =>
@@ -273,8 +278,8 @@ impl StoredVolume {
         let shown = clock.period(kind);
         let begins = shown.is_some_and(|shown| shown != self.period);
         self.period = shown.unwrap_or(self.period);
-        let in_period = |piece: &&Piece| {
-            // With a clock that does not count, no period has passed.
+        let in_period = |piece: &&DayCount| {
+            // A clock that is not believed does not end a period.
             shown.is_none() || kind.number(clock.date_of(piece.begin_s)).is_none_or(|it| it == self.period)
         };
         let counted = self.pieces.iter().filter(in_period).map(|piece| piece.octets);
@@ -283,14 +288,14 @@ impl StoredVolume {
     }
 
     fn add(&mut self, more: u64, clock: Clock, kind: VolumePeriod) {
-        let belongs = |piece: &Piece| {
+        let belongs = |piece: &DayCount| {
             let together =
                 kind.number(clock.date_of(piece.begin_s)) == kind.number(clock.wall_s.cast_signed());
             together && clock.now_s.saturating_sub(piece.begin_s) < DAY_S
         };
         match self.pieces.last_mut().filter(|piece| belongs(piece)) {
             Some(piece) => piece.octets = piece.octets.saturating_add(more),
-            None if more > 0 => self.pieces.push(Piece { begin_s: clock.now_s, octets: more }),
+            None if more > 0 => self.pieces.push(DayCount { begin_s: clock.now_s, octets: more }),
             None => {}
         }
         if self.pieces.len() > MAX_PIECES {
@@ -302,8 +307,8 @@ impl StoredVolume {
         }
     }
 
-    /// Settles the octets of the former start of the machine by its last date. If that date did not count,
-    /// they become a piece of this start, whose period a later date decides.
+    /// Assigns the octets of the former start of the machine to a period, by the last date of that start. If
+    /// that date was not believed, they become a count of this start, and a later date decides.
     fn settle_start(&mut self, before: Clock, now_s: u64) {
         let kind = self.kind.unwrap_or_default();
         let mut unknown = 0_u64;
@@ -314,7 +319,7 @@ impl StoredVolume {
             }
         }
         if unknown > 0 {
-            self.pieces.push(Piece { begin_s: now_s, octets: unknown });
+            self.pieces.push(DayCount { begin_s: now_s, octets: unknown });
         }
     }
 
@@ -331,8 +336,8 @@ impl StoredVolume {
         self.settled.iter().find(|(other, _)| *other == period).map_or(0, |(_, octets)| *octets)
     }
 
-    /// Changes the kind of the periods. Numbers of another kind are useless, so the octets of the last period
-    /// become a piece of this start.
+    /// Changes the kind of the periods, for example from months to weeks. The old period numbers are then
+    /// meaningless, so the octets of the last period become a count of this start.
     fn count_by(&mut self, kind: VolumePeriod, now_s: u64) {
         let before = self.kind.replace(kind);
         if before == Some(kind) {
@@ -344,7 +349,7 @@ impl StoredVolume {
             false => self.settled_in(self.period),
         };
         if is_of_earlier_version && kind != VolumePeriod::Day && kind != VolumePeriod::Week {
-            // An earlier version knew only months of the calendar.
+            // An earlier version supported only calendar months.
             self.settle(self.period, settled);
             return;
         }
@@ -352,19 +357,19 @@ impl StoredVolume {
         self.period = 0;
         let unknown = if before.is_none() { self.used } else { settled };
         if unknown > 0 {
-            self.pieces.push(Piece { begin_s: now_s, octets: unknown });
+            self.pieces.push(DayCount { begin_s: now_s, octets: unknown });
         }
     }
 }
 
-/// Volume of an uplink.
+/// Volume meter of an uplink.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Meter {
+pub(super) struct VolumeMeter {
     pub(super) volume: Option<StoredVolume>,
-    /// Octets and time of the last write.
+    /// Octets and time of the last write to stable storage.
     stored: Option<(u64, Time)>,
     /// Last of [`LEVELS`] that was reported, 0 before the first.
-    told: u8,
+    reported_level: u8,
 }
 
 impl Uplink {
@@ -375,12 +380,13 @@ impl Uplink {
         LEVELS.into_iter().rfind(|level| percent >= u128::from(*level)).unwrap_or(0)
     }
 
-    /// Whether the uplink must not be used because its volume is used up.
+    /// Returns whether the uplink must not be used because its volume is used up.
     pub(super) fn is_stopped(&self) -> bool {
         self.config.volume_action == VolumeAction::Stop && self.is_used_up()
     }
 
-    /// Takes over the counters of the interface. Returns the octets of the period, and whether to write them.
+    /// Takes over the counters of the interface. Returns the octets of the period, and whether the caller
+    /// must store them.
     pub(super) fn count_octets(&mut self, now: Time, wall: WallTime, octets: Octets) -> (u64, bool) {
         let first = self.meter.volume.is_none();
         let volume = self.meter.volume.get_or_insert_with(|| StoredVolume::new(octets));
@@ -393,7 +399,7 @@ impl Uplink {
         (used, first || begins || due)
     }
 
-    /// Records that the octets of the period are written now.
+    /// Records that the octets of the period are being stored.
     pub(super) fn volume_stored(&mut self, now: Time, used: u64) {
         self.meter.stored = Some((used, now));
     }
@@ -401,7 +407,7 @@ impl Uplink {
     /// Returns an event if the volume has reached another level in this period.
     pub(super) fn volume_event(&mut self) -> Option<Event> {
         let level = self.level();
-        let told = std::mem::replace(&mut self.meter.told, level);
+        let told = std::mem::replace(&mut self.meter.reported_level, level);
         let volume = self.config.volume.filter(|_| level > told)?;
         Some(Event::VolumeReached {
             uplink: self.config.interface.clone(),
@@ -412,14 +418,14 @@ impl Uplink {
         })
     }
 
-    /// Takes over the octets of an earlier run, which has reported their level.
+    /// Takes over the stored octets of an earlier run, which has already reported its percentage.
     pub(super) fn restore_volume(&mut self, volume: StoredVolume) {
         self.used = volume.used;
         self.meter.volume = Some(StoredVolume { restored: true, ..volume });
-        self.meter.told = self.level();
+        self.meter.reported_level = self.level();
     }
 
-    /// Whether octets were counted since the last write.
+    /// Returns whether octets were counted that are not stored yet.
     pub(super) fn has_unstored_volume(&self) -> bool {
         let used = self.meter.volume.as_ref().map(|volume| volume.used);
         used.is_some_and(|used| self.meter.stored.is_none_or(|(stored, _)| stored != used))

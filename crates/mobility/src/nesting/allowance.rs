@@ -1,9 +1,8 @@
-//! Limits what one sender in the mobile network may take of shared resources: entries for addresses, and
-//! answers.
+//! Limits how many table entries and answers one sender in the mobile network can use up.
 //!
-//! A sender is identified by its link-layer address, or by its link-local address on a link without
-//! link-layer addresses. A sender can make up either, as with Neighbor Discovery everywhere. So senders with
-//! a registration do not share an allowance with senders without one.
+//! A sender is identified by its link-layer address, or by its link-local address if the link has no
+//! link-layer addresses. A sender can forge both, as in Neighbor Discovery in general. So senders with a
+//! registration have other limits than senders without one.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -11,55 +10,59 @@ use std::time::Duration;
 
 use carnet_base::{LinkMessage, RateLimiter, Time};
 
-/// Most senders that are remembered, separately for those with a registration and those without.
+/// Maximum number of senders with a limit of their own: the same for senders with a registration and for
+/// senders without.
 const MAX_SENDERS: usize = super::MAX_REGISTRATIONS;
 
-/// A sender: the interface, and its address there.
+/// A sender: the interface, and its address on this interface.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Sender(String, Result<[u8; 6], Ipv6Addr>);
 
 impl Sender {
-    /// Returns the sender of a message: by the frame's source, not by the contents.
+    /// Returns the sender of a message: the source of the frame, which counts more than the message's
+    /// contents.
     pub fn of(message: &LinkMessage) -> Sender {
         Sender(message.interface.clone(), message.peer.ok_or(message.source))
     }
 
-    /// Whether this is the sender's link-layer address.
+    /// Returns whether this is the sender's link-layer address.
     pub fn has(&self, link_address: [u8; 6]) -> bool {
         self.1 == Ok(link_address)
     }
 }
 
-/// Rates of registrations that are examined.
+/// Rate limits of the registrations that this router processes.
 #[derive(Debug)]
-pub(super) struct Allowances {
-    known: BTreeMap<Sender, RateLimiter>,
-    others: BTreeMap<Sender, RateLimiter>,
-    /// Rate of all senders without a registration together.
+pub(super) struct RegistrationLimits {
+    named_senders: BTreeMap<Sender, RateLimiter>,
+    other_senders: BTreeMap<Sender, RateLimiter>,
+    /// Rate limit of all senders without a registration together.
     strangers: RateLimiter,
 }
 
-impl Default for Allowances {
+impl Default for RegistrationLimits {
     fn default() -> Self {
         let strangers = RateLimiter::new(50, Duration::from_millis(20));
-        Allowances { known: BTreeMap::new(), others: BTreeMap::new(), strangers }
+        RegistrationLimits { named_senders: BTreeMap::new(), other_senders: BTreeMap::new(), strangers }
     }
 }
 
-impl Allowances {
-    /// Whether a message of this sender is examined. `is_known` says whether the sender has a registration.
+impl RegistrationLimits {
+    /// Returns whether this router processes a message of this sender. `is_known` says whether the sender has
+    /// a registration.
     pub fn allow(&mut self, now: Time, sender: Sender, is_known: bool) -> bool {
-        let of = if is_known { &mut self.known } else { &mut self.others };
+        let of = if is_known { &mut self.named_senders } else { &mut self.other_senders };
         if !of.contains_key(&sender) && of.len() >= MAX_SENDERS {
             of.retain(|_, limiter| !limiter.is_full(now));
         }
         let has_room = of.len() < MAX_SENDERS || of.contains_key(&sender);
-        // More than a router needs that has just come with a full tree behind it.
+        // This rate suffices for a router that arrives with a full tree of routers behind it.
         let own = || RateLimiter::new(40, Duration::from_millis(50));
         if has_room && !of.entry(sender).or_insert_with(own).allow(now) {
             return false;
         }
-        // Senders with a registration have room, except for entries of senders that had one until lately.
+        // A sender with a registration finds the table full only if it is full of senders whose
+        // registration has just ended.
         if is_known { has_room } else { self.strangers.allow(now) }
     }
 }
@@ -73,14 +76,14 @@ mod tests {
         Sender("lan0".into(), Ok([2, 0, 0, 0, high, low]))
     }
 
-    /// However many strangers there are, a sender with a registration has its own allowance, and no more.
+    /// However many unknown senders exist, a sender with a registration has exactly its own limit.
     #[test]
     fn a_flood_of_strangers_gives_nobody_more_than_his_own() {
-        let (mut allowances, now) = (Allowances::default(), Time::from_secs(100));
+        let (mut allowances, now) = (RegistrationLimits::default(), Time::from_secs(100));
         let answered = (1..1000).filter(|number| allowances.allow(now, sender(*number), false)).count();
         assert_eq!(answered, 50);
         assert_eq!((0..1000).filter(|_| allowances.allow(now, sender(0), true)).count(), 40);
         assert!(allowances.allow(now, sender(2000), true), "another");
-        assert!(allowances.known.len() + allowances.others.len() <= 2 * MAX_SENDERS);
+        assert!(allowances.named_senders.len() + allowances.other_senders.len() <= 2 * MAX_SENDERS);
     }
 }

@@ -8,28 +8,29 @@ use carnet_wire::nd::registration::{is_later_transaction, status};
 use carnet_wire::nd::{self, AddressRegistration};
 
 use super::allowance::Sender;
-use super::entry::{Child, Entry, MAX_LIFETIME, State};
+use super::entry::{Child, MAX_LIFETIME, State, VisitedAddress};
 use super::{MAX_OF_ONE, MAX_OF_UNKNOWN, MAX_REGISTRATIONS, Nesting, NestingDrop, Output};
 use crate::mobile_router::MobileRouter;
 
 impl Nesting {
-    /// Returns the number of addresses that a sender has registered.
+    /// Returns the number of addresses that this sender has registered.
     pub(super) fn places_of(&self, sender: &Sender) -> usize {
-        let children = self.entries.values().filter_map(|entry| entry.child.as_ref());
+        let children = self.addresses.values().filter_map(|entry| entry.child.as_ref());
         children.filter(|child| child.sender == *sender).count()
     }
 
-    /// Whether another address exceeds the limit of this sender, of all unknown senders, or of all senders.
+    /// Returns whether one more address would exceed the limit of this sender, of all unknown senders, or of
+    /// all senders.
     fn is_full(&self, sender: &Sender) -> bool {
-        let is_known = |sender: &Sender| self.config.known.iter().any(|known| sender.has(*known));
-        let children = || self.entries.values().filter_map(|entry| entry.child.as_ref());
+        let is_known = |sender: &Sender| self.config.known_routers.iter().any(|known| sender.has(*known));
+        let children = || self.addresses.values().filter_map(|entry| entry.child.as_ref());
         let of_unknown = || children().filter(|child| !is_known(&child.sender)).count();
         children().count() >= MAX_REGISTRATIONS
             || self.places_of(sender) >= MAX_OF_ONE
             || (!is_known(sender) && of_unknown() >= MAX_OF_UNKNOWN)
     }
 
-    /// Answers a registration of a child (RFC 8505 5.1).
+    /// Answers the registration of a child, a router behind this one (RFC 8505 5.1).
     pub(super) fn answer(&mut self, address: Ipv6Addr, child: &Child, registration: AddressRegistration) {
         let Some(link) = self.links.get(&child.lan) else { return };
         let Some(source) = link.link_local else { return };
@@ -46,14 +47,14 @@ impl Nesting {
     }
 
     pub(super) fn tell_child(&mut self, now: Time, address: Ipv6Addr, status: u8) {
-        let Some(entry) = self.entries.get(&address) else { return };
+        let Some(entry) = self.addresses.get(&address) else { return };
         let Some(child) = entry.child.clone() else { return };
         let left = child.expires.saturating_since(now).as_secs().div_ceil(60);
         let registration = AddressRegistration {
             status,
             transaction: entry.transaction,
             lifetime: u16::try_from(left).unwrap_or(MAX_LIFETIME),
-            owner: entry.owner,
+            owner: entry.ownership_verifier,
         };
         self.answer(address, &child, registration);
     }
@@ -71,16 +72,17 @@ impl Nesting {
             nesting.answer(address, &child, AddressRegistration { status, ..registration });
             Err(reason)
         };
-        let Some(way) = self.way_of(address).cloned() else {
+        let Some(way) = self.network_of_address(address).cloned() else {
             return refuse(self, status::TOPOLOGICALLY_INCORRECT, NestingDrop::NotOffered);
         };
-        // The address of the link's router (RFC 4291 2.6.1), or of this router.
+        // The subnet-router anycast address (RFC 4291 2.6.1), or an address of this router.
         let is_ours = router.uplinks().iter().any(|uplink| uplink.has_address(address.into()));
         if is_ours || address == way.network {
             return refuse(self, status::DUPLICATE, NestingDrop::Duplicate);
         }
-        let known = self.entries.get(&address);
-        if known.is_some_and(|entry| entry.owner != registration.owner || entry.child.is_none()) {
+        let known = self.addresses.get(&address);
+        if known.is_some_and(|entry| entry.ownership_verifier != registration.owner || entry.child.is_none())
+        {
             return refuse(self, status::DUPLICATE, NestingDrop::Duplicate);
         }
         let repeats = known.is_some_and(|entry| {
@@ -104,7 +106,7 @@ impl Nesting {
         }
         let minutes = u64::from(registration.lifetime.min(MAX_LIFETIME));
         let child = Child { expires: now + Duration::from_secs(60 * minutes), ..child };
-        match self.entries.get_mut(&address) {
+        match self.addresses.get_mut(&address) {
             Some(entry) => {
                 let before = entry.child.replace(child);
                 entry.transaction = registration.transaction;
@@ -112,7 +114,8 @@ impl Nesting {
                     (&before.lan, before.gateway) != (&after.lan, after.gateway)
                 });
                 if let State::Valid { renew, .. } = &mut entry.state {
-                    // A renewal informs the outer routers that their former registration is older.
+                    // The child has moved inside the tree, so the outer routers learn at once that their
+                    // registration is outdated.
                     *renew = renew.map(|at| if moved { now } else { at });
                     if moved {
                         self.outputs.push_back(Output::Forwarding);
@@ -122,15 +125,15 @@ impl Nesting {
                 self.serve(now, address);
             }
             None => {
-                let entry = Entry {
-                    owner: registration.owner,
+                let entry = VisitedAddress {
+                    ownership_verifier: registration.owner,
                     transaction: registration.transaction,
                     child: Some(child),
-                    over: way.over(),
+                    uplink_and_parent: way.over(),
                     state: State::Testing(now),
-                    held: false,
+                    was_valid: false,
                 };
-                self.entries.insert(address, Box::new(entry));
+                self.addresses.insert(address, Box::new(entry));
                 self.begin(now, address, &way);
             }
         }

@@ -1,4 +1,4 @@
-//! An address of a visited link that is registered, or is being registered.
+//! An address of a visited link: its registration and its state.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -7,32 +7,32 @@ use carnet_base::Time;
 
 use super::allowance::Sender;
 
-/// Pause between the first two tries to register; it doubles with each try.
+/// Pause after the first request to register; it doubles with each request.
 pub(super) const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Most tries without an answer.
+/// Maximum number of requests without an answer.
 pub(super) const MAX_TRIES: u32 = 3;
-/// Interval of renewals. [`LIFETIME`] outlives several.
+/// Interval of renewals. A registration lasts for several of them ([`LIFETIME`]).
 pub(super) const RENEWAL: Duration = Duration::from_secs(20);
 /// Requested lifetime of a registration, in minutes.
 pub(super) const LIFETIME: u16 = 2;
 /// Longest accepted lifetime of a registration, in minutes.
 pub(super) const MAX_LIFETIME: u16 = 10;
 
-/// State of an address on its way to being usable.
+/// State of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// Duplicate address detection on the visited link (RFC 4862 5.4) runs until this time.
     Testing(Time),
-    /// The router is registering the address with the parent.
-    Asking {
-        /// Time of the next try.
+    /// The router is registering the address with its parent router.
+    Registering {
+        /// Time of the next request.
         next: Time,
-        /// Number of tries.
+        /// Number of requests sent.
         tries: u32,
     },
-    /// Packets to the address arrive here.
+    /// The address is usable: the router receives packets to it.
     Valid {
-        /// Time of the next renewal with the parent; `None` without a parent.
+        /// Time of the next renewal with the parent router; `None` if there is no parent.
         renew: Option<Time>,
         /// Number of renewals without an answer.
         tries: u32,
@@ -42,11 +42,11 @@ pub(super) enum State {
 /// A router behind this one that has registered an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Child {
-    /// Interface of the mobile network that the child is on.
+    /// Interface of the mobile network to which the child is attached.
     pub lan: String,
-    /// Link-local address of the child there.
+    /// Link-local address of the child on this interface.
     pub gateway: Ipv6Addr,
-    /// Sender whose allowance the registration uses.
+    /// Sender against whose limit the registration counts.
     pub sender: Sender,
     /// Link-layer address of the child.
     pub peer: Option<[u8; 6]>,
@@ -56,30 +56,31 @@ pub(super) struct Child {
 
 /// One address of a visited link.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// Registration Ownership Verifier.
-    pub owner: u64,
+pub(super) struct VisitedAddress {
+    /// Registration Ownership Verifier (RFC 8505 5.3): it identifies the owner of the address.
+    pub ownership_verifier: u64,
     /// Transaction ID of the last registration.
     pub transaction: u8,
     /// The child that owns the address; `None` for this router's own address.
     pub child: Option<Child>,
-    /// Interface of the uplink, and the parent there; `None` if the uplink's link is itself the visited one.
-    pub over: (String, Option<Ipv6Addr>),
+    /// Uplink interface, and the parent router on it. The parent is `None` if the uplink is attached to the
+    /// visited link itself.
+    pub uplink_and_parent: (String, Option<Ipv6Addr>),
     pub state: State,
-    /// Whether the address has been valid, so that it may be in use.
-    pub held: bool,
+    /// Whether the address has ever been valid, so that packets may use it.
+    pub was_valid: bool,
 }
 
-impl Entry {
+impl VisitedAddress {
     pub fn is_valid(&self) -> bool {
         matches!(self.state, State::Valid { .. })
     }
 
-    /// Returns when the address is due next.
+    /// Returns the time of the next event of this address.
     pub fn due(&self) -> Option<Time> {
         let state = match self.state {
             State::Testing(until) => Some(until),
-            State::Asking { next, .. } => Some(next),
+            State::Registering { next, .. } => Some(next),
             State::Valid { renew, .. } => renew,
         };
         state.into_iter().chain(self.child.as_ref().map(|child| child.expires)).min()

@@ -1,5 +1,5 @@
-//! The life of an address: test on the visited link or registration with the parent, renewal and end (RFC
-//! 8505 5); and the parent's answers.
+//! States of an address: test on the visited link or registration with the parent, renewal and end (RFC 8505
+//! 5). Also handles the parent's answers.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -8,49 +8,49 @@ use carnet_base::{LinkMessage, Rng, Time};
 use carnet_wire::nd::registration::{next_transaction, status};
 use carnet_wire::nd::{self, AddressRegistration};
 
-use super::entry::{Entry, FIRST_RETRY, LIFETIME, MAX_TRIES, RENEWAL, State};
-use super::ways::Way;
+use super::entry::{FIRST_RETRY, LIFETIME, MAX_TRIES, RENEWAL, State, VisitedAddress};
+use super::offered_networks::OfferedNetwork;
 use super::{Nesting, NestingDrop, Output};
 use crate::OLD_PATH_GRACE;
 
 /// Duration of duplicate address detection (RFC 4862 5.4, RFC 4861 10).
 const DAD_WAIT: Duration = Duration::from_secs(1);
-/// Pause before the router asks a parent again that did not answer, or refused.
+/// Pause before the router asks a parent again that did not answer or that refused.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 impl Nesting {
-    /// Asks for addresses of the networks that others offer, the preferred ones first.
+    /// Requests own addresses in the networks that parents offer, the preferred ones first.
     pub(super) fn want_own(&mut self, now: Time) {
-        if now < self.asks_again {
+        if now < self.next_request {
             return;
         }
-        let missing: Vec<Way> = self.offered().filter(|way| !self.has_own(way)).cloned().collect();
+        let missing: Vec<OfferedNetwork> =
+            self.networks_of_parents().filter(|way| !self.has_own_address(way)).cloned().collect();
         for way in missing {
             let address = Ipv6Addr::from(u128::from(way.network) | u128::from(identifier(&mut self.rng)));
-            let entry = Entry {
-                owner: self.owner,
+            let entry = VisitedAddress {
+                ownership_verifier: self.ownership_verifier,
                 transaction: self.transaction,
                 child: None,
-                over: way.over(),
+                uplink_and_parent: way.over(),
                 state: State::Testing(now),
-                held: false,
+                was_valid: false,
             };
-            self.entries.insert(address, Box::new(entry));
+            self.addresses.insert(address, Box::new(entry));
             self.begin(now, address, &way);
         }
     }
 
-    /// Begins to make an address usable over a path: by a test on the link, or by a registration with the
-    /// parent.
-    pub(super) fn begin(&mut self, now: Time, address: Ipv6Addr, way: &Way) {
-        let Some(entry) = self.entries.get_mut(&address) else { return };
-        entry.over = way.over();
+    /// Starts to make an address usable: by a test on the visited link, or by a registration with the parent.
+    pub(super) fn begin(&mut self, now: Time, address: Ipv6Addr, way: &OfferedNetwork) {
+        let Some(entry) = self.addresses.get_mut(&address) else { return };
+        entry.uplink_and_parent = way.over();
         if way.parent.is_some() {
             if entry.child.is_none() {
                 self.transaction = next_transaction(self.transaction);
                 entry.transaction = self.transaction;
             }
-            entry.state = State::Asking { next: now, tries: 0 };
+            entry.state = State::Registering { next: now, tries: 0 };
             self.serve(now, address);
             return;
         }
@@ -60,22 +60,22 @@ impl Nesting {
                 entry.state = State::Testing(now + DAD_WAIT);
                 self.outputs.push_back(Output::Link(probe));
             }
-            // A point-to-point link: no other node can have the address.
+            // On a point-to-point link no other node can have the address, so it needs no test.
             None => self.is_valid_now(now, address),
         }
     }
 
-    /// Serves the timer of an address.
+    /// Handles the timer of an address.
     pub(super) fn serve(&mut self, now: Time, address: Ipv6Addr) {
-        let Some(entry) = self.entries.get_mut(&address) else { return };
+        let Some(entry) = self.addresses.get_mut(&address) else { return };
         if entry.child.as_ref().is_some_and(|child| child.expires <= now) {
             return self.end(now, address);
         }
         match &mut entry.state {
             State::Testing(until) if *until <= now => self.is_valid_now(now, address),
-            State::Asking { next, tries } if *next <= now => {
+            State::Registering { next, tries } if *next <= now => {
                 if *tries >= MAX_TRIES {
-                    self.asks_again = now + ASK_AGAIN;
+                    self.next_request = now + ASK_AGAIN;
                     return self.end(now, address);
                 }
                 *next = now + FIRST_RETRY * 2_u32.pow(*tries);
@@ -84,7 +84,7 @@ impl Nesting {
             }
             State::Valid { renew: Some(renew), tries } if *renew <= now => {
                 if *tries >= MAX_TRIES {
-                    self.asks_again = now + ASK_AGAIN;
+                    self.next_request = now + ASK_AGAIN;
                     return self.end(now, address);
                 }
                 *renew = now + FIRST_RETRY * 2_u32.pow(*tries);
@@ -99,11 +99,11 @@ impl Nesting {
         }
     }
 
-    /// Asks the parent to register an address, or to remove it (RFC 8505 5).
+    /// Requests the parent to register an address (RFC 8505 5). A lifetime of 0 ends its registration.
     pub(super) fn ask(&mut self, address: Ipv6Addr, lifetime: u16) {
-        let Some(entry) = self.entries.get(&address) else { return };
-        let Some(link) = self.links.get(&entry.over.0) else { return };
-        let Some((source, parent)) = link.link_local.zip(entry.over.1) else { return };
+        let Some(entry) = self.addresses.get(&address) else { return };
+        let Some(link) = self.links.get(&entry.uplink_and_parent.0) else { return };
+        let Some((source, parent)) = link.link_local.zip(entry.uplink_and_parent.1) else { return };
         let solicitation =
             nd::NeighborSolicitation { target: address, source_link_address: link.link_address };
         let mut message = solicitation.emit();
@@ -111,51 +111,56 @@ impl Nesting {
             status: status::SUCCESS,
             transaction: entry.transaction,
             lifetime,
-            owner: entry.owner,
+            owner: entry.ownership_verifier,
         };
         registration.emit_into(&mut message);
-        let known = self.ways.iter().find_map(|way| way.parent.filter(|(router, _)| *router == parent));
+        let known =
+            self.offered_networks.iter().find_map(|way| way.parent.filter(|(router, _)| *router == parent));
         let peer = known.and_then(|(_, peer)| peer);
         self.outputs.extend(link.message(source, parent, peer, message).map(Output::Link));
     }
 
-    /// Makes an address usable from now on.
+    /// Marks an address as valid, and announces it.
     pub(super) fn is_valid_now(&mut self, now: Time, address: Ipv6Addr) {
-        let Some(entry) = self.entries.get_mut(&address) else { return };
-        let was = entry.held && entry.is_valid();
-        let renew = entry.over.1.is_some().then_some(now + RENEWAL);
+        let Some(entry) = self.addresses.get_mut(&address) else { return };
+        let was = entry.was_valid && entry.is_valid();
+        let renew = entry.uplink_and_parent.1.is_some().then_some(now + RENEWAL);
         entry.state = State::Valid { renew, tries: 0 };
-        entry.held = true;
+        entry.was_valid = true;
         if was {
             return;
         }
         self.registered += u64::from(entry.child.is_some());
-        // The route must exist before the child gets the answer.
+        // The child may send packets as soon as it has the answer, so the route comes first.
         self.outputs.push_back(Output::Forwarding);
-        if entry.over.1.is_none()
-            && let Some(link) = self.links.get(&entry.over.0)
+        if entry.uplink_and_parent.1.is_none()
+            && let Some(link) = self.links.get(&entry.uplink_and_parent.0)
         {
             self.outputs.extend(link.announcement(address, false).map(Output::Link));
         }
         self.tell_child(now, address, status::SUCCESS);
     }
 
-    /// Ends an address; the parent removes its registration.
+    /// Ends an address, and its registration with the parent.
     pub(super) fn end(&mut self, now: Time, address: Ipv6Addr) {
-        if self.entries.get(&address).is_some_and(|entry| entry.held && entry.over.1.is_some()) {
+        if self
+            .addresses
+            .get(&address)
+            .is_some_and(|entry| entry.was_valid && entry.uplink_and_parent.1.is_some())
+        {
             self.ask(address, 0);
         }
         self.forget(now, address);
     }
 
     pub(super) fn forget(&mut self, now: Time, address: Ipv6Addr) {
-        let Some(entry) = self.entries.remove(&address) else { return };
-        if !entry.held {
+        let Some(entry) = self.addresses.remove(&address) else { return };
+        if !entry.was_valid {
             return;
         }
         if entry.child.is_none() {
             self.leaving.retain(|(_, leaving, _)| *leaving != address);
-            self.leaving.push((entry.over.0, address, now + OLD_PATH_GRACE));
+            self.leaving.push((entry.uplink_and_parent.0, address, now + OLD_PATH_GRACE));
         }
         self.outputs.push_back(Output::Forwarding);
     }
@@ -169,13 +174,14 @@ impl Nesting {
         registration: AddressRegistration,
     ) -> Result<(), NestingDrop> {
         let from = (message.interface.as_str(), Some(message.source));
-        let known = self.entries.get(&address).filter(|entry| {
-            (entry.over.0.as_str(), entry.over.1) == from && entry.owner == registration.owner
+        let known = self.addresses.get(&address).filter(|entry| {
+            (entry.uplink_and_parent.0.as_str(), entry.uplink_and_parent.1) == from
+                && entry.ownership_verifier == registration.owner
         });
         let Some(entry) = known else { return Err(NestingDrop::Unexpected) };
         if registration.status == status::SUCCESS {
-            // An answer must have the transaction of the question; an answer with 0 minutes answers the end
-            // of an older registration.
+            // An answer counts only with the transaction ID of the last request. Lifetime 0 answers the
+            // end of an older registration.
             if registration.lifetime == 0 || entry.transaction != registration.transaction {
                 return Err(NestingDrop::Unexpected);
             }
@@ -189,11 +195,11 @@ impl Nesting {
         self.tell_child(now, address, registration.status);
         self.forget(now, address);
         if own && matches!(registration.status, status::DUPLICATE | status::MOVED) {
-            // The router asks for another address: another node has this one, or a registration elsewhere is
-            // later.
-            self.asks_again = now + FIRST_RETRY;
+            // The router selects another address, because another node has this one, or a registration
+            // over another path is later.
+            self.next_request = now + FIRST_RETRY;
         } else if own {
-            self.asks_again = now + ASK_AGAIN;
+            self.next_request = now + ASK_AGAIN;
         }
         Ok(())
     }

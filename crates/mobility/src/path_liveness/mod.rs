@@ -1,16 +1,16 @@
-//! Path liveness: heartbeats, failures and round trips (RFC 5847 in purpose).
-//!
-//! Three kinds of paths use it. They differ in the message that asks, and in the time that they allow for an
-//! answer:
+//! Path liveness: heartbeats, failures and round trips. It has the purpose of RFC 5847, for three kinds of
+//! paths. These differ in the message, and in the schedule:
 //!
 //! | path | message | next heartbeat |
 //! |---|---|---|
-//! | uplink to the home agent | Heartbeat (RFC 5847) | at an interval, answered or not: [`Timing`] |
-//! | direct route | Heartbeat of direct routes | after an answer, or when it is late: [`Sequence`] |
-//! | neighbouring mobile network | Probe | after an answer, or when it is late: [`Sequence`] |
+//! | uplink to the home agent | Heartbeat (RFC 5847) | at an interval, answered or not: [`IntervalSchedule`]
+//! |
+//! | direct route | Heartbeat of direct routes | after an answer, or when it is late: [`AnswerSchedule`] |
+//! | neighbouring mobile network | Probe | after an answer, or when it is late: [`AnswerSchedule`] |
 //!
-//! A heartbeat without an answer is followed by a quick series. A path that leaves all of a series unanswered
-//! has failed. Left out: the messages themselves, and the consequence of a failure. Both are the owner's.
+//! After a heartbeat without an answer the station sends several more in quick succession. If none of them is
+//! answered, the path has failed. Left out: the messages themselves, and the consequence of a failure. The
+//! caller has both.
 
 mod round_trip;
 mod schedule;
@@ -21,18 +21,19 @@ use std::time::Duration;
 use carnet_base::Time;
 
 pub(crate) use round_trip::RoundTrip;
-pub(crate) use schedule::{Sequence, Timing};
+pub(crate) use schedule::{AnswerSchedule, IntervalSchedule};
 
-/// Most heartbeats without an answer that are remembered: on a full path answers take seconds.
+/// Maximum number of unanswered heartbeats that are stored. On a full path an answer takes seconds, so a
+/// large number is outstanding.
 const MAX_OUTSTANDING: usize = 128;
 
 /// State of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Lives,
-    /// A series of heartbeats stayed without an answer.
+    /// Several heartbeats in a row had no answer.
     Failed,
-    /// The path has failed and works again, but has not answered often enough yet.
+    /// The path has failed and works again, but needs more answers in a row.
     Proving,
 }
 
@@ -41,30 +42,31 @@ enum Phase {
 enum Event {
     /// The other end has answered a heartbeat.
     Answer,
-    /// The owner gives the path up.
+    /// The caller declares the path failed.
     Failure,
-    /// Another message has shown that the path works. With `proof` it has to prove itself by heartbeats.
+    /// Another message has shown that the path works. If `proof` is true, the path also needs answers to
+    /// heartbeats.
     Sign { proof: bool },
-    /// The path has changed, or heartbeats show nothing about it.
+    /// The path is another one now, or heartbeats do not show whether it works.
     Reset,
 }
 
-/// Answers in a row that a path must give.
+/// Numbers of answers in a row after which a path works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Proof {
-    /// Number of answers after a failure, until the path works again.
-    pub(crate) of_failed: u32,
-    /// Number of answers after another sign of life, until the path has proven itself.
-    pub(crate) of_proving: u32,
+pub(crate) struct RequiredAnswers {
+    /// Number of answers after a failure.
+    pub(crate) after_failure: u32,
+    /// Number of answers after another message has shown that the path works.
+    pub(crate) after_other_sign: u32,
 }
 
-impl Default for Proof {
-    fn default() -> Proof {
-        Proof { of_failed: 1, of_proving: 3 }
+impl Default for RequiredAnswers {
+    fn default() -> RequiredAnswers {
+        RequiredAnswers { after_failure: 1, after_other_sign: 3 }
     }
 }
 
-/// A heartbeat that was sent.
+/// A heartbeat that has no answer yet.
 #[derive(Debug, Clone, Copy)]
 struct Heartbeat<N> {
     number: N,
@@ -73,13 +75,13 @@ struct Heartbeat<N> {
     is_missed: bool,
 }
 
-/// An answer to a heartbeat.
+/// Result of an answer to a heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct HeartbeatAnswer {
     pub(crate) round_trip: Duration,
-    /// Whether the path had failed and works again.
+    /// Whether the path had failed and works again with this answer.
     pub(crate) came_back: bool,
-    /// Whether the path had to prove itself and has done so.
+    /// Whether the path has had the last of the required answers with this one.
     pub(crate) is_proven: bool,
 }
 
@@ -87,24 +89,24 @@ pub(crate) struct Answer {
 #[derive(Debug, Clone)]
 pub(crate) struct PathLiveness<N> {
     phase: Phase,
-    proof: Proof,
+    proof: RequiredAnswers,
     /// Heartbeats without an answer, the oldest first.
     outstanding: VecDeque<Heartbeat<N>>,
-    /// Heartbeats missed in a row.
+    /// Number of heartbeats in a row without an answer in time.
     missed: usize,
-    /// Heartbeats answered in a row.
+    /// Number of heartbeats in a row with an answer.
     answered: u32,
     last_sent: Option<Time>,
     round_trip: RoundTrip,
-    /// The last results, the newest lowest; a bit is set for a loss.
+    /// Results of the last 64 heartbeats, the newest in the lowest bit; 1 is a loss.
     losses: u64,
-    /// Number of results, at most 64.
+    /// Number of valid bits in `losses`.
     results: u32,
 }
 
 impl<N: Copy + PartialEq> PathLiveness<N> {
-    /// A path that works, as far as is known. After a failure it has to give this proof.
-    pub(crate) fn new(proof: Proof, round_trip: RoundTrip) -> PathLiveness<N> {
+    /// Creates the state of a path that is assumed to work. After a failure it needs `proof`.
+    pub(crate) fn new(proof: RequiredAnswers, round_trip: RoundTrip) -> PathLiveness<N> {
         PathLiveness {
             phase: Phase::Lives,
             proof,
@@ -118,11 +120,11 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         }
     }
 
-    /// Changes the phase by an event.
+    /// Changes the phase after an event.
     fn apply(&mut self, event: Event) {
         self.phase = match (self.phase, event) {
-            (Phase::Failed, Event::Answer) if self.answered >= self.proof.of_failed => Phase::Lives,
-            (Phase::Proving, Event::Answer) if self.answered >= self.proof.of_proving => Phase::Lives,
+            (Phase::Failed, Event::Answer) if self.answered >= self.proof.after_failure => Phase::Lives,
+            (Phase::Proving, Event::Answer) if self.answered >= self.proof.after_other_sign => Phase::Lives,
             (phase, Event::Answer) => phase,
             (_, Event::Failure) => Phase::Failed,
             (Phase::Failed, Event::Sign { proof: true }) => Phase::Proving,
@@ -132,32 +134,32 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         };
     }
 
-    /// Whether the path has failed.
+    /// Returns whether the path has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.phase == Phase::Failed
     }
 
-    /// Whether the path has yet to prove itself.
+    /// Returns whether the path still needs answers before it counts as working.
     pub(crate) fn is_proving(&self) -> bool {
         self.phase == Phase::Proving
     }
 
-    /// Returns the round trips.
+    /// Returns the round trips of the path.
     pub(crate) fn round_trip(&self) -> &RoundTrip {
         &self.round_trip
     }
 
-    /// Returns the round trips, to be changed.
+    /// Returns the round trips of the path for modification.
     pub(crate) fn round_trip_mut(&mut self) -> &mut RoundTrip {
         &mut self.round_trip
     }
 
-    /// Whether the other end has answered a heartbeat lately.
+    /// Returns whether the last heartbeats contain an answered one.
     pub(crate) fn has_answered(&self) -> bool {
         self.results > self.losses.count_ones()
     }
 
-    /// Returns the part of the last heartbeats that was not answered, 0 to 1.
+    /// Returns the fraction of the last heartbeats that had no answer, 0 to 1.
     pub(crate) fn loss(&self) -> f64 {
         if self.results == 0 {
             return 0.0;
@@ -166,47 +168,47 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         f64::from((self.losses & mask).count_ones()) / f64::from(self.results)
     }
 
-    /// Whether no heartbeat waits for its answer.
+    /// Returns whether no answer is outstanding.
     pub(crate) fn is_quiet(&self) -> bool {
         self.outstanding.is_empty()
     }
 
-    /// Returns when the heartbeat with this number was sent, if it waits for its answer.
+    /// Returns the sending time of the heartbeat with this number; `None` if its answer is not outstanding.
     pub(crate) fn sent_at(&self, number: N) -> Option<Time> {
         self.outstanding.iter().find(|heartbeat| heartbeat.number == number).map(|heartbeat| heartbeat.sent)
     }
 
-    /// Whether a heartbeat with this number waits for its answer.
+    /// Returns whether the answer to the heartbeat with this number is outstanding.
     pub(crate) fn awaits(&self, number: N) -> bool {
         self.sent_at(number).is_some()
     }
 
-    /// Returns the number of the oldest heartbeat without an answer.
+    /// Returns the number of the oldest heartbeat whose answer is outstanding.
     pub(crate) fn oldest(&self) -> Option<N> {
         self.outstanding.front().map(|heartbeat| heartbeat.number)
     }
 
-    /// Returns when the oldest heartbeat without an answer was sent.
+    /// Returns the sending time of the oldest heartbeat whose answer is outstanding.
     pub(crate) fn oldest_sent(&self) -> Option<Time> {
         self.outstanding.front().map(|heartbeat| heartbeat.sent)
     }
 
-    /// Returns how many heartbeats were missed in a row.
+    /// Returns the number of heartbeats in a row without an answer in time.
     pub(crate) fn missed(&self) -> usize {
         self.missed
     }
 
-    /// Returns how many heartbeats wait for their answer and are not overdue.
+    /// Returns the number of heartbeats whose answer is outstanding and not overdue.
     pub(crate) fn open(&self) -> usize {
         self.outstanding.iter().filter(|heartbeat| !heartbeat.is_missed).count()
     }
 
-    /// Whether an outstanding answer takes longer than `late`.
+    /// Returns whether an outstanding answer takes longer than `late`.
     pub(crate) fn is_late(&self, now: Time, late: Duration) -> bool {
         self.outstanding.iter().any(|it| !it.is_missed && now.saturating_since(it.sent) >= late)
     }
 
-    /// Whether a heartbeat that was sent since then should have been answered within `due`.
+    /// Returns whether the answer to a heartbeat sent after `since` has taken longer than `due`.
     pub(crate) fn is_unanswered_since(&self, now: Time, since: Time, due: Duration) -> bool {
         self.outstanding.iter().any(|it| it.sent >= since && now.saturating_since(it.sent) > due)
     }
@@ -216,17 +218,17 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.last_sent
     }
 
-    /// Records that another message was sent that serves as a heartbeat.
+    /// Records that another message was sent that also tests the path.
     pub(crate) fn note_sent(&mut self, now: Time) {
         self.last_sent = Some(now);
     }
 
-    /// Lets a heartbeat leave at once, unless one was sent within `pause`.
+    /// Makes the next heartbeat due at once, unless one was sent within `pause`.
     pub(crate) fn hasten(&mut self, now: Time, pause: Duration) {
         self.last_sent = self.last_sent.filter(|at| now.saturating_since(*at) < pause);
     }
 
-    /// Notes that a heartbeat was sent.
+    /// Records that a heartbeat was sent.
     pub(crate) fn sent(&mut self, now: Time, number: N) {
         self.outstanding.push_back(Heartbeat { number, sent: now, is_missed: false });
         if self.outstanding.len() > MAX_OUTSTANDING {
@@ -240,7 +242,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.results = (self.results + 1).min(64);
     }
 
-    /// Notes which answers are overdue by now. Returns how many have become so.
+    /// Marks heartbeats whose answer is overdue. Returns the number of newly marked ones.
     pub(crate) fn expire(&mut self, now: Time, patience: Duration) -> usize {
         let mut newly = 0;
         for heartbeat in self.outstanding.iter_mut().filter(|heartbeat| !heartbeat.is_missed) {
@@ -259,9 +261,10 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         newly
     }
 
-    /// Takes in an answer; `None` if no heartbeat with this number waits for one. A round trip is measured
-    /// only if one heartbeat had the number: else it is unknown which of them is answered (Karn's algorithm).
-    pub(crate) fn answer(&mut self, now: Time, number: N) -> Option<Answer> {
+    /// Handles an answer; returns `None` if no heartbeat with this number is outstanding. It measures the
+    /// round trip only if one heartbeat has the number. If several have it, nothing shows which of them was
+    /// answered (Karn's algorithm).
+    pub(crate) fn answer(&mut self, now: Time, number: N) -> Option<HeartbeatAnswer> {
         let same = self.outstanding.iter().filter(|heartbeat| heartbeat.number == number).count();
         let at = self.outstanding.iter().position(|heartbeat| heartbeat.number == number)?;
         let heartbeat = self.outstanding.remove(at)?;
@@ -270,26 +273,27 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
             self.round_trip.measure(round_trip);
         }
         if heartbeat.is_missed {
-            // The answer was late, not lost.
+            // The heartbeat counted as lost, but its answer was only late.
             self.losses &= !1;
         } else {
             self.note_result(false);
         }
         self.missed = 0;
-        // An older heartbeat without an answer is lost, but no longer a sign of a failure.
+        // Older heartbeats without an answer are lost. They no longer count towards a failure, because a
+        // later one was answered.
         let overtaken =
             self.outstanding.iter().filter(|it| !it.is_missed && it.sent < heartbeat.sent).count();
         for _ in 0..overtaken {
             self.note_result(true);
         }
-        // Later heartbeats may still be answered, however late.
+        // The answers to later heartbeats may still arrive.
         self.outstanding.retain(|it| it.sent >= heartbeat.sent);
         self.answered = self.answered.saturating_add(1);
         let before = self.phase;
         self.apply(Event::Answer);
         let changed = |from: Phase| before == from && self.phase == Phase::Lives;
         let (came_back, is_proven) = (changed(Phase::Failed), changed(Phase::Proving));
-        Some(Answer { round_trip, came_back, is_proven })
+        Some(HeartbeatAnswer { round_trip, came_back, is_proven })
     }
 
     /// Marks the path as failed.
@@ -298,7 +302,8 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.answered = 0;
     }
 
-    /// Another message has shown that a failed path works. With `proof` it has to prove itself by heartbeats.
+    /// Handles another message that shows that a failed path works. If `proof` is true, the path also needs
+    /// answers to heartbeats.
     pub(crate) fn show(&mut self, proof: bool) {
         if self.has_failed() {
             self.answered = 0;
@@ -306,45 +311,45 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.apply(Event::Sign { proof });
     }
 
-    /// Excuses the heartbeats that wait for an answer: it may still come, but counts for nothing if it does
-    /// not.
+    /// Ensures that the outstanding heartbeats do not count as lost if their answers do not arrive.
     pub(crate) fn excuse(&mut self) {
         self.missed = 0;
         self.outstanding.iter_mut().for_each(|heartbeat| heartbeat.is_missed = true);
     }
 
-    /// Forgets the heartbeats that wait for an answer. Returns whether there were any.
+    /// Removes the outstanding heartbeats. Returns whether there were any.
     pub(crate) fn forget(&mut self) -> bool {
         let any = !self.outstanding.is_empty();
         self.outstanding.clear();
         any
     }
 
-    /// Begins to count anew: the path is another one.
+    /// Clears all counts, because the path is another one now.
     pub(crate) fn restart(&mut self) {
         self.outstanding.clear();
         self.missed = 0;
         self.answered = 0;
     }
 
-    /// Begins anew with a path that works: it has changed, or another message has just shown it.
+    /// Assumes again that the path works, because it has changed, or because another message has just shown
+    /// it.
     pub(crate) fn renew(&mut self) {
         self.restart();
         self.apply(Event::Reset);
     }
 
-    /// Resets the path to one that works and of which nothing is known.
+    /// Resets the path to its initial state, in which it is assumed to work.
     pub(crate) fn reset(&mut self) {
         self.apply(Event::Reset);
         self.missed = 0;
     }
 
-    /// Takes the heartbeats that wait for an answer away. Returns their numbers.
+    /// Removes the outstanding heartbeats and returns their numbers.
     pub(crate) fn take_outstanding(&mut self) -> Vec<N> {
         self.outstanding.drain(..).map(|heartbeat| heartbeat.number).collect()
     }
 
-    /// Begins the count of answers in a row anew.
+    /// Restarts the count of answers in a row.
     pub(crate) fn interrupt(&mut self) {
         self.answered = 0;
     }
@@ -361,7 +366,10 @@ mod tests {
     #[test]
     fn failed_path_lives_again_after_the_answers_that_its_owner_demands() {
         for (of_failed, phases) in [(1, [false; 3]), (3, [true, true, false])] {
-            let mut path = PathLiveness::new(Proof { of_failed, ..Proof::default() }, RoundTrip::default());
+            let mut path = PathLiveness::new(
+                RequiredAnswers { after_failure: of_failed, ..RequiredAnswers::default() },
+                RoundTrip::default(),
+            );
             path.fail();
             for (number, failed) in phases.into_iter().enumerate() {
                 path.sent(at(0), number);
@@ -373,7 +381,7 @@ mod tests {
 
     #[test]
     fn path_that_another_message_has_shown_to_work_proves_itself() {
-        let mut path = PathLiveness::new(Proof::default(), RoundTrip::default());
+        let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
         path.show(true);
         assert!(!path.is_proving(), "it had not failed");
         path.fail();
@@ -388,7 +396,7 @@ mod tests {
 
     #[test]
     fn answer_is_late_and_not_lost_and_older_heartbeats_are() {
-        let mut path = PathLiveness::new(Proof::default(), RoundTrip::default());
+        let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
         for number in 0..3 {
             path.sent(at(number * 100), number);
         }
@@ -402,7 +410,7 @@ mod tests {
 
     #[test]
     fn round_trip_is_not_measured_if_two_probes_have_one_number() {
-        let mut path = PathLiveness::new(Proof::default(), RoundTrip::default());
+        let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
         path.sent(at(0), 7);
         path.sent(at(100), 7);
         assert!(path.answer(at(150), 7).is_some());

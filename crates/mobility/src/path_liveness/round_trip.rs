@@ -9,17 +9,18 @@ pub(crate) struct RoundTrip {
     variation: Duration,
     last: Option<Duration>,
     jitter: Duration,
-    /// Whether a short round trip after long ones counts for more, because a queue has emptied.
+    /// Whether a short round trip after long ones has a greater weight, because a queue has emptied.
     follows_queues: bool,
 }
 
 impl RoundTrip {
-    /// Round trips of a path with a queue: a short one after long ones counts for more than in RFC 6298.
+    /// Creates round trips for a path with a queue: a short one after long ones has a greater weight than in
+    /// RFC 6298.
     pub(crate) fn following_queues() -> RoundTrip {
         RoundTrip { follows_queues: true, ..RoundTrip::default() }
     }
 
-    /// Takes in a measurement.
+    /// Adds a measured round trip.
     pub(crate) fn measure(&mut self, sample: Duration) {
         match self.smoothed {
             None => {
@@ -40,17 +41,17 @@ impl RoundTrip {
         }
     }
 
-    /// Returns the smoothed round trip.
+    /// Returns the smoothed round trip of the probes.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.smoothed
     }
 
-    /// Returns the mean difference between one round trip and the next.
+    /// Returns the jitter: the mean difference between successive round trips.
     pub(crate) fn jitter(&self) -> Duration {
         self.jitter
     }
 
-    /// Returns the time that an answer takes at most: the smoothed round trip and four times its variation.
+    /// Returns the time to wait for an answer: the smoothed round trip plus four times its variation.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.smoothed.map(|smoothed| smoothed + self.variation * 4)
     }

@@ -15,8 +15,8 @@ use crate::craft::*;
 
 /// The link-layer address of the home agent on its home link.
 pub const AGENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-/// Most outputs that one input may cause; more would be a flood. The end of duplicate address detection may
-/// accept sixteen registrations at once.
+/// Maximum number of outputs that one input may cause; more would be a flood. The end of duplicate address
+/// detection may accept sixteen registrations at once.
 const MAX_OUTPUTS: usize = 120;
 /// Time of day at the start of a test: 2025-01-01.
 pub const WALL_START: WallTime = WallTime::from_unix_nanos(1_735_689_600_000_000_000);

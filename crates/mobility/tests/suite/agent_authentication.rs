@@ -104,7 +104,7 @@ fn a_message_moved_to_another_source_is_answered_146() {
 /// message names, so the home agent registers only that address. An update with an IPv6 care-of address,
 /// replayed inside UDP, does not bind the node to the attacker.
 #[test]
-fn a_message_moved_into_udp_binds_nobody() {
+fn a_signed_update_that_is_moved_into_udp_creates_no_binding() {
     let named = Update::explicit(1).alternate(CARE_OF).signed();
     // RFC 4285 5.1: the MAC covers the care-of address also if no option names it.
     let unnamed = Update::explicit(1).signed();
@@ -167,7 +167,7 @@ fn where_there_is_no_nat_the_care_of_address_is_the_one_that_is_named() {
 /// An update that names an IPv4 care-of address, replayed outside UDP, does not bind the node to the
 /// attacker.
 #[test]
-fn a_message_moved_out_of_udp_binds_nobody() {
+fn a_signed_update_that_is_moved_out_of_udp_creates_no_binding() {
     let mut agent = Agent::new(authenticated());
     let option = MobilityOption::Ipv4CareOfAddress("192.0.2.77".parse().expect("an IPv4 address"));
     let genuine = Update::explicit(1).inside().with(option).signed();
@@ -270,7 +270,7 @@ fn earlier(wall: WallTime, by: Duration) -> WallTime {
 
 /// RFC 4285 6: "the Home Agent copies the entire Timestamp field".
 #[test]
-fn a_good_timestamp_comes_back_as_it_was() {
+fn an_acknowledgement_returns_a_valid_timestamp_unchanged() {
     let mut agent = timed();
     let at = earlier(agent.wall(), Duration::from_millis(6900));
     assert_eq!(agent.accept(&stamped(1, at)).options().timestamp, Some(at.to_ntp()));
@@ -365,7 +365,7 @@ fn what_is_ignored_the_operator_is_told_of() {
         said[1].contains("no [[home_agent.mobile_router]]") && said[1].contains("2001:db8:1::9"),
         "{said:?}"
     );
-    assert!(said[2].contains("not authenticated, expected SPI 300"), "{said:?}");
+    assert!(said[2].contains("no authentication option, expected one with SPI 300"), "{said:?}");
     agent.events.clear();
     agent.wait(600.0);
     agent.ignore(&Update::explicit(1).signed_by(other).packet());

@@ -137,7 +137,7 @@ fn a_nat_that_forgets_moves_the_binding_with_the_next_update() {
 /// A packet from the new address moves no binding. The home agent sends a Binding Error over UDP to that
 /// address, and the node registers.
 #[test]
-fn a_data_packet_moves_nothing_and_draws_a_binding_error() {
+fn a_data_packet_from_an_unbound_address_gets_a_binding_error_and_changes_no_binding() {
     let mut agent = Agent::new(authenticated());
     accept(&mut agent, MAPPED, &identified(1).signed());
     let before = agent.snapshot();
@@ -244,7 +244,7 @@ fn registration_and_its_end_inside_ipv4() {
 
 /// Status 174 for addresses that no node can have as care-of address.
 #[test]
-fn addresses_that_nobody_has() {
+fn care_of_addresses_that_no_host_can_have_are_refused() {
     for remote in [
         "udp:0.0.0.0:4191",
         "udp:127.0.0.1:4191",
@@ -297,7 +297,7 @@ fn ipv4_home_addresses_are_refused() {
 /// Refusals, Binding Errors and Parameter Problems leave inside the encapsulation of the packet that caused
 /// them.
 #[test]
-fn every_answer_goes_back_the_way_it_came() {
+fn every_answer_is_sent_back_on_the_path_of_its_request() {
     let mut agent = Agent::new(config());
     accept(&mut agent, MAPPED, &plain(5));
     assert_eq!(ask(&mut agent, REMAPPED, &plain(5)).status(), 135);
@@ -355,7 +355,7 @@ fn ends_of_every_kind_survive_a_restart() {
 
 /// Of updates inside UDP that are cut and changed at random, the home agent binds only what was signed.
 #[test]
-fn mutated_updates_inside_udp_bind_nothing_but_what_was_signed() {
+fn mutated_updates_inside_udp_bind_only_signed_addresses() {
     let mut rng = Rng::new(11);
     let mut agent = Agent::new(authenticated());
     let goldens = [

@@ -283,7 +283,7 @@ fn neighbor_discovery_from_afar_is_not_believed() {
 
 /// When the home link comes back, the home agent advertises all registered home addresses again.
 #[test]
-fn a_home_link_that_comes_back_hears_the_advertisements_again() {
+fn a_home_link_that_comes_back_receives_router_advertisements_again() {
     let mut agent = Agent::on_home_link(config());
     agent.send(&Update::explicit(1));
     agent.wait(10.0);
@@ -297,7 +297,7 @@ fn a_home_link_that_comes_back_hears_the_advertisements_again() {
 
 /// A conflict of one of two addresses under test does not refuse the other.
 #[test]
-fn a_conflict_concerns_its_own_address_only() {
+fn an_address_conflict_affects_only_its_own_address() {
     let other = "2001:db8:1::5678";
     let mut two = config();
     two.nodes.push(node(other, &[SECOND_PREFIX]));

@@ -237,7 +237,7 @@ fn a_record_without_spi_is_of_signed_messages_where_it_can_be() {
 /// The key changes in three steps, and the router renews its binding after each. No binding ends, every
 /// update is answered, and forwarding does not change.
 #[test]
-fn a_key_is_changed_in_three_steps_and_nothing_ends() {
+fn a_change_of_key_in_three_steps_ends_no_binding() {
     let mut agent = Agent::new(with(Authentication::SharedKey(association())));
     agent.accept(&Update::explicit(1).signed());
     let steps = [
@@ -258,7 +258,7 @@ fn a_key_is_changed_in_three_steps_and_nothing_ends() {
 
 /// From the reload that drops a key, the key verifies no update, also if its SPI has another key now.
 #[test]
-fn a_key_that_was_dropped_verifies_nothing() {
+fn a_removed_key_verifies_no_message() {
     let mut agent = Agent::new(both());
     agent.accept(&Update::explicit(1).signed());
     reload(&mut agent, new_alone());

@@ -76,7 +76,7 @@ fn a_binding_error_without_home_address() {
 
 /// Known message types that a home agent does not expect draw no Binding Error.
 #[test]
-fn messages_of_other_roles_are_met_with_silence() {
+fn messages_for_another_role_get_no_answer() {
     let mut agent = Agent::new(config());
     for kind in [0, 6] {
         let packet = altered(&Update::explicit(1), |header| header[2] = kind);

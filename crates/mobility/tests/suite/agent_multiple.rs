@@ -200,7 +200,7 @@ fn the_h_flag_of_the_option_is_169() {
 
 /// RFC 5648 4.4: the operator's config causes status 166 or 168.
 #[test]
-fn what_the_operator_prohibits_is_166_or_168() {
+fn settings_of_the_operator_cause_status_166_or_168() {
     let with =
         |multiple_care_of_addresses| Agent::new(HomeAgentConfig { multiple_care_of_addresses, ..config() });
     let mut agent = with(MultipleCareOfAddresses::Prohibited);

@@ -184,7 +184,7 @@ fn several_bindings_survive_a_restart() {
 /// The home agent restores no more bindings than the limit, and no invalid ones, whatever the state file
 /// holds.
 #[test]
-fn what_a_file_says_is_not_believed() {
+fn restored_bindings_are_checked_and_limited() {
     let mut agent = two();
     let mut stored = agent.machine.stored(agent.now, agent.wall());
     let one = stored[0].identified[0].clone();

@@ -74,7 +74,7 @@ fn wait(agent: &mut Agent, seconds: f64) -> Vec<Vec<u8>> {
 
 /// RFC 6275 9.5.5: the home agent sends one Binding Refresh Request before a binding ends.
 #[test]
-fn a_binding_that_is_not_renewed_is_asked_for_once_before_it_ends() {
+fn the_home_agent_requests_the_refresh_of_an_expiring_binding_once() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(1).lifetime(15));
     assert!(wait(&mut agent, 52.0).is_empty(), "a node renews by itself before that");
@@ -256,7 +256,7 @@ fn acknowledgement(sequence: u16, status: u8) -> Vec<u8> {
 
 /// RFC 5846 6.2.2, 6.3 and 7: only the acknowledgement with the right number and MAC ends a revocation.
 #[test]
-fn a_revocation_ends_with_its_acknowledgement_and_no_other() {
+fn a_revocation_ends_only_with_its_own_acknowledgement() {
     let mut agent = Agent::new(authenticated());
     agent.accept(&Update::explicit(1).signed());
     let wall = agent.wall();
@@ -485,7 +485,7 @@ fn the_anycast_address_is_answered_for_without_override() {
 
 /// RFC 5555: the packet itself has the home address as destination, so the MAC covers the home address.
 #[test]
-fn a_node_behind_ipv4_is_told_inside_ipv4() {
+fn a_node_behind_ipv4_receives_the_message_inside_ipv4() {
     let mut agent = Agent::new(with_peer(authenticated()));
     let (local, remote) = ("udp:192.0.2.1:4191", "udp:198.51.100.7:31000");
     let ends = [end(local), end(remote)];

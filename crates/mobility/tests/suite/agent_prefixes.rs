@@ -75,7 +75,7 @@ fn one_bad_prefix_of_two_spoils_both() {
 
 /// RFC 3963 6.2, 6.6: status 141 for invalid prefixes. One invalid prefix refuses the whole update.
 #[test]
-fn prefixes_that_are_none_are_answered_141() {
+fn invalid_prefixes_are_refused_with_status_141() {
     let mut agent = Agent::new(config());
     for (prefix, prefix_length) in
         [("2001:db8:a::1", 64), ("::", 0), ("ff0e::", 64), ("fe80::", 64), ("2001:db8:a::", 0)]
@@ -181,7 +181,7 @@ fn a_home_address_out_of_the_mobile_network_prefix_is_accepted() {
 
 /// Item 20; RFC 3963 6.1.2: the home agent refuses a prefix of another router, which keeps it.
 #[test]
-fn a_prefix_of_another_router_stays_with_it() {
+fn a_prefix_of_another_router_is_not_given_away() {
     let other = "2001:db8:1::5678";
     let mut two = config();
     two.nodes.push(node(other, &[SECOND_PREFIX]));

@@ -55,7 +55,7 @@ fn the_alternate_care_of_address_is_registered_and_the_source_answered() {
 
 /// Item 27; RFC 6275 6.1.7 and 9.5.1: a care-of address must be unicast and routable.
 #[test]
-fn care_of_addresses_that_are_none_are_met_with_silence() {
+fn updates_with_an_invalid_care_of_address_get_no_answer() {
     let mut agent = Agent::new(config());
     for alternate in ["ff02::1", "ff0e::1", "fe80::1", "::", "::1"] {
         let update = Update::explicit(1).alternate(alternate);
@@ -68,7 +68,7 @@ fn care_of_addresses_that_are_none_are_met_with_silence() {
 
 /// TAHI HA_2_2_9, 2_2_10, 2_2_13; RFC 6275 9.5.1: "MUST contain a unicast routable home address".
 #[test]
-fn home_addresses_that_are_none_are_met_with_silence() {
+fn updates_with_an_invalid_home_address_get_no_answer() {
     let mut agent = Agent::new(config());
     for home in ["ff02::1", "ff1e::1", "fe80::1234", "::"] {
         let update = Update::explicit(1).of(home);
@@ -114,7 +114,7 @@ fn the_number_of_a_refused_update_is_not_remembered() {
 /// Item 34, TAHI HA_2_1_3; RFC 6275 10.3.1: the granted lifetime is at most the requested one and at most the
 /// operator's limit.
 #[test]
-fn lifetimes_are_what_was_asked_for_up_to_the_limit() {
+fn lifetimes_are_as_requested_up_to_the_limit() {
     let mut agent = Agent::new(config());
     assert_eq!(agent.accept(&Update::explicit(1).lifetime(15)).lifetime(), 15);
     assert_eq!(agent.accept(&Update::explicit(2).lifetime(3)).lifetime(), 3);
@@ -167,7 +167,7 @@ fn forwarding(agent: &Agent) -> String {
 
 /// RFC 6275 10.3.1 and the first promise of the design: a refresh changes nothing that forwarding uses.
 #[test]
-fn a_refresh_with_the_same_care_of_address_changes_nothing_that_forwarding_sees() {
+fn a_refresh_with_the_same_care_of_address_changes_no_forwarding_state() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(1));
     let before = forwarding(&agent);
@@ -228,7 +228,7 @@ fn a_home_address_outside_every_served_prefix_is_answered_132() {
 /// TAHI HA_2_2_3, item 43; RFC 6275 10.3.1: the home agent drops an update for a home address that no node
 /// has.
 #[test]
-fn a_home_address_that_nobody_was_given_is_met_with_silence() {
+fn updates_for_an_unassigned_home_address_get_no_answer() {
     let mut agent = Agent::new(config());
     for home in ["2001:db8:1::1235", AGENT, "2001:db8:a::1"] {
         let update = Update::explicit(1).of(home);
@@ -293,7 +293,7 @@ fn bindings_are_kept_apart_by_home_address() {
 /// An update that renews a binding unchanged reports no change of forwarding, so the station does not
 /// recompute it. Every other update reports one.
 #[test]
-fn a_renewal_says_nothing_of_forwarding() {
+fn a_renewed_binding_reports_no_change_of_forwarding() {
     let two_prefixes = HomeAgentConfig { nodes: vec![node(HOME, &[PREFIX, SECOND_PREFIX])], ..config() };
     let mut agent = Agent::new(two_prefixes);
     let changes = |agent: &mut Agent, update: &Update| {

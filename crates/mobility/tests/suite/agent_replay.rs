@@ -188,7 +188,7 @@ fn state_without_counts_is_read() {
 /// The clock was ahead for a while, or is not set after a start. Timestamps continue from the last one: the
 /// home agent neither refuses the node until the clock has caught up nor accepts an update twice.
 #[test]
-fn a_clock_that_is_behind_the_last_timestamp_refuses_nobody_for_long() {
+fn a_clock_behind_the_last_timestamp_does_not_refuse_updates_for_long() {
     let mut agent = Agent::new(authenticated());
     agent.accept(&Update::explicit(1).signed());
     agent.accept(&Update::explicit(32_768).signed());

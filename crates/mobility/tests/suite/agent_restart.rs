@@ -21,7 +21,7 @@ fn restart(agent: &Agent, pause: f64, config: HomeAgentConfig) -> Agent {
 }
 
 #[test]
-fn a_binding_comes_back_with_what_is_left_of_its_lifetime() {
+fn a_restored_binding_has_its_remaining_lifetime() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(7));
     agent.wait(10.0);
@@ -42,7 +42,12 @@ fn a_binding_comes_back_with_what_is_left_of_its_lifetime() {
 #[test]
 fn how_long_a_node_has_been_where_it_is_is_known_after_a_restart() {
     let stay = |agent: &Agent| {
-        agent.binding().expect("bound").stay.length(agent.now).map(|length| length.as_secs_f64())
+        agent
+            .binding()
+            .expect("bound")
+            .care_of_address_age
+            .length(agent.now)
+            .map(|length| length.as_secs_f64())
     };
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(1));
@@ -137,7 +142,7 @@ fn a_clock_set_back_does_not_prolong_a_binding() {
 }
 
 #[test]
-fn what_is_no_longer_configured_does_not_come_back() {
+fn bindings_outside_the_config_are_not_restored() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(7));
     let mut other_prefix = config();
@@ -149,7 +154,7 @@ fn what_is_no_longer_configured_does_not_come_back() {
 }
 
 #[test]
-fn a_shorter_limit_shortens_what_comes_back() {
+fn a_shorter_lifetime_limit_shortens_restored_bindings() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(7).lifetime(150));
     let mut shorter = config();

@@ -33,7 +33,7 @@ fn agent() -> Agent {
 /// An attacker has taken over a node and sends as many authentic Binding Updates as possible, each from
 /// another care-of address.
 #[test]
-fn a_greedy_node_has_its_share_and_all_others_register() {
+fn a_node_with_many_updates_gets_its_share_and_all_other_nodes_register() {
     let mut agent = agent();
     let mut sequences: BTreeMap<u32, u16> = BTreeMap::new();
     let (mut greedy, mut last) = (0, String::new());

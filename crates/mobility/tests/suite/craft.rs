@@ -371,7 +371,7 @@ impl Seen {
         matches!(self.message, SeenMessage::Update { .. })
     }
 
-    /// Whether the message has a right MAC of this association.
+    /// Returns whether the message has a right MAC of this association.
     pub fn is_signed(&self, association: &SecurityAssociation, care_of: &str, home: &str) -> bool {
         authentication_field(&self.mobility_header).expect("options").is_some()
             && association.verify(&self.mobility_header, addr(care_of), addr(home)).is_ok()

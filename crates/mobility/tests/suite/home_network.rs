@@ -57,7 +57,7 @@ fn the_home_agent_answers_for_the_mobile_networks_that_are_away() {
 /// In an extended home network the mobile networks are outside the home link's prefix, so the home agent does
 /// not answer for them.
 #[test]
-fn beside_the_home_prefix_nothing_is_answered() {
+fn no_answer_is_sent_for_addresses_outside_the_home_prefix() {
     let mut agent = Agent::on_home_link(config());
     agent.send(&Update::explicit(1));
     agent.wait(5.0);

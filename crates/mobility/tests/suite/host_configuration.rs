@@ -156,7 +156,7 @@ fn what_a_new_config_leaves_out_is_withdrawn_three_times() {
 
 /// A second reload comes before hosts have heard of the first three times.
 #[test]
-fn a_second_reload_goes_on_with_the_first() {
+fn a_second_reload_continues_after_the_first() {
     let mut first = advertiser(hosts(), None);
     first.handle_interface(Time::ZERO, &interface(1500));
     next(&mut first);
@@ -241,7 +241,7 @@ fn long_lists_go_into_several_advertisements() {
 
 /// Lists of several configs are longer than an option.
 #[test]
-fn a_long_withdrawal_goes_into_several_options() {
+fn a_withdrawal_of_many_prefixes_uses_several_options() {
     let with = |net: u32| HostConfiguration {
         dns: (0..75).map(|number| addr(&format!("fd00:{net}::{number:x}:1"))).collect(),
         search: (0..18).map(|number| format!("{net}{number:0>52}.bus.test")).collect(),

@@ -62,7 +62,7 @@ pub fn mutate(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Whether a receiver's parser accepts the packet.
+/// Returns whether a receiver's parser accepts the packet.
 pub fn passes(packet: &[u8]) -> bool {
     Header::parse(packet).is_ok()
         && Extensions::parse(packet).is_ok_and(|extensions| {
@@ -88,7 +88,7 @@ fn updates() -> Vec<Vec<u8>> {
 
 /// Only the home agent has this key: the mutated packets must cause no binding.
 #[test]
-fn mutated_updates_with_another_key_bind_nothing() {
+fn mutated_updates_with_another_key_create_no_binding() {
     let mut rng = Rng::new(1);
     let mut other = authenticated();
     other.nodes[0].authentication =
@@ -119,7 +119,7 @@ fn mutated_updates_with_another_key_bind_nothing() {
 
 /// With the right key, only the bindings of the golden packets exist.
 #[test]
-fn mutated_updates_bind_nothing_but_what_was_signed() {
+fn mutated_updates_bind_only_signed_addresses() {
     let mut rng = Rng::new(2);
     let goldens = updates();
     let mut agent = Agent::new(authenticated());
@@ -143,7 +143,7 @@ fn mutated_updates_bind_nothing_but_what_was_signed() {
 
 /// Several care-of addresses and flows: every binding that exists was signed.
 #[test]
-fn mutated_updates_of_several_bindings_bind_nothing_but_what_was_signed() {
+fn mutated_updates_of_several_bindings_bind_only_signed_addresses() {
     let mut rng = Rng::new(12);
     let goldens = [
         Update::explicit(10).overwriting().bid(1, CARE_OF).bid(2, OTHER_CARE_OF).signed().packet(),
@@ -246,7 +246,7 @@ fn mutated_updates_without_authentication_stay_within_the_configuration() {
 
 /// The mobile router: only acknowledgements of the home agent register or end anything.
 #[test]
-fn mutated_acknowledgements_register_nothing() {
+fn mutated_acknowledgements_create_no_registration() {
     let mut rng = Rng::new(4);
     let mut pair = Pair::new(Setup::authenticated());
     pair.conditions = Link::DEAF;

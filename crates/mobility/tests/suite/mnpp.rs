@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time};
 use carnet_mobility::Mnpp;
-use carnet_mobility::mnpp::{Authorization, MnppConfig, MnppDrop, Output, Sight, Surroundings};
+use carnet_mobility::mnpp::{
+    Authorization, MnppConfig, MnppDrop, Output, StationObservation, StationObserver,
+};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{MobilityHeader, PrefixTest, PrefixTestKind};
 use carnet_wire::nd::{self, NdOption, RouteInformation, RouterAdvertisement};
@@ -53,10 +55,10 @@ fn config(mac: Mac) -> MnppConfig {
 
 /// A station's view of each other station.
 #[derive(Debug, Clone, Default)]
-struct View(BTreeMap<Mac, Sight>);
+struct View(BTreeMap<Mac, StationObservation>);
 
-impl Surroundings for View {
-    fn sight(&self, _: Time, station: Mac) -> Option<Sight> {
+impl StationObserver for View {
+    fn observation(&self, _: Time, station: Mac) -> Option<StationObservation> {
         self.0.get(&station).copied()
     }
 
@@ -65,7 +67,7 @@ impl Surroundings for View {
     }
 
     fn has_neighbours(&self) -> bool {
-        self.0.values().any(|sight| sight.near)
+        self.0.values().any(|sight| sight.is_neighbour)
     }
 }
 
@@ -168,7 +170,7 @@ impl World {
         }
         let now = self.now;
         if let Some(sight) = self.views.get_mut(&to).and_then(|view| view.0.get_mut(&from)) {
-            sight.heard = now;
+            sight.received_at = now;
         }
         let view = self.views[&to].clone();
         let (header, message) = Header::parse_packet(packet).expect("an IPv6 packet");
@@ -204,7 +206,12 @@ impl World {
     fn meet(&mut self, a: Mac, b: Mac) {
         for (from, to) in [(a, b), (b, a)] {
             self.air.insert((from, to));
-            let sight = Sight { heard: self.now, near: true, stays: true, leaves: false };
+            let sight = StationObservation {
+                received_at: self.now,
+                is_neighbour: true,
+                stays_in_range: true,
+                leaves_range: false,
+            };
             self.views.get_mut(&to).expect("a view").0.insert(from, sight);
         }
         for mac in [a, b] {
@@ -214,7 +221,7 @@ impl World {
         self.settle();
     }
 
-    fn see(&mut self, who: Mac, whom: Mac, change: impl FnOnce(&mut Sight)) {
+    fn see(&mut self, who: Mac, whom: Mac, change: impl FnOnce(&mut StationObservation)) {
         let sight = self.views.get_mut(&who).and_then(|view| view.0.get_mut(&whom));
         change(sight.expect("a sight"));
     }
@@ -224,7 +231,7 @@ impl World {
     }
 
     fn reason(&self, mac: Mac) -> Vec<&'static str> {
-        self.machines[&mac].ways().iter().map(|way| way.reason).collect()
+        self.machines[&mac].prefix_routes().iter().map(|way| way.reason).collect()
     }
 
     fn dropped(&self, mac: Mac, reason: MnppDrop) -> u64 {
@@ -340,7 +347,12 @@ fn a_prefix_of_another_is_not_to_be_had() {
 fn what_is_ours_or_nobodys_is_refused() {
     for authorization in [Authorization::HomeAgent, Authorization::Anybody] {
         let mut world = World::new([(A, MnppConfig { authorization, ..config(A) })]);
-        let sight = Sight { heard: world.now, near: true, stays: true, leaves: false };
+        let sight = StationObservation {
+            received_at: world.now,
+            is_neighbour: true,
+            stays_in_range: true,
+            leaves_range: false,
+        };
         world.views.get_mut(&A).expect("a view").0.insert(B, sight);
         for (text, reason) in [
             ("::/0", MnppDrop::BadPrefix),
@@ -375,7 +387,7 @@ fn tables_are_bounded() {
             claim(&mut world, mac, &format!("2001:db8:{:x}:{net:x}::/64", 0x100 + station), 60);
         }
     }
-    let ways = world.machines[&A].ways();
+    let ways = world.machines[&A].prefix_routes();
     assert_eq!(ways.len(), carnet_mobility::mnpp::MAX_PEERS * carnet_mobility::mnpp::MAX_CLAIMS);
     // No tested prefix belongs to a station in range: the router does not ask the home agents.
     assert_eq!(world.machines[&A].counters().tests, 0);
@@ -384,7 +396,7 @@ fn tables_are_bounded() {
     let due = world.machines[&A].poll_timeout().expect("looks again");
     assert!(due >= world.now + ms(400), "{due}");
     world.sleep(Duration::from_secs(61));
-    assert_eq!(world.machines[&A].ways().len(), 0);
+    assert_eq!(world.machines[&A].prefix_routes().len(), 0);
     assert_eq!(world.machines[&A].poll_timeout(), None);
 }
 
@@ -417,7 +429,7 @@ fn a_flood_of_questions_is_not_a_flood_of_answers() {
 }
 
 #[test]
-fn a_way_in_one_direction_only_is_none() {
+fn a_path_that_works_in_one_direction_only_is_not_used() {
     let mut world = World::pair();
     world.meet(A, B);
     world.air.remove(&(A, B));
@@ -433,7 +445,7 @@ fn a_way_in_one_direction_only_is_none() {
     // B no longer hears A: the route ends though A hears B.
     world.air.remove(&(A, B));
     for _ in 0..100 {
-        world.see(A, B, |sight| sight.heard += ms(30));
+        world.see(A, B, |sight| sight.received_at += ms(30));
         world.sleep(ms(30));
     }
     assert_eq!(world.routes(A), []);
@@ -444,14 +456,14 @@ fn parting_that_positions_tell_is_done_before() {
     let mut world = World::pair();
     world.meet(A, B);
     world.sleep(Duration::from_secs(2));
-    world.see(A, B, |sight| sight.leaves = true);
+    world.see(A, B, |sight| sight.leaves_range = true);
     world.sleep(ms(260));
     assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["about to leave"]));
     // The route comes back only when the station is well within range again.
-    world.see(A, B, |sight| (sight.leaves, sight.stays) = (false, false));
+    world.see(A, B, |sight| (sight.leaves_range, sight.stays_in_range) = (false, false));
     world.sleep(Duration::from_secs(5));
     assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["at the edge"]));
-    world.see(A, B, |sight| sight.stays = true);
+    world.see(A, B, |sight| sight.stays_in_range = true);
     world.sleep(ms(600));
     assert_eq!(world.routes(A).len(), 1);
 }
@@ -553,7 +565,7 @@ fn those_who_have_met_before_need_no_home_agent() {
 }
 
 #[test]
-fn with_nobody_to_vouch_anybody_is_believed_if_the_operator_says_so() {
+fn unverified_peers_are_accepted_if_the_config_allows_them() {
     let anybody = |mac| (mac, MnppConfig { authorization: Authorization::Anybody, ..config(mac) });
     let mut world = World::new([A, B].map(anybody));
     world.tunnels = false;
@@ -566,7 +578,7 @@ fn with_nobody_to_vouch_anybody_is_believed_if_the_operator_says_so() {
 /// Random claims, answers and losses: packets go directly only to the owner of a prefix, and no router wakes
 /// up without reason.
 #[test]
-fn at_random_nobody_gets_what_is_not_its_own() {
+fn in_random_runs_no_node_receives_packets_of_another_node() {
     for seed in 0..30 {
         let mut rng = Rng::new(seed);
         let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
@@ -609,7 +621,7 @@ fn at_random_nobody_gets_what_is_not_its_own() {
 }
 
 #[test]
-fn another_address_of_ones_own_starts_anew() {
+fn a_change_of_the_own_address_withdraws_the_routes() {
     let mut world = World::pair();
     world.meet(A, B);
     world.sleep(Duration::from_secs(1));
@@ -621,12 +633,14 @@ fn another_address_of_ones_own_starts_anew() {
 
 /// Beyond one hop only probes count, positions do not: two stations hear each other through a third.
 #[test]
-fn over_two_hops_probes_tell() {
+fn probes_show_a_failure_two_hops_away() {
     let two = |mac| (mac, MnppConfig { hops: 2, ..config(mac) });
     let mut world = World::new([A, B, C].map(two));
     let far = |world: &mut World| {
         for (who, whom) in [(A, C), (C, A)] {
-            world.see(who, whom, |sight| (sight.near, sight.stays, sight.leaves) = (false, false, true));
+            world.see(who, whom, |sight| {
+                (sight.is_neighbour, sight.stays_in_range, sight.leaves_range) = (false, false, true)
+            });
         }
     };
     world.meet(A, B);
@@ -658,7 +672,7 @@ fn over_two_hops_probes_tell() {
     let mut world = World::pair();
     world.meet(A, B);
     for (who, whom) in [(A, B), (B, A)] {
-        world.see(who, whom, |sight| (sight.near, sight.stays) = (false, false));
+        world.see(who, whom, |sight| (sight.is_neighbour, sight.stays_in_range) = (false, false));
     }
     claim(&mut world, B, "2001:db8:b::/64", 60);
     world.sleep(Duration::from_secs(5));

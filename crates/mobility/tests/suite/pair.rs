@@ -23,9 +23,9 @@ use crate::agent;
 use crate::craft::*;
 pub use crate::setup::*;
 
-/// Most outputs that one input may cause; more would be a flood.
+/// Maximum number of outputs that one input may cause; more would be a flood.
 const MAX_OUTPUTS: usize = 32;
-/// Most inputs at one instant; more would be a loop.
+/// Maximum number of inputs at one instant; more would be a loop.
 const MAX_INPUTS_PER_INSTANT: usize = 500;
 
 pub struct Pair {
@@ -250,7 +250,7 @@ impl Pair {
         self.agent.bindings().valid(addr(HOME)).and_then(|binding| binding.care_of_address.ipv6())
     }
 
-    /// Whether router and home agent agree on a registration that carries traffic.
+    /// Returns whether router and home agent agree on a registration that carries traffic.
     pub fn is_registered(&self, router: usize) -> bool {
         let router = &self.routers[router];
         let binding = self.agent.bindings().valid(router.config.home_address);
@@ -264,7 +264,7 @@ impl Pair {
         }
     }
 
-    /// Whether a router's traffic takes the path that the home agent expects, in both directions.
+    /// Returns whether a router's traffic takes the path that the home agent expects, in both directions.
     pub fn is_carried(&self, router: usize) -> bool {
         let router = &self.routers[router];
         let binding = self.agent.bindings().valid(router.config.home_address);

@@ -23,7 +23,7 @@ use crate::setup::{addresses, router_config};
 
 const MINUTE: u64 = 60;
 const DAY: u64 = 24 * 60 * MINUTE;
-/// Most recordings that the attacker replays at once.
+/// Maximum number of recordings that the attacker replays at once.
 const MAX_PLAYED: usize = 40;
 
 /// One step of a schedule.

@@ -484,8 +484,8 @@ impl Road {
         }
     }
 
-    /// Whether a packet from the router's end passes now. Returns its delay, and its ends as the home agent
-    /// sees them.
+    /// Returns whether a packet from the router's end passes now. Returns its delay, and its ends as the home
+    /// agent sees them.
     #[allow(clippy::type_complexity, reason = "a pair of ends, twice optional")]
     fn passes(
         &mut self,
@@ -650,7 +650,7 @@ impl Road {
             .collect()
     }
 
-    /// Whether the home agent receives and accepts a packet from the mobile network.
+    /// Returns whether the home agent receives and accepts a packet from the mobile network.
     pub fn is_upstream(&self) -> bool {
         let paths = self.router.paths();
         let Some(path) = paths.first().filter(|path| path.transmit) else { return false };
@@ -676,7 +676,7 @@ impl Road {
             && seen.is_some_and(|seen| self.agent.bindings().accepts(self.config.home_address, seen))
     }
 
-    /// Whether the router receives and accepts a packet to the mobile network.
+    /// Returns whether the router receives and accepts a packet to the mobile network.
     pub fn is_downstream(&self) -> bool {
         let Some(best) = self.agent.bindings().of(self.config.home_address).next() else { return false };
         let (uplink, local) = match best.care_of_address {

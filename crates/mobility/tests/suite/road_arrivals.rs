@@ -72,7 +72,7 @@ fn black_hole_behind_a_queue_is_noticed_by_what_does_not_arrive() {
 
 /// Flows that end, that pause, or that have one direction only are no sign of a failure.
 #[test]
-fn flows_that_stop_move_nothing() {
+fn a_flow_that_stops_causes_no_move() {
     let mut road = Road::registered();
     for network in road.networks.values_mut() {
         network.delay = (Duration::from_millis(5), Duration::from_millis(25));
@@ -89,7 +89,7 @@ fn flows_that_stop_move_nothing() {
 /// Twice the capacity of an uplink, behind a queue of three seconds, for a minute: the uplink is full, and
 /// has not failed.
 #[test]
-fn full_uplink_keeps_its_traffic() {
+fn a_fully_used_uplink_keeps_its_traffic() {
     for seed in 1..=10 {
         for replies in [0, 1] {
             let mut road = Road::with(config(), agent_config(), seed);
@@ -158,7 +158,7 @@ fn uplink_is_not_full_for_ever_after_a_reload_without_heartbeats() {
 
 /// Packets arrive over an uplink that sends none.
 #[test]
-fn uplink_by_which_nothing_leaves_is_left_although_packets_arrive() {
+fn an_uplink_that_only_receives_is_left() {
     let mut road = Road::registered();
     flow(&mut road, 1.0, 5, 5);
     road.network("wifi").loss = 1.0;
@@ -232,7 +232,7 @@ fn updates_behind_a_full_queue_are_not_overtaken() {
 /// Over IPv4 each Binding Update must leave by its own uplink, and the queue of a full uplink drops half of
 /// them. The lifetime must last until one update and its acknowledgement have passed.
 #[test]
-fn full_ipv4_uplink_keeps_its_traffic() {
+fn a_fully_used_ipv4_uplink_keeps_its_traffic() {
     let mut plain = config();
     plain.uplinks.iter_mut().for_each(|uplink| uplink.bid = None);
     for (nat, config) in [(false, config()), (true, config()), (false, plain.clone()), (true, plain)] {

@@ -380,7 +380,7 @@ fn shutdown_deregisters_everything() {
 
 /// A home agent that has lost its bindings reports that at the next heartbeat at the latest.
 #[test]
-fn a_home_agent_that_forgot_is_told_at_once() {
+fn a_router_registers_again_at_once_when_its_home_agent_lost_the_binding() {
     let mut road = Road::registered();
     road.restart_agent();
     assert!(!road.is_carried());

@@ -145,7 +145,7 @@ fn the_first_acknowledged_wins() {
 
 /// The chosen address family fails: the second family takes over, without another uplink.
 #[test]
-fn the_other_family_takes_over() {
+fn the_other_ip_version_takes_over() {
     let mut road = Road::new(config());
     road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
     road.run(5.0);

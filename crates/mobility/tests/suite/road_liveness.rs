@@ -97,7 +97,7 @@ fn a_flapping_path_is_left_alone_for_longer_and_longer() {
 
 /// Packet loss is no failure: at a loss of 5 % in each direction no path changes for a long time.
 #[test]
-fn loss_moves_nothing() {
+fn packet_loss_alone_causes_no_handover() {
     let mut road = Road::registered();
     for network in road.networks.values_mut() {
         network.loss = 0.05;
@@ -166,7 +166,7 @@ fn all_uplinks_come_back_with_the_home_agent() {
 
 /// A path with late answers has not failed.
 #[test]
-fn a_slow_path_is_not_a_dead_one() {
+fn a_slow_path_does_not_count_as_failed() {
     let mut road = Road::registered();
     // A buffer fills, so the round trip grows from 20 ms to 1.2 s within some seconds.
     for step in 1..=40 {
@@ -329,7 +329,7 @@ fn a_used_up_volume_stops_the_uplink() {
 
 /// The router reports each level of the volume once in a period, also after a restart.
 #[test]
-fn levels_of_a_volume_are_told_once() {
+fn each_level_of_a_volume_is_reported_once() {
     let mut config = config();
     config.uplinks[0].volume = Some(1000);
     let mut road = Road::new(config.clone());
@@ -441,7 +441,7 @@ fn a_home_agent_without_heartbeats() {
 
 /// A Binding Error has no authentication: the first answer to a heartbeat refutes one that came earlier.
 #[test]
-fn who_denies_heartbeats_is_proved_wrong_by_the_first_answer() {
+fn the_first_heartbeat_response_disproves_a_denial_of_heartbeats() {
     let mut road = Road::new(config());
     road.attach_all();
     road.run_while(1.0, "a heartbeat", |road| road.heartbeats.is_empty());
@@ -455,7 +455,7 @@ fn who_denies_heartbeats_is_proved_wrong_by_the_first_answer() {
 /// The router also ignores such a Binding Error while another path gets answers, even on a new uplink.
 /// Otherwise it would no longer detect failed paths.
 #[test]
-fn who_denies_heartbeats_is_not_believed_while_one_path_is_answered() {
+fn a_denial_of_heartbeats_is_ignored_while_one_path_answers() {
     let mut road = Road::registered();
     road.run(2.0);
     road.detach("wifi");
@@ -473,7 +473,7 @@ fn who_denies_heartbeats_is_not_believed_while_one_path_is_answered() {
 /// A response counts only for the path that it came by. An attacker who sees the heartbeats of one uplink can
 /// guess the next number, but cannot make a failed uplink look alive.
 #[test]
-fn a_response_by_another_path_tells_nothing() {
+fn a_heartbeat_response_from_another_path_does_not_count() {
     let mut road = Road::registered();
     road.run(1.0);
     road.black_hole("wifi", true);

@@ -18,7 +18,7 @@ fn attach_mixed(road: &mut Road) {
     road.attach("sat", None, Some(Ipv4Addr::new(203, 0, 113, 7)));
 }
 
-/// Whether an event of the router or the home agent is about keys.
+/// Returns whether an event of the router or the home agent is about keys.
 fn is_about_keys(event: &Event) -> bool {
     let words = ["key", "MAC", "SPI", "verif", "authentic"];
     matches!(event, Event::Warning { message } if words.iter().any(|word| message.contains(word)))
@@ -121,7 +121,7 @@ fn status_135_without_an_outstanding_update_is_dropped() {
 /// A late acknowledgement for another care-of address than the last update's does not cause the warning of a
 /// wrong key. The warning of a wrong key names the cause.
 #[test]
-fn warnings_of_keys_say_what_is_wrong_with_the_acknowledgement() {
+fn key_warnings_name_the_error_of_the_acknowledgement() {
     let said = |answer: &dyn Fn(&mut Acknowledgement)| {
         let mut road = Road::new(config());
         road.agent_down = true;

@@ -119,7 +119,7 @@ fn uplinks_without_any_answer_are_probed_one_at_a_time_and_ever_more_seldom() {
 }
 
 #[test]
-fn nothing_is_probed_where_nobody_wants_it_or_no_uplink_is_up() {
+fn no_probe_is_sent_without_config_or_without_uplink() {
     let mut road = registered(config());
     road.black_hole("wifi", true);
     road.run(300.0);

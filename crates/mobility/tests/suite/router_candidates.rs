@@ -186,7 +186,7 @@ fn router_of_the_address_is_the_one_that_advertises_its_prefix_since_the_link_ca
 /// Back on a link whose address the kernel has kept, with the default route of the link between. The first
 /// Binding Update leaves before the router advertises, and so by the router of the other link.
 #[test]
-fn update_that_left_by_the_router_of_another_link_is_sent_again_when_the_right_one_is_heard() {
+fn update_sent_through_the_router_of_another_link_is_repeated_when_the_links_own_router_advertises() {
     for setup in [with_heartbeats(), Setup::plain()] {
         let mut pair = registered(setup);
         pair.detach(0, "wifi");

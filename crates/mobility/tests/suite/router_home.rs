@@ -162,7 +162,7 @@ fn a_return_that_is_broken_off_is_put_right() {
 
 /// A link that advertises the home prefix is the home link, whatever the best address is.
 #[test]
-fn the_advertised_home_prefix_tells_the_home_link() {
+fn an_advertised_home_prefix_identifies_the_home_link() {
     const ROUTER: &str = "fe80::ff";
     let mut pair = away();
     // The home address itself does not show that the router is at home, because a station puts it on the home
@@ -188,7 +188,7 @@ fn the_advertised_home_prefix_tells_the_home_link() {
 /// An address in the home prefix shows that the router is at home, also if the first router advertises
 /// another prefix.
 #[test]
-fn an_address_in_the_home_prefix_tells_the_home_link() {
+fn an_address_in_the_home_prefix_identifies_the_home_link() {
     let mut pair = away();
     pair.attach(0, "wifi", CARE_OF);
     pair.hear_router("wifi", "fe80::ff", &["2001:db8:f1::/64"]);
@@ -200,7 +200,7 @@ fn an_address_in_the_home_prefix_tells_the_home_link() {
 /// RFC 6275 11.5.5: after the answer the router advertises the home address on the home link: O set, S clear,
 /// with its link-layer address.
 #[test]
-fn after_the_answer_the_home_link_is_told() {
+fn the_router_announces_its_address_on_the_home_link_after_the_acknowledgement() {
     let mut pair = away();
     pair.attach(0, "wifi", AT_HOME);
     pair.run(2.0);

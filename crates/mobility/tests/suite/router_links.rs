@@ -56,7 +56,7 @@ fn another_network_without_loss_of_carrier_is_registered_at_once() {
 
 /// RFC 8910: a router names its captive portal. carnet reports and shows it, and changes no decision.
 #[test]
-fn captive_portal_of_a_router_advertisement_is_told() {
+fn the_captive_portal_in_a_router_advertisement_is_reported() {
     let mut pair = in_the_first_network();
     let told = |pair: &mut Pair, router: &str, uri: Option<&[u8]>| {
         let mut message = crate::setup::router_advertisement("wifi", router, &[NETWORK]);
@@ -111,7 +111,7 @@ fn a_second_router_of_the_same_network_changes_nothing() {
 /// The operator's own address, which no router advertises, ranks after addresses that are advertised here,
 /// and before addresses of a router that has gone.
 #[test]
-fn an_address_of_the_operator_s_is_used_where_nothing_is_advertised() {
+fn a_static_address_is_used_on_a_link_without_advertisements() {
     let mut pair = in_the_first_network();
     show(&mut pair, &[CARE_OF, "2001:db8:f9::9"], &[ROUTER_A]);
     assert_eq!(care_of(&pair), Some(addr(CARE_OF)));

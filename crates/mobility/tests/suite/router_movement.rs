@@ -35,7 +35,7 @@ fn there_is_no_path_before_the_first_acknowledgement() {
 
 /// A refresh with an unchanged care-of address changes nothing that forwarding uses.
 #[test]
-fn a_refresh_changes_nothing_that_forwarding_sees() {
+fn a_refresh_changes_no_forwarding_state() {
     let mut pair = registered();
     let seen = |pair: &Pair| (pair.path(), pair.machine().active_uplink(), pair.machine().paths());
     let before = seen(&pair);
@@ -120,7 +120,7 @@ fn a_renumbered_uplink_is_registered_at_once() {
 
 /// A preferred uplink that comes back must be up for SETTLING_TIME first if another one works.
 #[test]
-fn a_preferred_uplink_settles_before_it_is_used_again() {
+fn a_preferred_uplink_must_stay_up_before_it_is_used_again() {
     let mut pair = registered();
     pair.detach(0, "wifi");
     pair.run(10.0);

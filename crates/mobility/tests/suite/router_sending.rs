@@ -21,7 +21,7 @@ fn gaps(updates: &[(Time, Seen)]) -> Vec<f64> {
     updates.windows(2).map(|pair| pair[1].0.saturating_since(pair[0].0).as_secs_f64()).collect()
 }
 
-/// Whether every number is greater than the one before (RFC 6275 11.8).
+/// Returns whether every number is greater than the one before (RFC 6275 11.8).
 fn increasing(updates: &[(Time, Seen)]) -> bool {
     updates.windows(2).all(|pair| pair[1].1.sequence() == pair[0].1.sequence().wrapping_add(1))
 }
@@ -239,7 +239,7 @@ fn refresh_advice_is_followed() {
 
 /// RFC 6275 6.1.8: status 1 is an acceptance.
 #[test]
-fn status_one_is_an_acceptance() {
+fn status_1_counts_as_accepted() {
     let mut pair = unheard();
     pair.attach(0, "wifi", CARE_OF);
     pair.answer(1).expect("accepted");
@@ -455,7 +455,7 @@ fn traffic_brings_a_lost_binding_back() {
 
 /// A restarted router without state meets a remembered number, and registers by status 135.
 #[test]
-fn a_router_without_its_number_gets_in_by_status_135() {
+fn a_router_that_lost_its_sequence_number_registers_after_status_135() {
     for seed in 0..20 {
         let mut setup = Setup::authenticated();
         setup.seed = seed;
@@ -470,7 +470,7 @@ fn a_router_without_its_number_gets_in_by_status_135() {
 
 /// A router with its stored number registers without status 135.
 #[test]
-fn a_router_with_its_number_is_in_at_once() {
+fn a_router_that_knows_its_sequence_number_registers_at_once() {
     let mut pair = Pair::new(Setup::authenticated());
     pair.attach(0, "wifi", CARE_OF);
     pair.register();

@@ -55,7 +55,7 @@ fn an_uplink_is_left_at_poor_and_taken_at_good() {
 /// A reading that is not renewed no longer counts. A reading that is renewed with the same value still
 /// counts.
 #[test]
-fn a_signal_that_is_not_renewed_counts_no_more() {
+fn a_signal_that_is_not_renewed_expires() {
     let mut setup = Setup::plain();
     setup.routers[0].uplinks[0].signal = Some(THRESHOLDS);
     setup.routers[0].uplinks[0].signal_timeout = Some(Duration::from_secs(60));
@@ -75,7 +75,7 @@ fn a_signal_that_is_not_renewed_counts_no_more() {
 }
 
 #[test]
-fn a_poor_uplink_is_used_where_there_is_no_other() {
+fn a_poor_uplink_is_used_if_there_is_no_other_uplink() {
     let mut pair = on_wifi();
     assert!(!stays(&mut pair, -80));
     pair.detach(0, "cell");

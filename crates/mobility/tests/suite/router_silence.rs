@@ -81,7 +81,7 @@ fn ipv4_without_an_ipv4_home_agent_is_said() {
 
 /// The home agent refuses, or its answers do not verify: the status shows which.
 #[test]
-fn refused_uplink_says_why() {
+fn a_refused_uplink_shows_the_reason() {
     let answered = |answer: &dyn Fn(&mut Acknowledgement)| {
         let mut pair = Pair::new(Setup::authenticated());
         pair.conditions = Link::DEAF;

@@ -15,7 +15,7 @@ pub struct LanSettings {
     pub advertise: bool,
     /// MTU in the advertisements to hosts; `None` advertises an MTU that fits into the tunnel.
     pub mtu: Option<u32>,
-    /// Values for hosts, beside addresses and routes.
+    /// Values for hosts that are neither addresses nor routes.
     pub hosts: HostConfiguration,
 }
 

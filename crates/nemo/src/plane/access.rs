@@ -66,7 +66,7 @@ impl AccessRouter {
 }
 
 fn is_near(now: Time, station: [u8; 6], stations: &dyn Stations) -> bool {
-    stations.sight(now, station).is_some_and(|sight| sight.near)
+    stations.observation(now, station).is_some_and(|sight| sight.is_neighbour)
 }
 
 /// The roadside units on the interface to other stations, which is an uplink.
@@ -206,10 +206,10 @@ impl Access {
         let usable = self.routers.iter().filter(|router| router.expires > now && router.is_usable(known));
         let mut present: Vec<(bool, f64, Ipv6Addr)> = usable
             .filter_map(|router| {
-                let sight = stations.sight(now, router.station).filter(|sight| sight.near)?;
+                let sight = stations.observation(now, router.station).filter(|sight| sight.is_neighbour)?;
                 let is_current = current == Some(&router.link_local);
-                let away = if is_current { sight.leaves } else { !sight.stays };
-                let heard = now.saturating_since(sight.heard) <= beacon;
+                let away = if is_current { sight.leaves_range } else { !sight.stays_in_range };
+                let heard = now.saturating_since(sight.received_at) <= beacon;
                 if away && (others || !heard) {
                     return None;
                 }

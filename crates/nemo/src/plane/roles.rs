@@ -285,7 +285,7 @@ impl Router {
             prefixes: settings.router.prefixes.clone(),
             lan: lan.clone(),
             direct: settings.nesting,
-            known: settings.nested_routers,
+            known_routers: settings.nested_routers,
         };
         let machine = MobileRouter::new(settings.router, rng);
         Router {

@@ -32,7 +32,7 @@ fn a_router_that_is_behind_this_one_is_no_parent() {
         world.carrier(1, "w0", false);
         world.wait(10);
         assert_eq!(world.uplink(1, "u0"), "active");
-        assert_eq!(world.uplink(2, "u0"), "down: loop: the router there is behind this one");
+        assert_eq!(world.uplink(2, "u0"), "down: the default router is itself behind this mobile router");
         world.forget();
         world.send_up(1, address(CORRESPONDENT), 100);
         world.wait(1);
@@ -54,7 +54,11 @@ fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
             world.send_up(2, host(1), 1280);
         });
         for n in 1..=2 {
-            assert_eq!(world.uplink(n, "u0"), "down: the mobile router there has no way out", "router {n}");
+            assert_eq!(
+                world.uplink(n, "u0"),
+                "down: the default router is a mobile router without a working uplink",
+                "router {n}"
+            );
         }
         // Each packet of the test may cause at most one error.
         let carried = world.carried - carried;
@@ -103,5 +107,5 @@ fn chain_of_nested_routers_is_bounded() {
     information.path[3] = address("2001:db8:1::1234");
     world.tell("mr1", "w0", router, advertisement(&information));
     world.wait(1);
-    assert_eq!(world.uplink(1, "w0"), "down: loop: the router there is behind this one");
+    assert_eq!(world.uplink(1, "w0"), "down: the default router is itself behind this mobile router");
 }

@@ -1,7 +1,7 @@
-//! Keepalives behind a NAT (RFC 5555 4.3): they find out how long its mapping lasts.
+//! Keepalives behind a NAT (RFC 5555 4.3): they measure for how long the NAT keeps its mapping.
 //!
-//! If nothing else keeps the mapping alive, the interval grows while the mapping lasts, and shrinks when it
-//! is lost.
+//! On a path without other packets the interval grows as long as the mapping lasts, and shrinks when it is
+//! lost.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use carnet_base::Time;
 use super::{KEEPALIVE, MIN_KEEPALIVE, PathState};
 
 impl PathState {
-    /// Records a Binding Update over the path.
+    /// Records a Binding Update over the path, which also is a keepalive.
     pub(super) fn update_sent(&mut self, now: Time) {
         if self.liveness.is_quiet() {
             self.liveness.note_sent(now);
         }
     }
 
-    /// Lengthens the interval: the mapping lasted for an interval with nothing else on the path.
+    /// Lengthens the interval: the NAT kept its mapping for a whole interval without other packets.
     pub(super) fn keepalive_answered(&mut self) {
         let current = self.keepalive_interval();
         let longest = self.too_long.map_or(KEEPALIVE.2, |too_long| (too_long * 4 / 5).max(MIN_KEEPALIVE));
         self.keepalive = Some((current + KEEPALIVE.1).min(longest).max(current.min(longest)));
     }
 
-    /// Shortens the interval: the NAT has lost the mapping within the last interval.
+    /// Shortens the interval: the NAT has lost its mapping within the last interval.
     pub(super) fn mapping_lost(&mut self) {
         let current = self.keepalive_interval();
         self.too_long = Some(self.too_long.map_or(current, |before| before.min(current)));

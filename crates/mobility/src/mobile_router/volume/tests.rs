@@ -1,4 +1,4 @@
-//! Periods, counters, and wrong clocks that are corrected.
+//! Tests of periods, counters, and wrong clocks that are corrected.
 
 use carnet_base::{Rng, Seed};
 
@@ -16,7 +16,7 @@ fn octets(epoch: u64, total: u64) -> Octets {
     Octets { epoch, total, received: 0 }
 }
 
-/// The machine: its clocks and its counters.
+/// A simulated machine: its clocks and its counters.
 struct Machine {
     volume: StoredVolume,
     kind: VolumePeriod,
@@ -78,7 +78,7 @@ fn months_are_those_of_the_calendar() {
     assert_eq!(MONTH.number(-1), None);
 }
 
-/// A month may begin on any day; a month without that day begins on its last.
+/// A month may begin on any day. A month without that day begins on its last day.
 #[test]
 fn months_begin_on_the_billing_day() {
     let month = |first_day, days| VolumePeriod::Month { first_day }.number(noon(days)).expect("a month");
@@ -122,11 +122,11 @@ fn what_the_counters_grow_by_is_used() {
     assert_eq!(machine.volume.used, 0);
     machine.count(200);
     assert_eq!(machine.volume.used, 200);
-    // Another interface has this name.
+    // The name now belongs to another interface, whose counter restarts at 0.
     (machine.epoch, machine.total) = (2, 0);
     machine.count(900);
     assert_eq!(machine.volume.used, 1100);
-    // The counters fall.
+    // The counter restarts at 0 without a new epoch.
     machine.total = 0;
     machine.count(50);
     assert_eq!(machine.volume.used, 1150);
@@ -147,17 +147,17 @@ fn a_period_begins_with_nothing_used() {
     machine.wait(2 * HOUR_S);
     assert!(machine.count(10));
     assert_eq!(machine.volume.used, 10);
-    // The machine is off for two days.
+    // The machine is switched off for two days.
     machine.boot(noon(20_003).cast_unsigned());
     assert!(machine.count(7));
     assert_eq!((machine.volume.used, machine.volume.period), (7, 20_003));
 }
 
-/// A vehicle without a battery-backed clock begins with the date of its image or of its last stop; the clock
+/// A vehicle without a battery-backed clock starts with the date of its image or of its last stop; the clock
 /// is set later.
 #[test]
 fn volume_survives_a_start_with_the_clock_in_another_month() {
-    // 2024-02-15; 2024-01-10 and 2026-06-01 are wrong.
+    // The right date is 2024-02-15; 2024-01-10 and 2026-06-01 are wrong.
     let right = noon(19_768).cast_unsigned();
     for wrong in [noon(19_732).cast_unsigned(), noon(20_605).cast_unsigned(), 12 * HOUR_S] {
         let mut machine = Machine::new(right, MONTH);
@@ -166,20 +166,20 @@ fn volume_survives_a_start_with_the_clock_in_another_month() {
         machine.count(7_000);
         machine.wait(30);
         machine.count(100);
-        // The program may restart meanwhile.
+        // The program restarts in the meantime.
         machine.restart();
         machine.count(100);
         machine.wall_s = right + HOUR_S;
         machine.count(1_000);
         assert_eq!(machine.volume.used, 666_000, "the clock was at {wrong}");
-        // The corrected period survives the next start, too.
+        // The next start keeps the corrected period.
         machine.boot(right + 2 * HOUR_S);
         machine.count(1);
         assert_eq!(machine.volume.used, 666_001, "the clock was at {wrong}");
     }
 }
 
-/// A clock that is behind does not open an earlier period, which would have volume left, until it is set.
+/// A clock that is behind must not reopen an earlier period, which would have volume left.
 #[test]
 fn a_clock_that_is_behind_opens_no_period() {
     let mut machine = Machine::new(noon(19_768).cast_unsigned(), MONTH);
@@ -187,15 +187,16 @@ fn a_clock_that_is_behind_opens_no_period() {
     machine.boot(noon(19_732).cast_unsigned());
     machine.count(50);
     assert_eq!(machine.volume.used, 950);
-    // The clock is right nevertheless (perhaps it was years ahead before): after a day its date counts.
+    // The clock is right although it is behind the former date, because that one was years ahead. After a
+    // day it is believed.
     machine.wait(DAY_S + 20);
     assert!(machine.count(1));
     assert_eq!(machine.volume.used, 51);
 }
 
-/// A faulty receiver sets the clock to another year, and back.
+/// A faulty receiver sets the clock to another year and back.
 #[test]
-fn a_clock_that_leaps_away_and_back_loses_nothing() {
+fn a_clock_that_jumps_and_returns_loses_no_packet() {
     let mut machine = Machine::new(noon(19_768).cast_unsigned(), MONTH);
     for _ in 0..10 {
         machine.count(100);
@@ -211,7 +212,7 @@ fn a_clock_that_leaps_away_and_back_loses_nothing() {
     assert_eq!(machine.volume.used, 1021);
 }
 
-/// The state of an earlier version continues, and so do octets that were counted by another kind of period.
+/// The counts continue from the state of an earlier version, and after a change of the kind of period.
 #[test]
 fn other_kinds_of_periods_go_on_with_what_was_used() {
     let text = r#"{"period": 24289, "used": 5000, "octets": {"epoch": 1, "total": 70, "received": 30}}"#;
@@ -230,7 +231,7 @@ fn other_kinds_of_periods_go_on_with_what_was_used() {
     assert_eq!(machine.volume.used, 5032);
 }
 
-/// A long run settles its oldest days, so that the state stays small.
+/// During a long run the oldest days are combined, so that the state stays small.
 #[test]
 fn a_long_run_keeps_few_pieces() {
     let mut machine = Machine::new(noon(19_768).cast_unsigned(), VolumePeriod::Week);
@@ -243,9 +244,9 @@ fn a_long_run_keeps_few_pieces() {
     assert!(serde_json::to_string(&machine.volume).expect("JSON").len() < 3000);
 }
 
-/// Random schedules of wrong and corrected clocks, of restarts, and of starts of the machine. The present
-/// period has the octets that were counted in it: up to a day at its ends if the clock was wrong, and exactly
-/// if it was not.
+/// Random sequences of wrong and corrected clocks, restarts of the program, and starts of the machine. The
+/// present period must contain the octets that were counted in it: exactly, or up to a day at its ends if the
+/// clock was wrong.
 #[test]
 fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
     for seed in 0..2000_u64 {
@@ -255,7 +256,7 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
         let kind = kinds[below(&mut rng, 4) as usize];
         let mut truth = (19_768 + below(&mut rng, 400)) * DAY_S;
         let mut machine = Machine::new(truth, kind);
-        // Counted octets with their true date; those of this start of the machine are last.
+        // Counted octets with their true date; those since the present start of the machine are last.
         let mut counted: Vec<(u64, u64)> = Vec::new();
         let mut start = 0;
         let (mut always_right, mut unknown) = (true, false);
@@ -264,7 +265,7 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
             match below(&mut rng, 12) {
                 0..=6 => {
                     let steps = below(&mut rng, 30);
-                    // A clock that does not count and is not set counts after a day.
+                    // A date that is not believed is believed after a day without a change of the clock.
                     let left = (20 * HOUR_S).saturating_sub(machine.now_s) / HOUR_S;
                     for _ in 0..if unknown { steps.min(left) } else { steps } {
                         machine.wait(HOUR_S);
@@ -281,7 +282,7 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
                     machine.count(0);
                 }
                 9 => {
-                    // The clock is set wrongly, by minutes to years.
+                    // The clock is set to a wrong time, by minutes to years.
                     let by = 120 << below(&mut rng, 22);
                     machine.wall_s =
                         if rng.u64().is_multiple_of(2) { truth + by } else { truth.saturating_sub(by) };
@@ -296,7 +297,7 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
                     }
                     truth += below(&mut rng, 3 * DAY_S) + 120;
                     if unknown {
-                        // Octets that were counted at a date that did not count belong to the next start.
+                        // Octets counted at a date that is not believed get the date of the next start.
                         counted[start..].iter_mut().for_each(|(at, _)| *at = truth);
                     } else {
                         start = counted.len();
@@ -327,7 +328,7 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
             assert_eq!(used, sum(0), "seed {seed}, {kind:?}");
             continue;
         }
-        // A piece covers a day at most, and belongs to the period of its begin.
+        // One count covers at most a day, and belongs to the period of its first octet.
         let since = |slack: i64| -> u64 {
             let begins = |at: &u64| {
                 let at = at.cast_signed() + slack;

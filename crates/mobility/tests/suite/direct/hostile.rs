@@ -36,7 +36,7 @@ fn a_network_of_somebody_else_is_not_to_be_had() {
 
 /// A Binding Update that lacks a token, or has a token of another time, has another key.
 #[test]
-fn an_update_is_nothing_without_every_token() {
+fn an_update_without_every_token_is_ignored() {
     let mut world = World::new(2);
     world.filter = Box::new(|_, message| message.kind != DirectRouteKind::BindingUpdate);
     world.run(SECOND * 2);
@@ -111,7 +111,7 @@ fn what_was_heard_is_not_to_be_played_again() {
 
 /// A router drops answers without a question, and answers with a wrong cookie.
 #[test]
-fn answers_to_nothing_are_nothing() {
+fn answers_without_a_request_are_ignored() {
     let mut world = met();
     let kinds = [
         DirectRouteKind::HomeTest,
@@ -236,7 +236,7 @@ fn prefixes_that_are_refused() {
 /// A router sends its care-of address only into the networks in question. An asker has proven nothing, and
 /// neither has an asked router as long as nothing is registered there.
 #[test]
-fn nobody_is_told_a_care_of_address_who_might_be_anybody() {
+fn an_unverified_peer_learns_no_care_of_address() {
     let mut world = World::new(1);
     world.sending = false;
     let (stranger, claimed) = (address("2001:db8:9::9"), prefix("2001:db8:a5:77::/64"));

@@ -42,7 +42,7 @@ fn two_routers_find_each_other_by_their_traffic_and_lose_nothing() {
 }
 
 #[test]
-fn nothing_is_asked_without_traffic_nor_for_other_networks() {
+fn no_lookup_is_sent_without_traffic_or_for_other_networks() {
     let mut world = World::new(2);
     world.sending = false;
     world.run(SECOND * 60);
@@ -54,7 +54,7 @@ fn nothing_is_asked_without_traffic_nor_for_other_networks() {
 
 /// A destination without such a router is asked three times, and again after 30, 60 and more seconds.
 #[test]
-fn who_does_not_answer_is_left_alone() {
+fn a_destination_without_router_is_asked_less_and_less_often() {
     let mut world = World::new(2);
     world.filter = Box::new(|packet, _| packet.way == Way::Straight);
     world.step = SECOND;
@@ -96,7 +96,7 @@ fn a_route_that_only_one_of_them_uses_stays() {
 }
 
 #[test]
-fn a_handover_while_the_old_link_is_up_loses_nothing() {
+fn a_handover_while_the_old_link_is_up_loses_no_packet() {
     let mut world = met();
     world.set_care_of(0, &[care_of(0, 1), care_of(0, 0)]);
     world.run(SECOND);
@@ -111,7 +111,7 @@ fn a_handover_while_the_old_link_is_up_loses_nothing() {
 }
 
 #[test]
-fn a_handover_of_both_at_once_loses_nothing() {
+fn a_simultaneous_handover_of_both_routers_loses_no_packet() {
     let mut world = met();
     world.set_care_of(0, &[care_of(0, 1), care_of(0, 0)]);
     world.set_care_of(1, &[care_of(1, 1), care_of(1, 0)]);
@@ -193,7 +193,7 @@ fn an_error_of_the_network_ends_a_route_at_once() {
 
 /// A restarted router has no bindings; the other end learns that by its next heartbeat.
 #[test]
-fn a_router_that_lost_its_bindings_says_so() {
+fn a_router_reports_the_loss_of_its_bindings() {
     let mut world = met();
     world.routers[1] = carnet_mobility::Direct::new(world::config(1), carnet_base::Rng::new(99));
     world.set_care_of(1, &[care_of(1, 0)]);
@@ -205,7 +205,7 @@ fn a_router_that_lost_its_bindings_says_so() {
 }
 
 #[test]
-fn who_stops_says_so_and_nothing_is_lost() {
+fn a_router_that_stops_announces_it_and_no_packet_is_lost() {
     let mut world = met();
     let now = world.now;
     // When a station stops, its data path lasts until its last messages have left.
@@ -258,7 +258,7 @@ fn the_other_uplink_is_taken_where_the_best_does_not_carry_it() {
 }
 
 #[test]
-fn without_an_ipv6_care_of_address_everything_goes_by_way_of_the_home_agent() {
+fn without_an_ipv6_care_of_address_all_packets_use_the_home_agent() {
     let mut world = met();
     world.set_care_of(0, &[]);
     world.run(SECOND * 10);
@@ -271,7 +271,7 @@ fn without_an_ipv6_care_of_address_everything_goes_by_way_of_the_home_agent() {
 
 /// A router that has come home reports it; the other end need not detect it by silence.
 #[test]
-fn who_has_no_care_of_address_any_more_says_so() {
+fn a_router_without_care_of_address_reports_it() {
     let mut world = met();
     let now = world.now;
     world.routers[0].handle_care_of_addresses(now, Vec::new(), true);

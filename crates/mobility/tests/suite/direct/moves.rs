@@ -91,7 +91,7 @@ fn a_farewell_by_the_former_key_is_one() {
 /// A thousand forged updates a second look like updates of a new address. Packets go by the home agents after
 /// the detection time at most, and no acknowledgement over another path revives the dead address.
 #[test]
-fn forgeries_cost_a_handover_one_detection_at_most() {
+fn forged_messages_delay_a_handover_by_at_most_one_detection_time() {
     let mut world = met();
     let now = world.now;
     world.routers[1]

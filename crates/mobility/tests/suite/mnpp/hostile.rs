@@ -4,7 +4,12 @@ use carnet_mobility::mnpp::{MAX_CLAIMS, MAX_PEERS};
 
 use super::*;
 
-const SIGHT: Sight = Sight { heard: Time::ZERO, near: true, stays: true, leaves: false };
+const SIGHT: StationObservation = StationObservation {
+    received_at: Time::ZERO,
+    is_neighbour: true,
+    stays_in_range: true,
+    leaves_range: false,
+};
 
 fn forged(number: u16) -> Mac {
     let [high, low] = number.to_be_bytes();
@@ -121,7 +126,7 @@ fn a_flood_of_stations_puts_out_itself() {
     for station in 0..1000 {
         claim_some(&mut world, station, 1);
     }
-    let ways = world.machines[&A].ways();
+    let ways = world.machines[&A].prefix_routes();
     assert_eq!(ways.len(), MAX_PEERS);
     for mac in [B, C] {
         assert!(ways.iter().any(|way| way.station == mac), "{mac:?}");
@@ -144,7 +149,8 @@ fn who_came_first_does_not_keep_the_table() {
     }
     let keep = |world: &mut World| {
         for station in 0..MAX_PEERS as u16 {
-            let is_there = world.machines[&A].ways().iter().any(|way| way.station == forged(station));
+            let is_there =
+                world.machines[&A].prefix_routes().iter().any(|way| way.station == forged(station));
             if is_there {
                 claim_some(world, station, MAX_CLAIMS);
             }
@@ -217,7 +223,7 @@ fn an_answer_to_the_last_question_or_the_one_before_counts() {
 }
 
 #[test]
-fn what_was_not_sent_was_no_try() {
+fn a_test_without_tunnel_is_neither_sent_nor_counted() {
     let mut world = World::pair();
     let now = world.now;
     world.machine(A).handle_tunnel(now, false);

@@ -1,11 +1,11 @@
-//! Orders of the home agent: to go to another one (Home Agent Switch, RFC 5142 6), and to give up bindings
-//! (Binding Revocation, RFC 5846 10).
+//! Requests of the home agent: to register with another one (Home Agent Switch, RFC 5142 6), and to end
+//! bindings (Binding Revocation, RFC 5846 10).
 //!
-//! Both move or end traffic, so both have to be authentic. With a shared key RFC 4285's option authenticates
-//! them; its MAC covers the message's destination in place of a care-of address. The Message-ID option must
-//! be greater than in any notice before (remembered across restarts) and close to the home agent's time
-//! ([`super::notices`]). Without a key the router can check only the addresses; then a switch leads only to
-//! home agents that the operator has named (see [`crate::agents`]).
+//! Both move or end traffic, so both must be authenticated. With a shared key RFC 4285's option authenticates
+//! them; its MAC covers the message's destination in the place of a care-of address. The timestamp in the
+//! Message-ID option must be greater than in all earlier messages, also after a restart, and close to the
+//! home agent's time ([`super::notices`]). Without a key the router can check only the addresses. Then a Home
+//! Agent Switch can only name home agents that the operator has configured (see [`crate::agents`]).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -20,72 +20,73 @@ use super::notices::Notices;
 use crate::binding_update_list::{BindingUpdateList, UpdateNumbers};
 use crate::{Authentication, MobilityDrop, MobilityMessage};
 
-/// Most home agents of one Home Agent Switch message that the router reads.
+/// Maximum number of home agents in one Home Agent Switch message that the router reads.
 pub(super) const MAX_ALTERNATIVES: usize = 16;
 
-/// Time for which the router repeats the answer to a revocation: the home agent repeats the indication after
-/// one and two seconds.
+/// Time for which the router answers repetitions of a revocation. The home agent repeats the indication after
+/// one and after two more seconds.
 pub(super) const REPETITIONS: Duration = Duration::from_secs(10);
 
-/// An acknowledged revocation, whose acknowledgement may be lost.
+/// A revocation that the router has acknowledged. The home agent repeats it if the acknowledgement is lost.
 #[derive(Debug, Clone)]
-pub(super) struct Answered {
+pub(super) struct AnsweredRevocation {
     pub(super) sequence: u16,
-    /// This router's end of the path that the indication came by.
+    /// This router's end of the path over which the indication came.
     pub(super) came_to: Endpoint,
     pub(super) by: (usize, Registration),
     pub(super) status: u8,
     pub(super) until: Time,
 }
 
-impl Answered {
-    /// Whether an indication repeats this one.
+impl AnsweredRevocation {
+    /// Returns whether an indication is a repetition of this one.
     pub(super) fn is_of(&self, message: &MobilityMessage<'_>, revocation: &BindingRevocation<'_>) -> bool {
         self.sequence == revocation.sequence && self.came_to == came_to(message)
     }
 }
 
-/// Returns this router's end of the path that a message came by.
+/// Returns this router's end of the path over which a message came.
 pub(super) fn came_to(message: &MobilityMessage<'_>) -> Endpoint {
     message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local)
 }
 
-/// The home agent's order to leave.
+/// The home agent's request to register with another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Switch {
-    /// Home agents to go to, the first to be tried first; empty if the router has to find one.
+pub struct SwitchOrder {
+    /// Home agents to register with, in the order in which the router tries them. The list is empty if the
+    /// router must discover one.
     pub to: Vec<Ipv6Addr>,
-    /// Whether the home agent's authorship is proven.
+    /// Whether the message was authenticated.
     pub authenticated: bool,
 }
 
-/// Proof that a notice is the home agent's.
+/// Proof that a message comes from the home agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// Router and home agent have neither key nor IPsec.
+    /// None, because router and home agent have neither a key nor IPsec.
     None,
-    /// The notice has a timestamp and a MAC, and the router has stored the timestamp.
+    /// A MAC. The router has checked and stored the timestamp.
     Key,
     /// The notice came under IPsec.
     Ipsec,
 }
 
-/// Orders of the home agent. The notices are one value for all home agents of this router, because these
-/// share a key. RFC 4285's authenticator does not cover which of them has sent a message. Otherwise a
-/// recorded notice of one could be replayed in the name of another.
+/// Requests of the home agents. All home agents of this router share one value of `notices`, because they
+/// share a key. The MAC of RFC 4285 does not cover which home agent has sent a message. With separate values
+/// an attacker could replay a recorded message of one home agent in the name of another.
 #[derive(Debug, Default)]
-pub(super) struct Orders {
-    pub(super) switch: Option<Switch>,
-    /// Timestamps of the home agent's orders, by its clock.
+pub(super) struct AgentOrders {
+    pub(super) switch: Option<SwitchOrder>,
+    /// Timestamps of the home agents' messages.
     pub(super) notices: Notices,
-    pub(super) last_revocation: Option<Answered>,
+    pub(super) last_revocation: Option<AnsweredRevocation>,
 }
 
-impl Orders {
-    /// Verifies that a notice comes from the home agent and is no replay.
+impl AgentOrders {
+    /// Verifies that a message comes from the home agent and is no replay.
     ///
     /// # Errors
-    /// Returns why the router does not accept the notice.
+    /// Returns why the router does not accept the message.
     pub(super) fn verify(
         &mut self,
         (now, wall): (Time, WallTime),
@@ -95,7 +96,8 @@ impl Orders {
         (numbers, home_address): (&UpdateNumbers, Ipv6Addr),
     ) -> Result<Proof, MobilityDrop> {
         if numbers.authentication == Authentication::Ipsec {
-            // The message has been admitted, and the kernel refuses replays (RFC 4303 3.4.3).
+            // The caller has checked the IPsec protection, and the kernel refuses replays (RFC 4303
+            // 3.4.3).
             return Ok(Proof::Ipsec);
         }
         if numbers.authentication.association().is_none() {
@@ -115,7 +117,8 @@ impl Orders {
     }
 }
 
-/// Returns the status of a revocation (RFC 5846 10.1), and the identifiers that it names.
+/// Returns the status for the acknowledgement of a revocation (RFC 5846 10.1), and the identifiers that the
+/// revocation names.
 pub(super) fn judge_revocation(
     revocation: &BindingRevocation<'_>,
     list: &BindingUpdateList,

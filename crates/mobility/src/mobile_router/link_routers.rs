@@ -1,16 +1,18 @@
-//! Routers that have advertised on one link since it came up, with their prefixes (RFC 6275 11.5.1).
+//! List of the routers that have advertised on one link since it came up, with their prefixes (RFC 6275
+//! 11.5.1).
 //!
-//! An interface can move to another link without loss of carrier: another access point of the same operator,
-//! another cell, a bridge. The kernel then keeps the old default route and the old address until their
-//! lifetimes end. So each prefix is stored with the router that advertised it, and an address belongs to that
-//! router (RFC 6724 5 rule 5.5, RFC 8028 3).
+//! An interface can move to another link without loss of carrier, for example to another access point of the
+//! same operator, to another cell, or behind a bridge. The kernel then keeps the old default route and the
+//! old address until their lifetimes end. So the list stores each prefix with the router that advertised it,
+//! and an address belongs to that router (RFC 6724 5 rule 5.5, RFC 8028 3).
 //!
-//! A router that advertises one prefix and omits another that it advertised before may have been renumbered
-//! without a withdrawal (flash renumbering, RFC 8978): the omitted prefix is *suspected*. It stays valid by
-//! RFC 4861 6.3.4 ("the absence of a prefix ... is not significant"), but other prefixes are preferred to it.
+//! A router may have been renumbered without a withdrawal (flash renumbering, RFC 8978). Then it advertises a
+//! new prefix, and omits one that it advertised before: that prefix is *suspected*. It stays valid by RFC
+//! 4861 6.3.4 ("the absence of a prefix ... is not significant"), but the mobile router prefers other
+//! prefixes.
 //!
-//! A router that announces its interval of advertisements (Advertisement Interval option, RFC 6275 7.3) and
-//! misses [`MISSED_ADVERTISEMENTS`] of them counts as unreachable.
+//! A router may announce the interval of its advertisements (Advertisement Interval option, RFC 6275 7.3). If
+//! it then misses [`MISSED_ADVERTISEMENTS`] of them, it counts as unreachable.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -19,30 +21,30 @@ use carnet_base::{LinkMessage, NeighbourState, Time};
 use carnet_wire::nd::{NdOption, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
-/// Most prefixes of one link. The one heard longest ago is removed first, and one of the router in use last,
-/// because strangers can advertise.
+/// Maximum number of prefixes of one link. The prefix that was advertised longest ago is removed first. A
+/// prefix of the router in use is removed last, because an attacker can advertise many prefixes.
 const MAX_PREFIXES: usize = 16;
-/// Most routers of one link.
+/// Maximum number of routers of one link.
 const MAX_ROUTERS: usize = 8;
-/// Time within which Router Advertisements of one router are parts of one, which RFC 4861 6.2.3 permits it to
-/// split.
+/// Time within which Router Advertisements of one router count as parts of one. RFC 4861 6.2.3 permits a
+/// router to split its advertisement.
 const ONE_ADVERTISEMENT: Duration = Duration::from_millis(300);
-/// Missed advertisements after which a router is unreachable. RFC 6275 11.5.1 permits a node to allow for
-/// some.
+/// Number of missed advertisements after which a router is unreachable. RFC 6275 11.5.1 permits a node to
+/// tolerate some.
 const MISSED_ADVERTISEMENTS: u32 = 3;
 /// Shortest Advertisement Interval that is accepted (`MinDelayBetweenRAs` of RFC 6275 7.5 is 30 ms).
 const MIN_ADVERTISEMENT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Fit of an address to a router, best first.
+/// How well an address matches a router, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fit {
+pub(super) enum RouterMatch {
     /// The router advertises the address's prefix.
     Advertised,
-    /// Unknown: the operator's address, or the router has not advertised.
+    /// Unknown: the operator configured the address, or the router has sent no advertisement.
     Unknown,
-    /// The router advertises prefixes, but no router advertises this one.
+    /// The router advertises other prefixes, and no router advertises this one.
     Leftover,
-    /// The router has advertised the prefix and omits it now.
+    /// The router advertised the prefix before, and omits it now.
     Suspected,
     /// Another router advertises the prefix.
     Foreign,
@@ -57,62 +59,63 @@ struct AdvertisedPrefix {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct HeardRouter {
+struct AdvertisingRouter {
     address: Ipv6Addr,
     link_address: Option<[u8; 6]>,
     at: Time,
-    /// Whether its router lifetime is not 0, so that it belongs into the kernel's list.
+    /// Whether the router advertises itself as default router (its router lifetime is not 0).
     is_default: bool,
-    /// End of its router lifetime, unless it advertises again.
+    /// End of the router lifetime of its last advertisement.
     ends_at: Time,
-    /// Whether its router lifetime has ended.
+    /// Whether the router lifetime has ended.
     ended: bool,
-    /// Link MTU in its advertisement, in octets.
+    /// Link MTU that the router advertises, in octets.
     mtu: Option<u32>,
-    /// Interval of its advertisements, if it announces one.
+    /// Interval of the router's advertisements; `None` if it announces none.
     interval: Option<Duration>,
-    /// Whether it has missed [`MISSED_ADVERTISEMENTS`] advertisements.
+    /// Whether the router has missed [`MISSED_ADVERTISEMENTS`] advertisements.
     missing: bool,
-    /// Whether it spreads its prefixes over several advertisements, so that an omission means nothing.
+    /// Whether the router splits its prefixes over several advertisements, so that a missing prefix does not
+    /// show that it ended.
     splits: bool,
 }
 
-/// Changes by an advertisement.
+/// Result of an advertisement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Advertised {
-    /// Time of the router's former advertisement.
-    pub before: Option<Time>,
-    /// Whether it omits a prefix that the router has advertised before.
+pub(super) struct AdvertisementChanges {
+    /// Time of this router's last advertisement before this one.
+    pub previous: Option<Time>,
+    /// Whether the advertisement omits a prefix that the router advertised before.
     pub omits: bool,
 }
 
-/// Routers and prefixes advertised since the link came up.
+/// Routers and prefixes that were advertised since the link came up.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Heard {
+pub(super) struct LinkRouters {
     prefixes: Vec<AdvertisedPrefix>,
-    /// Routers, the one heard last at the end.
-    routers: Vec<HeardRouter>,
+    /// Routers; the one that advertised last is at the end.
+    routers: Vec<AdvertisingRouter>,
     /// Routers that do not answer Neighbor Unreachability Detection.
     unreachable: Vec<Ipv6Addr>,
 }
 
-impl Heard {
+impl LinkRouters {
     pub fn clear(&mut self) {
-        *self = Heard::default();
+        *self = LinkRouters::default();
     }
 
     pub fn is_empty(&self) -> bool {
         self.routers.is_empty()
     }
 
-    /// Takes over a Router Advertisement; `in_use` is the router that traffic leaves by.
+    /// Handles a Router Advertisement. `in_use` is the router to which the traffic goes.
     pub fn advertised(
         &mut self,
         now: Time,
         message: &LinkMessage,
         advertisement: &RouterAdvertisement<'_>,
         in_use: Option<Ipv6Addr>,
-    ) -> Advertised {
+    ) -> AdvertisementChanges {
         let router = message.source;
         let (mut mtu, mut interval, mut listed) = (None, None, Vec::new());
         for option in advertisement.options() {
@@ -133,7 +136,7 @@ impl Heard {
         self.unreachable.retain(|other| *other != router);
         let before = self.routers.iter().position(|known| known.address == router);
         let before = before.map(|position| self.routers.remove(position));
-        let mut known = HeardRouter {
+        let mut known = AdvertisingRouter {
             address: router,
             link_address: advertisement.options().source_link_address().or(message.peer),
             at: now,
@@ -145,8 +148,8 @@ impl Heard {
             missing: false,
             splits: before.as_ref().is_some_and(|before| before.splits),
         };
-        // A suspected prefix that follows at once is a part of the advertisement that omitted it; one that
-        // follows later is back.
+        // A suspected prefix that follows within `ONE_ADVERTISEMENT` belongs to the advertisement that
+        // omitted it. If it follows later, the router uses it again.
         let continues =
             before.as_ref().is_some_and(|before| now.saturating_since(before.at) < ONE_ADVERTISEMENT);
         let mut omits = false;
@@ -173,10 +176,10 @@ impl Heard {
         for (prefix, valid) in listed {
             self.note(now, router, prefix, valid, in_use);
         }
-        Advertised { before: before.map(|before| before.at), omits }
+        AdvertisementChanges { previous: before.map(|before| before.at), omits }
     }
 
-    /// Records that `router` advertises `prefix`, or withdraws it.
+    /// Records that a router advertises a prefix, or withdraws it if `valid` is false.
     fn note(&mut self, now: Time, router: Ipv6Addr, prefix: Ipv6Net, valid: bool, in_use: Option<Ipv6Addr>) {
         self.prefixes.retain(|entry| entry.router != router || entry.prefix != prefix);
         if !valid {
@@ -192,40 +195,42 @@ impl Heard {
         self.prefixes.push(AdvertisedPrefix { prefix, router, at: now, suspected: false });
     }
 
-    /// Returns the router of a gateway: a default route without gateway leads to the router heard last.
-    fn router(&self, gateway: Ipv6Addr) -> Option<&HeardRouter> {
+    /// Returns the router with this gateway address. A default route without gateway leads to the router that
+    /// advertised last.
+    fn router(&self, gateway: Ipv6Addr) -> Option<&AdvertisingRouter> {
         if gateway.is_unspecified() {
             return self.routers.last();
         }
         self.routers.iter().find(|router| router.address == gateway)
     }
 
-    /// Returns how an address fits a gateway.
-    pub fn fit(&self, address: Ipv6Addr, gateway: Ipv6Addr) -> Fit {
+    /// Returns how well an address matches the router with this gateway address.
+    pub fn fit(&self, address: Ipv6Addr, gateway: Ipv6Addr) -> RouterMatch {
         let of = |entry: &&AdvertisedPrefix| entry.prefix.contains(&address);
         let router = self.router(gateway).map(|router| router.address);
         let own = self.prefixes.iter().filter(of).filter(|entry| Some(entry.router) == router);
         if let Some(suspected) = own.map(|entry| entry.suspected).min() {
-            return if suspected { Fit::Suspected } else { Fit::Advertised };
+            return if suspected { RouterMatch::Suspected } else { RouterMatch::Advertised };
         }
         if self.prefixes.iter().any(|entry| of(&entry)) {
-            return Fit::Foreign;
+            return RouterMatch::Foreign;
         }
         let advertises = self.prefixes.iter().any(|entry| Some(entry.router) == router);
-        if advertises { Fit::Leftover } else { Fit::Unknown }
+        if advertises { RouterMatch::Leftover } else { RouterMatch::Unknown }
     }
 
-    /// Returns the default routers that have advertised and whose router lifetime has not ended, the latest
+    /// Returns the default routers whose router lifetime has not ended; the router that advertised last comes
     /// first.
     pub fn default_routers(&self) -> impl Iterator<Item = Ipv6Addr> {
         let known = self.routers.iter().rev().filter(|router| router.is_default && !router.ended);
         known.map(|router| router.address)
     }
 
-    /// Returns the router that advertises a prefix for which `wanted` is true and is still there. A default
-    /// router must be in the kernel's list and answer. Of several routers the latest counts.
+    /// Returns the reachable router that advertises a prefix for which `wanted` is true. A default router
+    /// must also be in the kernel's list (`gateways`) and answer. If there are several, returns the one that
+    /// advertised last.
     pub fn advertiser(&self, gateways: &[Ipv6Addr], wanted: impl Fn(&Ipv6Net) -> bool) -> Option<Ipv6Addr> {
-        let here = |router: &HeardRouter| {
+        let here = |router: &AdvertisingRouter| {
             !self.is_unreachable(router.address)
                 && (!router.is_default
                     || gateways.iter().all(|gateway| self.is_unreachable(*gateway))
@@ -235,7 +240,7 @@ impl Heard {
                             && self.routers.last().is_some_and(|last| last.address == router.address)
                     }))
         };
-        let advertises = |router: &&HeardRouter| {
+        let advertises = |router: &&AdvertisingRouter| {
             let mut own = self.prefixes.iter().filter(|entry| entry.router == router.address);
             own.any(|entry| !entry.suspected && wanted(&entry.prefix))
         };
@@ -246,7 +251,7 @@ impl Heard {
             .map(|router| router.address)
     }
 
-    /// Returns when a router was heard last.
+    /// Returns the time of a router's last advertisement.
     pub fn heard_at(&self, gateway: Ipv6Addr) -> Option<Time> {
         self.router(gateway).map(|router| router.at)
     }
@@ -260,8 +265,8 @@ impl Heard {
         self.router(gateway)?.mtu
     }
 
-    /// Handles a change of the kernel's neighbour entry of a router. Returns true if the router is newly
-    /// unreachable.
+    /// Handles a change of a router's entry in the kernel's neighbour cache. Returns whether the router has
+    /// become unreachable.
     pub fn neighbour_changed(&mut self, gateway: Ipv6Addr, state: NeighbourState) -> bool {
         match state {
             NeighbourState::Failed => self.failed(gateway),
@@ -269,12 +274,12 @@ impl Heard {
                 self.unreachable.retain(|other| *other != gateway);
                 false
             }
-            // After FAILED the kernel tries again and again.
+            // After FAILED the kernel repeats address resolution, so these states show nothing new.
             NeighbourState::Incomplete | NeighbourState::Unknown => false,
         }
     }
 
-    /// Records that a router does not answer Neighbor Solicitations. Returns true if that is new.
+    /// Records that a router does not answer Neighbor Solicitations. Returns whether this is new.
     pub fn failed(&mut self, router: Ipv6Addr) -> bool {
         if router.is_unspecified() || self.unreachable.contains(&router) {
             return false;
@@ -286,7 +291,8 @@ impl Heard {
         true
     }
 
-    /// Marks routers heard last before `time` as failed, because they are on a link that was left.
+    /// Marks routers as failed that advertised last before `time`, because they are on a link that the uplink
+    /// has left.
     pub fn all_failed_before(&mut self, time: Time) {
         let gone: Vec<Ipv6Addr> =
             self.routers.iter().filter(|router| router.at < time).map(|router| router.address).collect();
@@ -295,27 +301,27 @@ impl Heard {
         }
     }
 
-    /// Records that a router has answered.
+    /// Records that a router has answered. Returns whether it counted as failed before.
     pub fn answered(&mut self, router: Ipv6Addr) -> bool {
         let before = self.unreachable.len();
         self.unreachable.retain(|other| *other != router);
         before != self.unreachable.len()
     }
 
-    /// Whether a router does not answer, or misses its advertisements.
+    /// Returns whether a router does not answer, or misses its advertisements.
     pub fn is_unreachable(&self, gateway: Ipv6Addr) -> bool {
         self.unreachable.contains(&gateway) || self.router(gateway).is_some_and(|router| router.missing)
     }
 
-    /// Returns when the next router has missed its advertisements, or its router lifetime ends.
+    /// Returns the next time at which a router has missed its advertisements, or its router lifetime ends.
     pub fn deadline(&self) -> Option<Time> {
         let missing =
-            self.routers.iter().filter(|router| !router.missing).filter_map(HeardRouter::missing_at);
+            self.routers.iter().filter(|router| !router.missing).filter_map(AdvertisingRouter::missing_at);
         let ends = self.routers.iter().filter(|router| router.is_default && !router.ended);
         missing.chain(ends.map(|router| router.ends_at)).min()
     }
 
-    /// Marks default routers whose router lifetime has ended. Returns true if there are new ones.
+    /// Marks default routers whose router lifetime has ended. Returns whether there are new ones.
     pub fn end_lifetimes(&mut self, now: Time) -> bool {
         let mut changed = false;
         for router in self.routers.iter_mut().filter(|router| router.is_default && !router.ended) {
@@ -325,7 +331,7 @@ impl Heard {
         changed
     }
 
-    /// Marks routers that have missed their advertisements. Returns true if there are new ones.
+    /// Marks routers that have missed their advertisements. Returns whether there are new ones.
     pub fn expire(&mut self, now: Time) -> bool {
         let mut changed = false;
         for router in &mut self.routers {
@@ -337,7 +343,7 @@ impl Heard {
     }
 }
 
-impl HeardRouter {
+impl AdvertisingRouter {
     fn missing_at(&self) -> Option<Time> {
         self.interval.map(|interval| self.at + interval * MISSED_ADVERTISEMENTS)
     }
@@ -354,12 +360,12 @@ mod tests {
     }
 
     fn hear(
-        heard: &mut Heard,
+        heard: &mut LinkRouters,
         at: u64,
         router: &str,
         prefixes: &[&str],
         interval: Option<u32>,
-    ) -> Advertised {
+    ) -> AdvertisementChanges {
         let options: Vec<NdOption<'_>> = prefixes
             .iter()
             .map(|text| {
@@ -403,53 +409,57 @@ mod tests {
 
     #[test]
     fn address_fits_the_router_that_advertises_its_prefix() {
-        let mut heard = Heard::default();
-        assert_eq!(hear(&mut heard, 1000, "fe80::a", &[A], None).before, None);
+        let mut heard = LinkRouters::default();
+        assert_eq!(hear(&mut heard, 1000, "fe80::a", &[A], None).previous, None);
         hear(&mut heard, 2000, "fe80::b", &[B], None);
         let fit = |address: &str, gateway: &str| heard.fit(addr(address), addr(gateway));
-        assert_eq!(fit("2001:db8:f1::1", "fe80::a"), Fit::Advertised);
-        assert_eq!(fit("2001:db8:f1::1", "fe80::b"), Fit::Foreign);
-        assert_eq!(fit("2001:db8:f1::1", "fe80::c"), Fit::Foreign);
-        assert_eq!(fit("2001:db8:f3::1", "fe80::a"), Fit::Leftover);
-        assert_eq!(fit("2001:db8:f3::1", "fe80::c"), Fit::Unknown);
-        // A default route without gateway: the router that was heard last.
-        assert_eq!(fit("2001:db8:f2::1", "::"), Fit::Advertised);
-        assert_eq!(fit("2001:db8:f1::1", "::"), Fit::Foreign);
+        assert_eq!(fit("2001:db8:f1::1", "fe80::a"), RouterMatch::Advertised);
+        assert_eq!(fit("2001:db8:f1::1", "fe80::b"), RouterMatch::Foreign);
+        assert_eq!(fit("2001:db8:f1::1", "fe80::c"), RouterMatch::Foreign);
+        assert_eq!(fit("2001:db8:f3::1", "fe80::a"), RouterMatch::Leftover);
+        assert_eq!(fit("2001:db8:f3::1", "fe80::c"), RouterMatch::Unknown);
+        // A default route without gateway leads to the router that advertised last.
+        assert_eq!(fit("2001:db8:f2::1", "::"), RouterMatch::Advertised);
+        assert_eq!(fit("2001:db8:f1::1", "::"), RouterMatch::Foreign);
     }
 
     #[test]
     fn omitted_prefix_is_suspected_until_it_is_advertised_again() {
-        let mut heard = Heard::default();
-        let fit = |heard: &Heard| heard.fit(addr("2001:db8:f1::1"), addr("fe80::a"));
+        let mut heard = LinkRouters::default();
+        let fit = |heard: &LinkRouters| heard.fit(addr("2001:db8:f1::1"), addr("fe80::a"));
         hear(&mut heard, 0, "fe80::a", &[A], None);
         assert!(!hear(&mut heard, 5000, "fe80::a", &[], None).omits, "nothing else is advertised");
-        assert_eq!(fit(&heard), Fit::Advertised);
+        assert_eq!(fit(&heard), RouterMatch::Advertised);
         assert!(hear(&mut heard, 10_000, "fe80::a", &[B], None).omits);
-        assert_eq!(fit(&heard), Fit::Suspected);
+        assert_eq!(fit(&heard), RouterMatch::Suspected);
         assert!(!hear(&mut heard, 11_000, "fe80::a", &[B], None).omits, "it is known");
         hear(&mut heard, 12_000, "fe80::a", &[A, B], None);
-        assert_eq!(fit(&heard), Fit::Advertised);
+        assert_eq!(fit(&heard), RouterMatch::Advertised);
     }
 
     #[test]
     fn renumbering_there_and_back_suspects_each_prefix_in_turn() {
-        let mut heard = Heard::default();
+        let mut heard = LinkRouters::default();
         for (second, now, before) in [(0, A, B), (10, B, A), (20, A, B), (30, B, A)] {
             hear(&mut heard, second * 1000, "fe80::a", &[now], None);
             let fit = |net: &str| {
                 let net: Ipv6Net = net.parse().expect("a prefix");
                 heard.fit(net.addr(), addr("fe80::a"))
             };
-            assert_eq!(fit(now), Fit::Advertised, "{second}");
-            assert_eq!(fit(before), if second == 0 { Fit::Leftover } else { Fit::Suspected }, "{second}");
+            assert_eq!(fit(now), RouterMatch::Advertised, "{second}");
+            assert_eq!(
+                fit(before),
+                if second == 0 { RouterMatch::Leftover } else { RouterMatch::Suspected },
+                "{second}"
+            );
         }
     }
 
-    /// RFC 4861 6.2.3: a router may spread its prefixes over several advertisements.
+    /// RFC 4861 6.2.3: a router may split its prefixes over several advertisements.
     #[test]
     fn router_that_splits_its_advertisements_makes_no_prefix_suspected_twice() {
-        let mut heard = Heard::default();
-        let fits = |heard: &Heard| {
+        let mut heard = LinkRouters::default();
+        let fits = |heard: &LinkRouters| {
             [A, B].map(|net| {
                 let net: Ipv6Net = net.parse().expect("a prefix");
                 heard.fit(net.addr(), addr("fe80::a"))
@@ -457,17 +467,17 @@ mod tests {
         };
         hear(&mut heard, 0, "fe80::a", &[A], None);
         assert!(hear(&mut heard, 1, "fe80::a", &[B], None).omits);
-        assert_eq!(fits(&heard), [Fit::Advertised; 2], "parts of one advertisement");
+        assert_eq!(fits(&heard), [RouterMatch::Advertised; 2], "parts of one advertisement");
         for second in 1..5 {
             hear(&mut heard, second * 4000, "fe80::a", &[A], None);
             hear(&mut heard, second * 4000 + 1, "fe80::a", &[B], None);
-            assert_eq!(fits(&heard), [Fit::Advertised; 2]);
+            assert_eq!(fits(&heard), [RouterMatch::Advertised; 2]);
         }
     }
 
     #[test]
     fn router_is_unreachable_after_three_missed_advertisements() {
-        let mut heard = Heard::default();
+        let mut heard = LinkRouters::default();
         let at = |millis| Time::ZERO + Duration::from_millis(millis);
         hear(&mut heard, 0, "fe80::a", &[A], Some(1000));
         assert_eq!(heard.deadline(), Some(at(3000)));
@@ -481,11 +491,11 @@ mod tests {
 
     #[test]
     fn router_is_a_default_router_until_its_lifetime_ends() {
-        let mut heard = Heard::default();
+        let mut heard = LinkRouters::default();
         let at = |millis| Time::ZERO + Duration::from_millis(millis);
         hear(&mut heard, 0, "fe80::a", &[A], None);
         hear(&mut heard, 1000, "fe80::b", &[B], None);
-        let known = |heard: &Heard| heard.default_routers().collect::<Vec<_>>();
+        let known = |heard: &LinkRouters| heard.default_routers().collect::<Vec<_>>();
         assert_eq!(known(&heard), [addr("fe80::b"), addr("fe80::a")], "the latest first");
         assert!(!heard.end_lifetimes(at(1_799_999)));
         assert!(heard.end_lifetimes(at(1_800_000)) && !heard.end_lifetimes(at(1_800_000)));
@@ -495,7 +505,7 @@ mod tests {
 
     #[test]
     fn strangers_do_not_put_out_the_router_in_use() {
-        let mut heard = Heard::default();
+        let mut heard = LinkRouters::default();
         hear(&mut heard, 0, "fe80::a", &[A], None);
         for index in 0..100_u16 {
             let prefix = format!("2001:db8:{index:x}::/64");
@@ -504,12 +514,12 @@ mod tests {
         }
         assert!(heard.prefixes.len() <= MAX_PREFIXES && heard.routers.len() <= MAX_ROUTERS);
         assert!(heard.unreachable.len() <= MAX_ROUTERS);
-        assert_eq!(heard.fit(addr("2001:db8:f1::1"), addr("fe80::a")), Fit::Advertised);
+        assert_eq!(heard.fit(addr("2001:db8:f1::1"), addr("fe80::a")), RouterMatch::Advertised);
     }
 
     #[test]
     fn kernel_s_neighbour_entry_tells_whether_a_router_answers() {
-        let mut heard = Heard::default();
+        let mut heard = LinkRouters::default();
         let router = addr("fe80::a");
         assert!(heard.neighbour_changed(router, NeighbourState::Failed));
         assert!(!heard.neighbour_changed(router, NeighbourState::Failed), "it is known");

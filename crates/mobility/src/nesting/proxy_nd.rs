@@ -8,7 +8,7 @@ use carnet_wire::nd::registration::status;
 use super::{Nesting, Output};
 
 impl Nesting {
-    /// Handles a solicitation for an address on a visited link, or a node's duplicate address detection.
+    /// Handles a solicitation for an address on a visited link, also one of duplicate address detection.
     pub(super) fn solicited(
         &mut self,
         now: Time,
@@ -17,8 +17,8 @@ impl Nesting {
         source: Ipv6Addr,
         peer: Option<[u8; 6]>,
     ) {
-        let Some(entry) = self.entries.get(&target) else { return };
-        if entry.over != (interface.to_owned(), None) {
+        let Some(entry) = self.addresses.get(&target) else { return };
+        if entry.uplink_and_parent != (interface.to_owned(), None) {
             return;
         }
         if entry.is_valid() {
@@ -32,13 +32,13 @@ impl Nesting {
 
     /// Handles an advertisement by which another node on a visited link claims an address.
     pub(super) fn claimed(&mut self, now: Time, interface: &str, target: Ipv6Addr) {
-        let Some(entry) = self.entries.get(&target) else { return };
-        if !entry.is_valid() && entry.over == (interface.to_owned(), None) {
+        let Some(entry) = self.addresses.get(&target) else { return };
+        if !entry.is_valid() && entry.uplink_and_parent == (interface.to_owned(), None) {
             self.conflict(now, target);
         }
     }
 
-    /// Ends an address for which duplicate address detection has found another node.
+    /// Ends an address, because duplicate address detection found another node with this address.
     pub(super) fn conflict(&mut self, now: Time, address: Ipv6Addr) {
         self.tell_child(now, address, status::DUPLICATE);
         self.forget(now, address);

@@ -1,4 +1,5 @@
-//! Paths to addresses of visited links: over the link itself, or over a parent that offers its network.
+//! Networks in which this router can have addresses: those of the visited links, and those that parents
+//! offer.
 
 use std::net::Ipv6Addr;
 
@@ -7,32 +8,34 @@ use carnet_wire::nd::nesting::MAX_PREFIXES;
 use ipnet::Ipv6Net;
 
 use super::Nesting;
-use super::entry::Entry;
+use super::entry::VisitedAddress;
 use crate::mobile_router::{Attachment, MobileRouter};
 
-/// Most networks of which this router has an own address over one parent: the one in use and the next.
+/// Maximum number of networks of one parent in which this router has an own address: the one in use and the
+/// next.
 const MAX_OWN: usize = 2;
 
-/// A network that offers addresses, over an uplink.
+/// A network in which addresses are available over an uplink.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct OfferedNetwork {
     pub network: Ipv6Addr,
     pub interface: String,
-    /// The router that accepts registrations; `None` if the uplink's link is itself the visited one.
+    /// The parent router that accepts registrations; `None` if the uplink is attached to the visited link
+    /// itself.
     pub parent: Option<(Ipv6Addr, Option<[u8; 6]>)>,
 }
 
-impl Way {
+impl OfferedNetwork {
     pub fn over(&self) -> (String, Option<Ipv6Addr>) {
         (self.interface.clone(), self.parent.map(|(router, _)| router))
     }
 }
 
 impl Nesting {
-    pub(super) fn ways_of(&self, router: &MobileRouter, unsuitable: &[String]) -> Vec<Way> {
+    pub(super) fn find_networks(&self, router: &MobileRouter, unsuitable: &[String]) -> Vec<OfferedNetwork> {
         let mut order: Vec<usize> = (0..router.uplinks().len()).collect();
         order.sort_by_key(|index| (router.active_uplink() != Some(*index), *index));
-        let mut ways: Vec<Way> = Vec::new();
+        let mut ways: Vec<OfferedNetwork> = Vec::new();
         for index in order {
             let Some(uplink) = router.uplinks().get(index) else { continue };
             let Attachment::Foreign { ipv6: Some((_, gateway)), .. } = uplink.attachment else { continue };
@@ -43,8 +46,8 @@ impl Nesting {
             let offered = uplink.parent().filter(|parent| !parent.information.prefixes.is_empty());
             let found: Vec<(Ipv6Addr, _)> = match offered {
                 Some(parent) => {
-                    // The next hop comes from the kernel, its link-layer address from the parent's
-                    // advertisement.
+                    // The kernel knows the next hop; the parent's advertisement contains its link-layer
+                    // address.
                     let router = if gateway.is_unspecified() { parent.router } else { gateway };
                     let parent_is = Some((router, parent.link_address));
                     {
@@ -55,7 +58,7 @@ impl Nesting {
                 None => uplink.link_network().map(|network| (network, None)).into_iter().collect(),
             };
             for (network, parent) in found.into_iter().filter(|(network, _)| self.is_suitable(*network)) {
-                let way = Way { network, interface: interface.clone(), parent };
+                let way = OfferedNetwork { network, interface: interface.clone(), parent };
                 if ways.iter().all(|other| (other.network, other.over()) != (network, way.over())) {
                     ways.push(way);
                 }
@@ -64,8 +67,8 @@ impl Nesting {
         ways
     }
 
-    /// Whether addresses of a network may be care-of addresses: the network is neither this router's nor the
-    /// home link's.
+    /// Returns whether care-of addresses may be in this network. They must be neither in this router's own
+    /// networks nor on the home link.
     pub(super) fn is_suitable(&self, network: Ipv6Addr) -> bool {
         let touches = |prefix: &Ipv6Net| {
             prefix.contains(&network) || network_of(network).is_some_and(|it| it.contains(&prefix.network()))
@@ -75,27 +78,29 @@ impl Nesting {
             && !touches(&self.config.home_prefix)
     }
 
-    pub(super) fn way_of(&self, address: Ipv6Addr) -> Option<&Way> {
-        self.ways.iter().find(|way| way.network == network(address))
+    pub(super) fn network_of_address(&self, address: Ipv6Addr) -> Option<&OfferedNetwork> {
+        self.offered_networks.iter().find(|way| way.network == network(address))
     }
 
-    pub(super) fn has_own(&self, way: &Way) -> bool {
-        self.own(way).is_some()
+    pub(super) fn has_own_address(&self, way: &OfferedNetwork) -> bool {
+        self.own_address(way).is_some()
     }
 
-    /// Returns the router's own address on this path.
-    pub(super) fn own(&self, way: &Way) -> Option<(Ipv6Addr, &Entry)> {
-        let found = self.entries.iter().find(|(address, entry)| {
-            entry.child.is_none() && network(**address) == way.network && entry.over == way.over()
+    /// Returns the router's own address in this network, over this uplink and parent.
+    pub(super) fn own_address(&self, way: &OfferedNetwork) -> Option<(Ipv6Addr, &VisitedAddress)> {
+        let found = self.addresses.iter().find(|(address, entry)| {
+            entry.child.is_none()
+                && network(**address) == way.network
+                && entry.uplink_and_parent == way.over()
         });
         found.map(|(address, entry)| (*address, &**entry))
     }
 
-    /// Returns the paths on which this router wants an address.
-    pub(super) fn offered(&self) -> impl Iterator<Item = &Way> {
-        let offered = self.ways.iter().filter(|way| way.parent.is_some());
+    /// Returns the networks in which this router requests an own address.
+    pub(super) fn networks_of_parents(&self) -> impl Iterator<Item = &OfferedNetwork> {
+        let offered = self.offered_networks.iter().filter(|way| way.parent.is_some());
         offered.filter(|way| {
-            let before = self.ways.iter().take_while(|other| other != way);
+            let before = self.offered_networks.iter().take_while(|other| other != way);
             before.filter(|other| other.over() == way.over()).count() < MAX_OWN
         })
     }

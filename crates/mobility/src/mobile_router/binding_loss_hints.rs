@@ -1,0 +1,88 @@
+//! Hints that the home agent has lost this router's binding: Binding Error, Binding Refresh Request, and
+//! ICMPv6 errors from the home agent's address about tunnelled packets.
+//!
+//! A hint has no authentication, and the next acknowledgement does not show whether the binding was lost. So
+//! the router sends a Binding Update at once after the first hint only. The minimum time until the next
+//! update doubles with each further hint that it follows. The time starts again at its minimum after a change
+//! that makes a lost binding likely: another care-of address, or the end of a lifetime.
+//!
+//! An ICMPv6 error quotes a packet of this router, which the station has checked by its flow label. So its
+//! sender is on the path. Such hints have their own pauses, so that forged hints of other kinds do not delay
+//! them. While the home agent acknowledges nothing, the router follows them every [`DEMAND_INTERVAL`],
+//! because they arrive only while packets wait.
+
+use std::time::Duration;
+
+use carnet_base::Time;
+
+use super::DEMAND_INTERVAL;
+
+/// Pause between the first hint that the router follows and the next. It is also the minimum time between two
+/// Binding Updates after hints.
+pub(super) const HINT_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest pause.
+const MAX_HINT_INTERVAL: Duration = Duration::from_secs(64);
+/// Time without a hint after which the pause starts again at its minimum.
+const HINT_QUIET: Duration = Duration::from_secs(300);
+
+/// Pauses between hints that the router follows: one for hints that quote a packet of this router, and one
+/// for all others.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct BindingLossHints {
+    proven: HintPauses,
+    unproven: HintPauses,
+}
+
+impl BindingLossHints {
+    fn of(&mut self, is_proven: bool) -> &mut HintPauses {
+        if is_proven { &mut self.proven } else { &mut self.unproven }
+    }
+
+    /// Returns whether the router follows a hint that arrives now.
+    pub(super) fn allow(&mut self, now: Time, is_proven: bool) -> bool {
+        self.of(is_proven).allow(now)
+    }
+
+    /// Records that the router has followed a hint.
+    pub(super) fn followed(&mut self, now: Time, is_proven: bool) {
+        self.of(is_proven).followed(now);
+        if is_proven {
+            self.proven.waits_since = Some(now);
+        }
+    }
+
+    /// Records that the home agent has acknowledged a registration.
+    pub(super) fn acknowledged(&mut self) {
+        self.proven.waits_since = None;
+    }
+}
+
+/// Pauses between hints of one kind.
+#[derive(Debug, Clone, Copy, Default)]
+struct HintPauses {
+    /// Time of the last hint, followed or not.
+    last_hint: Option<Time>,
+    /// Time from which the router may follow the next hint, and the pause after that one.
+    next_allowed: Option<(Time, Duration)>,
+    /// Time of the first followed hint since the last acknowledged registration.
+    waits_since: Option<Time>,
+}
+
+impl HintPauses {
+    /// Handles a hint; returns whether the router follows it.
+    fn allow(&mut self, now: Time) -> bool {
+        let quiet = self.last_hint.is_none_or(|at| now.saturating_since(at) >= HINT_QUIET);
+        self.last_hint = Some(now);
+        if quiet {
+            self.next_allowed = None;
+        }
+        let waits = self.waits_since.is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL);
+        waits || self.next_allowed.is_none_or(|(at, _)| at <= now)
+    }
+
+    /// Records that the router has followed a hint.
+    fn followed(&mut self, now: Time) {
+        let wait = self.next_allowed.map_or(HINT_INTERVAL, |(_, wait)| wait);
+        self.next_allowed = Some((now + wait, (wait * 2).min(MAX_HINT_INTERVAL)));
+    }
+}

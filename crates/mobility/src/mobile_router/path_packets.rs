@@ -1,0 +1,144 @@
+//! Decides by arriving packets whether a path works, in addition to heartbeats.
+//!
+//! The station counts the tunnelled packets of each path. The router draws two conclusions from the counts:
+//!
+//! * **A path over which packets arrive has not failed.** If the load exceeds the capacity, heartbeats wait
+//!   in the queue of a modem for seconds, and many are lost. Such a path is *full*: the answers arrive later,
+//!   but they arrive. The router leaves its traffic there, because another uplink would be full as well, or
+//!   is more expensive. The path has failed if no packet arrives for [`FULL_SILENCE`], or if no heartbeat is
+//!   answered for [`NO_ANSWER`]. The second condition detects a path that delivers packets but does not carry
+//!   those of the router.
+//! * **If packets have flowed continuously in both directions, and none arrive any more**, the router tests
+//!   the path at once, before the next heartbeat is due. It sends [`DOUBTED_ALLOWED`] heartbeats in quick
+//!   succession. So TCP's first retransmission, 200 ms or more after the last acknowledgement, already goes
+//!   over the other uplink.
+//!
+//! On an idle path, or on a path with few packets or with packets in one direction only, missing packets show
+//! nothing. There only heartbeats decide.
+
+use std::time::Duration;
+
+use carnet_base::Time;
+
+/// Interval between two samples of the packet counts while packets arrive continuously.
+pub(super) const SAMPLE: Duration = Duration::from_millis(25);
+/// Time without an arriving packet after which the router tests a path on which packets have arrived
+/// continuously.
+const GAP: Duration = Duration::from_millis(60);
+/// Number of heartbeats in a row without an answer after which a doubtful path has failed. [`DOUBTED_PAUSE`]
+/// is the pause between them, [`DOUBTED_PATIENCE`] the minimum time to wait for an answer.
+pub(super) const DOUBTED_ALLOWED: usize = 4;
+pub(super) const DOUBTED_PAUSE: Duration = Duration::from_millis(30);
+pub(super) const DOUBTED_PATIENCE: Duration = Duration::from_millis(100);
+/// Time without an arriving packet after which a full path has failed.
+const FULL_SILENCE: Duration = Duration::from_millis(2500);
+/// Interval between two heartbeats on a full path that carries traffic.
+pub(super) const FULL_INTERVAL: Duration = Duration::from_millis(100);
+/// Time without an answer to a heartbeat after which a path has failed, even if packets arrive over it.
+const NO_ANSWER: Duration = Duration::from_secs(6);
+/// Difference between present and shortest round trip above which a path is full. Below half of it, the path
+/// is no longer full.
+const FULL_DELAY: Duration = Duration::from_millis(400);
+/// Time without packets after which load cannot be the reason for long round trips.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Number of tunnelled packets over one uplink, since the path exists.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PathTraffic {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets received.
+    pub received: u64,
+}
+
+/// Record of arriving and leaving packets of a path.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PathPackets {
+    counts: Option<PathTraffic>,
+    /// Time of the last arriving packet, or of the last answer of the home agent if that is later.
+    last_received: Option<Time>,
+    /// Time of the home agent's last answer.
+    last_answer: Option<Time>,
+    /// Last eight samples, the newest in the lowest bit: 1 if packets arrived. `sent_samples` has the same
+    /// for sent packets.
+    received_samples: u8,
+    sent_samples: u8,
+    /// Time of the last sample. `seen_since_sample` says whether packets have left and arrived since then.
+    sampled_at: Time,
+    seen_since_sample: (bool, bool),
+    /// Whether packets have ceased to arrive during continuous traffic, so that quick heartbeats decide
+    /// whether the path has failed.
+    pub(super) is_doubtful: bool,
+    /// Whether round trips have grown with the load while packets still arrive.
+    pub(super) is_full: bool,
+    /// Shortest round trip from before the path was full.
+    unloaded: Option<Duration>,
+    /// Time of the last sent or received packet.
+    loaded_at: Option<Time>,
+}
+
+impl PathPackets {
+    /// Records an answer of the home agent. If it answers a heartbeat, `rtt` is the round trip. `least` is
+    /// the shortest recent round trip.
+    pub(super) fn answered(&mut self, now: Time, rtt: Option<Duration>, least: Option<Duration>) {
+        self.last_received = Some(now);
+        self.last_answer = Some(now);
+        self.is_doubtful = false;
+        if let (Some(rtt), Some(least)) = (rtt, least) {
+            // After minutes of load the shortest recent round trip is long as well, so the one from before
+            // the load is used.
+            let is_loaded = self.loaded_at.is_some_and(|at| now.saturating_since(at) < IDLE);
+            let least = self.unloaded.filter(|_| is_loaded).map_or(least, |unloaded| unloaded.min(least));
+            let limit = if self.is_full { FULL_DELAY / 2 } else { FULL_DELAY };
+            self.is_full = rtt >= least + limit;
+            self.unloaded = self.is_full.then_some(least);
+        }
+    }
+
+    /// Takes over new packet counts. Returns whether the path has become doubtful.
+    pub(super) fn take(&mut self, now: Time, counts: PathTraffic) -> bool {
+        let Some(before) = self.counts.replace(counts) else { return false };
+        let (sent, received) = (counts.sent > before.sent, counts.received > before.received);
+        if sent || received {
+            self.loaded_at = Some(now);
+        }
+        if received {
+            self.last_received = Some(now);
+            self.is_doubtful = false;
+        }
+        self.seen_since_sample = (self.seen_since_sample.0 || sent, self.seen_since_sample.1 || received);
+        if now.saturating_since(self.sampled_at) < SAMPLE {
+            return false;
+        }
+        self.sampled_at = now;
+        let (sent, received) = std::mem::take(&mut self.seen_since_sample);
+        self.sent_samples = self.sent_samples << 1 | u8::from(sent);
+        let silence = self.last_received.map_or(Duration::MAX, |at| now.saturating_since(at));
+        if received || !self.flows() {
+            self.received_samples = self.received_samples << 1 | u8::from(received);
+        } else if silence >= GAP {
+            self.received_samples = 0;
+            self.is_doubtful = self.sent_samples != 0;
+            return self.is_doubtful;
+        }
+        false
+    }
+
+    /// Clears the record, because the path is another one now.
+    pub(super) fn moved(&mut self) {
+        *self = PathPackets { counts: self.counts, ..PathPackets::default() };
+    }
+
+    /// Returns whether packets have arrived in at least three of the last four samples.
+    pub(super) fn flows(&self) -> bool {
+        (self.received_samples & 0b1111).count_ones() >= 3
+    }
+
+    /// Returns whether a path has failed after the permitted number of heartbeats without an answer.
+    /// `patience` is the time without an arriving packet that a path must have, too.
+    pub(super) fn has_failed(&self, now: Time, patience: Duration) -> bool {
+        let since = |at: Option<Time>| at.map_or(Duration::MAX, |at| now.saturating_since(at));
+        let silence = if self.is_full { FULL_SILENCE } else { patience };
+        since(self.last_received) >= silence || since(self.last_answer) >= NO_ANSWER
+    }
+}
