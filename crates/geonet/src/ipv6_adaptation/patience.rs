@@ -5,9 +5,9 @@
 //! of Chen, Gerla and Lee, "TCP over Geo-routing for High Mobility", section 5.2, for hosts without this
 //! receiver. If a segment above a gap came over another number of hops than the last segment in order, it
 //! took another path ([`ReorderRule`] decides). The duplicate ACK for this segment waits. If the gap closes,
-//! the host acknowledges more, and the module never sends the duplicates. Otherwise it sends them after SRTT
-//! + 4 RTTVAR, at the latest after the bound. The receiver computes both values from echoed timestamps (RFC
-//! 7323 4). After that time the gap counts as a loss, and no acknowledgement waits for it.
+//! the host acknowledges more, and the module never sends the duplicates. Otherwise it sends them after
+//! SRTT + 4 RTTVAR, at the latest after the bound. The receiver computes both values from echoed timestamps
+//! (RFC 7323 4). After that time the gap counts as a loss, and no acknowledgement waits for it.
 //!
 //! A duplicate ACK is defined by RFC 5681 2: no data, only the ACK flag, the same acknowledgement number and
 //! the same window. An ACK with SACK blocks is also a duplicate, unless the first block reports a duplicate
