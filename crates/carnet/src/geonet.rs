@@ -230,11 +230,13 @@ impl Geonet {
         }
         let (has, wants) = (MacAddress(self.mac_addresses), MacAddress(wanted));
         if !self.config.set_link_address {
-            warn!("the link has the address {has}, not {wants}: unicast frames to this station are lost");
+            warn!(
+                "the radio has the link-layer address {has}, and the station {wants}: unicast frames to this station are lost"
+            );
             return;
         }
         match self.link.set_address(wanted) {
-            Ok(()) => info!("the link has the address {wants} instead of {has}"),
+            Ok(()) => info!("changed the link-layer address of the radio from {has} to {wants}"),
             Err(error) => warn!("unicast frames to this station are lost: {error}"),
         }
         self.mac_addresses = self.link.address();

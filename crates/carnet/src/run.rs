@@ -657,7 +657,8 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Stores a part of the state. Returns whether packets that report this part wait for the disk.
+    /// Stores a part of the state. Returns true if packets that tell a peer of this part must wait until the
+    /// disk has it.
     fn persist(&mut self, kept: Kept) -> bool {
         if !self.state.is_kept() {
             return false;

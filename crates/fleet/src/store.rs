@@ -22,7 +22,7 @@ pub enum Key {
     /// Key of a member; its value is a [`Presence`]. A standby writes it each second. A leader writes it if
     /// it is cut off, to ask the other members.
     Member(String),
-    /// Key of a record of the home agent, by the record's own key.
+    /// Key in etcd of a record of the home agent. The string is the key that the home agent gave the record.
     Record(String),
 }
 

@@ -133,7 +133,9 @@ impl Platform {
         // Change the default queueing discipline while the device is down: when it comes up, each of its
         // queues would get one.
         if let Err(error) = installer.requests.take_at_once(index) {
-            tracing::debug!("{error}: carnet works without it, but more slowly");
+            tracing::debug!(
+                "cannot remove the queueing discipline of the tunnel device ({error}): carnet forwards more slowly"
+            );
         }
         installer.requests.bring_up_tunnel(index)?;
         let mut platform = Platform {

@@ -487,7 +487,7 @@ pub enum Advertisements {
     Ignored,
     /// The kernel uses addresses and prefixes, but no default route.
     Addresses,
-    /// The kernel uses all parts.
+    /// The kernel uses all parts of the setting.
     All,
 }
 

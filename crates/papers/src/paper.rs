@@ -107,7 +107,7 @@ pub struct Experiment {
     pub id: String,
     /// Kind of the measurement.
     pub kind: Kind,
-    /// Network of the experiment.
+    /// Testbed on which the experiment runs.
     #[serde(default, rename = "bed")]
     pub place: ExperimentNetwork,
     /// Rate of the access link, in tc's format; `None` for no limit.

@@ -43,7 +43,7 @@ struct Internet {
     /// Whether the router's kernel answers like a node with route optimization: from the care-of address,
     /// with a Home Address option.
     route_optimization: bool,
-    /// Whether the router's kernel sends that answer from an address without a binding.
+    /// Whether the router's kernel sends its ICMPv6 error from an address without a binding.
     unbound: bool,
     /// Source address of the home agent's echo replies, if it answers like a correspondent node with a
     /// binding.

@@ -53,7 +53,7 @@ pub struct Delays {
     pub returned: usize,
 }
 
-/// Returns the contention time by F.3, in milliseconds.
+/// Returns the contention time by EN 302 636-4-1 F.3, in milliseconds.
 fn formula(distance: f64) -> f64 {
     let (least, most) = TIMES;
     if distance > RANGE { least } else { most + (least - most) / RANGE * distance }

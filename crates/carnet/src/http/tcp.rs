@@ -75,7 +75,7 @@ pub(super) struct AccessControl {
 }
 
 impl AccessControl {
-    /// Creates the gate, with the token file if there is one.
+    /// Creates the access control, with the token file if there is one.
     ///
     /// # Errors
     /// Returns an error if the token file cannot be used.

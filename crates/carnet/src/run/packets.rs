@@ -98,7 +98,7 @@ impl Runner {
         }
     }
 
-    /// Reads control messages, and returns the number of messages read.
+    /// Reads and handles control messages; returns their number.
     fn control(&mut self, now: Time, wall: WallTime) -> usize {
         let (mut asked, mut is_all) = (0, true);
         for (queue, most) in CONTROL {

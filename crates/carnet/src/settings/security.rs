@@ -303,11 +303,11 @@ mod tests {
     fn of_two_authorities_only_the_one_not_valid_now_causes_a_warning() {
         let files = Files::new(days(-10, 300));
         let authorities = vec![files.authority(2, days(-1, 30)), files.authority(3, days(25, 30))];
-        let warnings = files.furnish(authorities.clone(), date(0)).expect("it is no mistake");
+        let warnings = files.furnish(authorities.clone(), date(0)).expect("the certificates can be used");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("3.cert is not valid yet"), "{warnings:?}");
         // A month later the other authority is the one that is valid.
-        let warnings = files.furnish(authorities, date(40)).expect("it is no mistake");
+        let warnings = files.furnish(authorities, date(40)).expect("the certificates can be used");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("2.cert has expired"), "{warnings:?}");
     }
@@ -317,7 +317,8 @@ mod tests {
         let files = Files::new(days(-10, 20));
         let authorities = vec![files.authority(2, days(-1, 5))];
         for (day, text) in [(-100, "is not valid yet"), (100, "has expired")] {
-            let warnings = files.furnish(authorities.clone(), date(day)).expect("it is no mistake");
+            let warnings =
+                files.furnish(authorities.clone(), date(day)).expect("the certificates can be used");
             assert_eq!(warnings.iter().filter(|it| it.contains(text)).count(), 2, "{warnings:?}");
             assert!(warnings.last().is_some_and(|it| it.contains("none is valid now")), "{warnings:?}");
         }

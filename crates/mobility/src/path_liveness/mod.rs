@@ -373,7 +373,7 @@ mod tests {
             path.fail();
             for (number, failed) in phases.into_iter().enumerate() {
                 path.sent(at(0), number);
-                path.answer(at(10), number).expect("an answer to a heartbeat");
+                path.answer(at(10), number).expect("the answer belongs to a heartbeat that was sent");
                 assert_eq!(path.has_failed(), failed, "{of_failed} {number}");
             }
         }

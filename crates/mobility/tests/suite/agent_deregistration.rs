@@ -55,7 +55,8 @@ fn the_home_agents_own_address_is_no_care_of_address() {
     assert!(agent.binding().is_some());
 }
 
-/// Item 10, design decision 9; RFC 3963 6.2: "the Home Agent ignores the value of the Mobile Router Flag".
+/// Conformance item 10, design decision 9; RFC 3963 6.2: "the Home Agent ignores the value of the Mobile
+/// Router Flag".
 #[test]
 fn the_r_flag_does_not_matter() {
     gone(&mut bound(), &Update::node(11).lifetime(0));
@@ -64,8 +65,8 @@ fn the_r_flag_does_not_matter() {
     gone(&mut agent, &Update::implicit(11).lifetime(0));
 }
 
-/// Items 12 and 13; RFC 3963 6.7: the home agent "MUST" ignore prefix options in a de-registration. It
-/// removes all prefixes, implicit ones too.
+/// Conformance items 12 and 13; RFC 3963 6.7: the home agent "MUST" ignore prefix options in a
+/// de-registration. It removes all prefixes, implicit ones too.
 #[test]
 fn prefixes_in_it_are_ignored_and_all_are_removed() {
     gone(&mut bound(), &Update::implicit(11).lifetime(0).prefix(SECOND_PREFIX));
@@ -74,7 +75,8 @@ fn prefixes_in_it_are_ignored_and_all_are_removed() {
     gone(&mut agent, &Update::implicit(11).lifetime(0));
 }
 
-/// Item 37, TAHI DeReg_NotHA4ThisMN; RFC 6275 10.3.2: a de-registration without a binding is answered 133.
+/// Conformance item 37, TAHI DeReg_NotHA4ThisMN; RFC 6275 10.3.2: a de-registration without a binding is
+/// answered 133.
 #[test]
 fn without_a_binding_it_is_answered_133() {
     let mut agent = Agent::new(config());
@@ -91,8 +93,8 @@ fn an_old_number_does_not_end_a_binding() {
     assert_eq!(agent.refuse(&Update::implicit(10).lifetime(0), 135).sequence(), 10);
 }
 
-/// Item 38; RFC 6275 10.3.2: the home agent answers an update from before the de-registration with 135 for
-/// `MAX_DELETE_BCE_TIMEOUT`.
+/// Conformance item 38; RFC 6275 10.3.2: the home agent answers an update from before the de-registration
+/// with 135 for `MAX_DELETE_BCE_TIMEOUT`.
 #[test]
 fn a_late_update_does_not_bring_the_binding_back() {
     let mut agent = bound();

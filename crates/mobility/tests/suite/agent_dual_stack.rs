@@ -58,8 +58,8 @@ fn strings(here: &str, there: &str) -> (String, String) {
     (here.into(), there.into())
 }
 
-/// Item 61; RFC 5555 4.2: the outer source equals the address in the option, so there is no NAT and packets
-/// go in plain IPv4. The answer goes inside UDP to the home address, without a routing header.
+/// Conformance item 61; RFC 5555 4.2: the outer source equals the address in the option, so there is no NAT
+/// and packets go in plain IPv4. The answer goes inside UDP to the home address, without a routing header.
 #[test]
 fn without_a_nat_packets_go_in_plain_ipv4() {
     for update in [plain(1), identified(1)] {
@@ -73,9 +73,9 @@ fn without_a_nat_packets_go_in_plain_ipv4() {
     }
 }
 
-/// Item 60; RFC 5555 4.2: the outer source differs from the address in the option, so there is a NAT. Packets
-/// go in UDP to the outer address and port. The answer reports the NAT and the keepalive interval to the
-/// node.
+/// Conformance item 60; RFC 5555 4.2: the outer source differs from the address in the option, so there is a
+/// NAT. Packets go in UDP to the outer address and port. The answer reports the NAT and the keepalive
+/// interval to the node.
 #[test]
 fn behind_a_nat_packets_go_in_udp_to_the_address_that_we_see() {
     for update in [plain(1), identified(1)] {

@@ -91,8 +91,8 @@ fn flows_change_places() {
     assert_eq!(flows(&agent), [(5, 5, vec![1]), (6, 10, vec![1]), (4, 30, vec![2])]);
 }
 
-/// Item 58; 5.3.4: a flow that the update does not name is removed; 5.3.3: a flow that the summary names
-/// stays.
+/// Conformance item 58; 5.3.4: a flow that the update does not name is removed; 5.3.3: a flow that the
+/// summary names stays.
 #[test]
 fn what_is_not_named_is_removed() {
     let mut agent = with_flow();
@@ -114,7 +114,7 @@ fn an_unknown_flow_in_the_summary_is_132() {
     assert_eq!(flows(&agent), [(4, 10, vec![2])]);
 }
 
-/// Item 57; 5.3.2.1: status 131 for an unknown BID, and the flow stays unchanged.
+/// Conformance item 57; 5.3.2.1: status 131 for an unknown BID, and the flow stays unchanged.
 #[test]
 fn an_unknown_bid_is_131() {
     let mut agent = with_flow();
@@ -124,7 +124,8 @@ fn an_unknown_bid_is_131() {
     assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5000));
 }
 
-/// Item 57; 5.3.2.1, 4.2: status 130 for an option that lacks a required value or has a forbidden one.
+/// Conformance item 57; 5.3.2.1, 4.2: status 130 for an option that lacks a required value or has a forbidden
+/// one.
 #[test]
 fn a_malformed_flow_is_130() {
     let selector = || sub_options(Some(&udp_to(6000)), &[]);
@@ -156,8 +157,8 @@ fn one_fid_twice_refuses_all() {
     assert_eq!(flows(&agent), []);
 }
 
-/// Item 57; 5.3.2.1: status 133 for an unsupported selector format: an unknown format, or IPv4, because
-/// tunnels carry only IPv6.
+/// Conformance item 57; 5.3.2.1: status 133 for an unsupported selector format: an unknown format, or IPv4,
+/// because tunnels carry only IPv6.
 #[test]
 fn another_selector_format_is_133() {
     let mut agent = two();

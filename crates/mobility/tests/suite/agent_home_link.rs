@@ -9,7 +9,8 @@ use crate::craft::*;
 const HOME_LINK_LOCAL: &str = "fe80::1234";
 const WITH_LINK_LOCAL: BindingUpdateFlags = BindingUpdateFlags { link_local: true, ..ROUTER };
 
-/// Item 39, TAHI BU_DAD; RFC 6275 10.3.1: the home address is tested before the first acknowledgement.
+/// Conformance item 39, TAHI BU_DAD; RFC 6275 10.3.1: the home address is tested before the first
+/// acknowledgement.
 #[test]
 fn duplicate_address_detection_comes_before_the_first_acknowledgement() {
     let mut agent = Agent::on_home_link(config());
@@ -65,7 +66,7 @@ fn addresses_are_defended_before_the_links_own_address_can_be_used() {
     assert_eq!(source(&mut agent, HOME), addr("fe80::1"));
 }
 
-/// Item 39: a virtual home link needs no duplicate address detection.
+/// Conformance item 39: a virtual home link needs no duplicate address detection.
 #[test]
 fn a_virtual_home_link_needs_no_test() {
     let mut agent = Agent::new(config());
@@ -74,7 +75,7 @@ fn a_virtual_home_link_needs_no_test() {
     assert!(agent.link.is_empty());
 }
 
-/// Item 39; RFC 6275 10.3.1: "Unless this home agent already has a binding".
+/// Conformance item 39; RFC 6275 10.3.1: "Unless this home agent already has a binding".
 #[test]
 fn a_refresh_or_a_move_is_not_tested_again() {
     let mut agent = Agent::on_home_link(config());
@@ -86,7 +87,7 @@ fn a_refresh_or_a_move_is_not_tested_again() {
     assert!(agent.probes().is_empty());
 }
 
-/// Item 39; RFC 6275 10.3.1: a conflict is answered 134, and the address is not defended.
+/// Conformance item 39; RFC 6275 10.3.1: a conflict is answered 134, and the address is not defended.
 #[test]
 fn a_conflict_is_answered_134() {
     let mut agent = Agent::on_home_link(config());
@@ -121,8 +122,8 @@ fn somebody_elses_probe_is_a_conflict() {
     assert_eq!(agent.wait(1.1)[0].status(), 0);
 }
 
-/// Items 39 and 40; RFC 6275 10.3.1: with the L flag the home agent tests the link-local address too, and a
-/// conflict there refuses the registration.
+/// Conformance items 39 and 40; RFC 6275 10.3.1: with the L flag the home agent tests the link-local address
+/// too, and a conflict there refuses the registration.
 #[test]
 fn the_l_flag_tests_the_link_local_address_as_well() {
     let mut agent = Agent::on_home_link(config());
@@ -183,7 +184,7 @@ fn the_home_address_is_advertised() {
     }
 }
 
-/// Item 40, TAHI BU_NA with L; RFC 6275 10.4.1: "MUST do the same for the link-local address".
+/// Conformance item 40, TAHI BU_NA with L; RFC 6275 10.4.1: "MUST do the same for the link-local address".
 #[test]
 fn with_l_the_link_local_address_is_advertised_and_defended() {
     let mut agent = Agent::on_home_link(config());

@@ -17,7 +17,7 @@ fn altered(update: &Update, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     update.around(&mut header)
 }
 
-/// Item 28, TAHI HA_1_1_3; RFC 6275 9.2: "If invalid, the node MUST silently discard".
+/// Conformance item 28, TAHI HA_1_1_3; RFC 6275 9.2: "If invalid, the node MUST silently discard".
 #[test]
 fn a_wrong_checksum_is_met_with_silence() {
     let mut agent = Agent::new(config());
@@ -50,7 +50,8 @@ fn a_checksum_over_the_care_of_address_is_wrong() {
     assert_eq!(agent.ignore(&packet), MobilityDrop::BadChecksum);
 }
 
-/// Item 29, TAHI HA_1_1_1 and 1_1_5; RFC 6275 9.2, 9.3.3: Binding Error 2, with and without a binding.
+/// Conformance item 29, TAHI HA_1_1_1 and 1_1_5; RFC 6275 9.2, 9.3.3: Binding Error 2, with and without a
+/// binding.
 #[test]
 fn an_unknown_type_is_answered_with_a_binding_error() {
     let mut agent = Agent::new(config());
@@ -84,7 +85,8 @@ fn messages_for_another_role_get_no_answer() {
     }
 }
 
-/// Item 30, TAHI HA_1_1_2 and 1_1_6; RFC 6275 9.2: Parameter Problem 0 at the Payload Proto field.
+/// Conformance item 30, TAHI HA_1_1_2 and 1_1_6; RFC 6275 9.2: Parameter Problem 0 at the Payload Proto
+/// field.
 #[test]
 fn a_wrong_payload_proto_is_answered_with_a_parameter_problem() {
     let mut agent = Agent::new(config());
@@ -98,7 +100,7 @@ fn a_wrong_payload_proto_is_answered_with_a_parameter_problem() {
     assert_eq!(agent.snapshot(), before);
 }
 
-/// Item 31, TAHI HA_1_1_4 and 1_1_7; RFC 6275 9.2: Parameter Problem 0 at the Header Len field.
+/// Conformance item 31, TAHI HA_1_1_4 and 1_1_7; RFC 6275 9.2: Parameter Problem 0 at the Header Len field.
 #[test]
 fn a_header_too_short_is_answered_with_a_parameter_problem() {
     let mut agent = Agent::new(config());
@@ -120,7 +122,7 @@ fn a_header_cut_short_is_met_with_silence() {
     assert_eq!(agent.ignore(&packet), MobilityDrop::Malformed);
 }
 
-/// Item 32; RFC 6275 6.2.1: a receiver "MUST" ignore an unknown option.
+/// Conformance item 32; RFC 6275 6.2.1: a receiver "MUST" ignore an unknown option.
 #[test]
 fn unknown_options_are_skipped() {
     let mut agent = Agent::new(config());
@@ -129,7 +131,7 @@ fn unknown_options_are_skipped() {
     assert_eq!(*agent.binding().expect("bound").prefixes, [net(PREFIX)]);
 }
 
-/// Item 33: the home agent drops a message with an option that runs past the end.
+/// Conformance item 33: the home agent drops a message with an option that runs past the end.
 #[test]
 fn an_option_past_the_end_is_met_with_silence() {
     let mut agent = Agent::new(config());

@@ -16,7 +16,8 @@ pub fn two() -> Agent {
     agent
 }
 
-/// Item 46; RFC 5648 6.2: an update without the O flag adds a binding. Item 53: the answer echoes the option.
+/// Conformance item 46; RFC 5648 6.2: an update without the O flag adds a binding. Conformance item 53: the
+/// answer echoes the option.
 #[test]
 fn bindings_are_added_one_by_one() {
     let mut agent = Agent::new(config());
@@ -64,8 +65,8 @@ fn bindings_are_ordered_by_priority() {
     assert_eq!(agent.care_of(), Some(addr(THIRD_CARE_OF)));
 }
 
-/// Item 46; RFC 5648 6.2: "the same BID but different care-of address" moves the binding. The home agent
-/// still accepts packets from the old address.
+/// Conformance item 46; RFC 5648 6.2: "the same BID but different care-of address" moves the binding. The
+/// home agent still accepts packets from the old address.
 #[test]
 fn a_known_bid_with_another_address_moves() {
     let mut agent = two();
@@ -78,7 +79,7 @@ fn a_known_bid_with_another_address_moves() {
     assert!(accepts(&agent, OTHER_CARE_OF) && accepts(&agent, THIRD_CARE_OF));
 }
 
-/// Item 47; RFC 5648 4.2: an update with the O flag removes all bindings that it does not name.
+/// Conformance item 47; RFC 5648 4.2: an update with the O flag removes all bindings that it does not name.
 #[test]
 fn the_o_flag_replaces_all() {
     let mut agent = two();
@@ -91,7 +92,8 @@ fn the_o_flag_replaces_all() {
     assert_eq!(bindings(&agent), expected(&[(3, THIRD_CARE_OF)]));
 }
 
-/// Item 48; RFC 5648 6.2: a Binding Update without identifiers "MUST replace all the existing bindings".
+/// Conformance item 48; RFC 5648 6.2: a Binding Update without identifiers "MUST replace all the existing
+/// bindings".
 #[test]
 fn a_plain_update_replaces_all() {
     let mut agent = two();
@@ -103,7 +105,7 @@ fn a_plain_update_replaces_all() {
     assert!(agent.machine.poll_timeout().is_none(), "nothing is left of the timers");
 }
 
-/// Item 49; RFC 5648 6.2: status 165 while a plain binding exists, unless the O flag replaces it.
+/// Conformance item 49; RFC 5648 6.2: status 165 while a plain binding exists, unless the O flag replaces it.
 #[test]
 fn beside_a_plain_binding_it_is_165() {
     let mut agent = Agent::new(config());
@@ -115,7 +117,7 @@ fn beside_a_plain_binding_it_is_165() {
     assert!(agent.machine.bindings().former(addr(HOME)).is_empty(), "the same path");
 }
 
-/// Item 50; RFC 5648 6.2: an option length other than 4, 8 and 20 refuses the message.
+/// Conformance item 50; RFC 5648 6.2: an option length other than 4, 8 and 20 refuses the message.
 #[test]
 fn an_option_of_a_wrong_length_is_164() {
     let mut agent = two();
@@ -129,8 +131,8 @@ fn an_option_of_a_wrong_length_is_164() {
     }
 }
 
-/// Item 50; RFC 5648 6.2: status 164 for an option whose address is not unicast and routable, and for BID 0
-/// (4.3).
+/// Conformance item 50; RFC 5648 6.2: status 164 for an option whose address is not unicast and routable, and
+/// for BID 0 (4.3).
 #[test]
 fn an_address_that_cannot_be_one_is_164() {
     let mut agent = two();
@@ -151,7 +153,7 @@ fn an_address_that_cannot_be_one_is_164() {
     assert_eq!(bindings(&agent), expected(&[(1, CARE_OF), (2, OTHER_CARE_OF)]));
 }
 
-/// Item 51; RFC 5648 6.2: an option without an address needs a known BID.
+/// Conformance item 51; RFC 5648 6.2: an option without an address needs a known BID.
 #[test]
 fn an_unknown_bid_without_address_is_167_in_its_option() {
     let mut agent = two();
@@ -166,7 +168,8 @@ fn an_unknown_bid_without_address_is_167_in_its_option() {
     assert_eq!(bindings(&agent), expected(&[(1, CARE_OF), (2, OTHER_CARE_OF)]));
 }
 
-/// Item 52; RFC 5648 6.2: a bulk registration registers the valid options, and the answer has status 4.
+/// Conformance item 52; RFC 5648 6.2: a bulk registration registers the valid options, and the answer has
+/// status 4.
 #[test]
 fn one_bad_of_several_is_4() {
     let mut agent = two();
@@ -262,7 +265,7 @@ fn what_was_given_up_is_bounded() {
     assert!(agent.machine.bindings().former(addr(HOME)).is_empty());
 }
 
-/// Item 55; RFC 5648 4.1: all bindings of a node share one sequence number.
+/// Conformance item 55; RFC 5648 4.1: all bindings of a node share one sequence number.
 #[test]
 fn the_sequence_number_is_shared_by_all_bindings() {
     let mut agent = two();

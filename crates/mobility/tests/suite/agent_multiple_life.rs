@@ -12,8 +12,8 @@ use crate::agent_multiple::two;
 use crate::craft::*;
 use crate::several::*;
 
-/// Item 54; RFC 5648 5.4, 6.2: an update de-registers one binding, and the others stay; status 133 for an
-/// unknown BID.
+/// Conformance item 54; RFC 5648 5.4, 6.2: an update de-registers one binding, and the others stay; status
+/// 133 for an unknown BID.
 #[test]
 fn one_of_several_is_deregistered() {
     let mut agent = two();
@@ -36,7 +36,7 @@ fn the_o_flag_does_not_matter_at_the_end() {
     assert_eq!(bindings(&agent), expected(&[(2, OTHER_CARE_OF)]));
 }
 
-/// Item 48; RFC 5648 5.4, 6.2: a de-registration without BIDs ends all bindings, from any source.
+/// Conformance item 48; RFC 5648 5.4, 6.2: a de-registration without BIDs ends all bindings, from any source.
 #[test]
 fn a_plain_deregistration_ends_all() {
     for update in [Update::implicit(3).lifetime(0), Update::implicit(3).at_home().lifetime(15)] {

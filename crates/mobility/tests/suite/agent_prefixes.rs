@@ -17,7 +17,8 @@ fn two_prefixes() -> Agent {
     Agent::new(config)
 }
 
-/// Item 1; RFC 3963 6.2, 6.6: the home agent answers with status 0 and the R flag, and forwards the prefix.
+/// Conformance item 1; RFC 3963 6.2, 6.6: the home agent answers with status 0 and the R flag, and forwards
+/// the prefix.
 #[test]
 fn an_authorised_prefix_is_forwarded() {
     let mut agent = Agent::new(config());
@@ -27,7 +28,7 @@ fn an_authorised_prefix_is_forwarded() {
     assert!(agent.forwarding_changes > 0);
 }
 
-/// Item 2, design decision 6; RFC 3963 6.2: an update with R and without H is answered 140.
+/// Conformance item 2, design decision 6; RFC 3963 6.2: an update with R and without H is answered 140.
 #[test]
 fn r_without_h_is_answered_140() {
     let mut agent = Agent::new(config());
@@ -38,7 +39,7 @@ fn r_without_h_is_answered_140() {
     agent.refuse(&Update::explicit(2).flags(flags), 140);
 }
 
-/// Item 3; RFC 3963 6.6: "not configured to support Mobile Routers".
+/// Conformance item 3; RFC 3963 6.6: "not configured to support Mobile Routers".
 #[test]
 fn a_home_agent_for_hosts_answers_140() {
     let mut hosts = config();
@@ -49,7 +50,8 @@ fn a_home_agent_for_hosts_answers_140() {
     assert!(!agent.accept(&Update::node(3)).mobile_router());
 }
 
-/// Item 4; RFC 3963 6.2: "MUST discard the Binding Update": status 142, and the registered binding stays.
+/// Conformance item 4; RFC 3963 6.2: "MUST discard the Binding Update": status 142, and the registered
+/// binding stays.
 #[test]
 fn a_foreign_prefix_is_answered_142_and_the_binding_stays() {
     let mut agent = Agent::new(config());
@@ -61,7 +63,7 @@ fn a_foreign_prefix_is_answered_142_and_the_binding_stays() {
     assert_eq!(forwarded(&agent), [net(PREFIX)]);
 }
 
-/// Item 5; RFC 3963 6.2: "it MUST NOT forward traffic to any of the prefixes".
+/// Conformance item 5; RFC 3963 6.2: "it MUST NOT forward traffic to any of the prefixes".
 #[test]
 fn one_bad_prefix_of_two_spoils_both() {
     for update in
@@ -100,7 +102,8 @@ fn too_many_prefixes_are_answered_141() {
     agent.refuse(&update, 141);
 }
 
-/// Item 6; RFC 3963 5.2, 6.2: in implicit mode the home agent forwards the prefixes of the prefix table.
+/// Conformance item 6; RFC 3963 5.2, 6.2: in implicit mode the home agent forwards the prefixes of the prefix
+/// table.
 #[test]
 fn implicit_mode_forwards_the_configured_prefixes() {
     let mut agent = two_prefixes();
@@ -108,7 +111,7 @@ fn implicit_mode_forwards_the_configured_prefixes() {
     assert_eq!(forwarded(&agent), [net(PREFIX), net(SECOND_PREFIX)]);
 }
 
-/// Item 7; RFC 3963 6.2, 6.6: status 143 if the prefix table has no entry for this home address.
+/// Conformance item 7; RFC 3963 6.2, 6.6: status 143 if the prefix table has no entry for this home address.
 #[test]
 fn implicit_mode_without_a_table_entry_is_answered_143() {
     let mut two = config();
@@ -116,7 +119,7 @@ fn implicit_mode_without_a_table_entry_is_answered_143() {
     Agent::new(two).refuse(&Update::implicit(1), 143);
 }
 
-/// Item 8; RFC 3963 4.1: without the R flag the home agent forwards only the home address.
+/// Conformance item 8; RFC 3963 4.1: without the R flag the home agent forwards only the home address.
 #[test]
 fn without_r_no_prefix_is_forwarded() {
     let mut agent = Agent::new(config());
@@ -125,7 +128,7 @@ fn without_r_no_prefix_is_forwarded() {
     assert_eq!(forwarded(&agent), []);
 }
 
-/// Item 9; RFC 3963 6.2: an update that sets or clears the R flag of a binding is answered 139.
+/// Conformance item 9; RFC 3963 6.2: an update that sets or clears the R flag of a binding is answered 139.
 #[test]
 fn a_changed_r_flag_is_answered_139() {
     let mut agent = Agent::new(config());
@@ -138,7 +141,8 @@ fn a_changed_r_flag_is_answered_139() {
     assert_eq!(forwarded(&agent), []);
 }
 
-/// Item 11; RFC 3963 6.2: the home agent stops forwarding a prefix that the refresh does not name.
+/// Conformance item 11; RFC 3963 6.2: the home agent stops forwarding a prefix that the refresh does not
+/// name.
 #[test]
 fn a_prefix_left_out_of_a_refresh_is_disabled() {
     let mut agent = two_prefixes();
@@ -168,7 +172,7 @@ fn a_part_of_an_own_prefix_may_be_registered_but_not_the_whole_around_it() {
     agent.refuse(&Update::implicit(2).prefix("2001:db8::/32"), 142);
 }
 
-/// Item 14; RFC 3963 6.2: the home agent serves a home address out of the router's own prefix.
+/// Conformance item 14; RFC 3963 6.2: the home agent serves a home address out of the router's own prefix.
 #[test]
 fn a_home_address_out_of_the_mobile_network_prefix_is_accepted() {
     let home = "2001:db8:a::1";
@@ -179,7 +183,7 @@ fn a_home_address_out_of_the_mobile_network_prefix_is_accepted() {
     assert!(agent.binding_of(home).is_some());
 }
 
-/// Item 20; RFC 3963 6.1.2: the home agent refuses a prefix of another router, which keeps it.
+/// Conformance item 20; RFC 3963 6.1.2: the home agent refuses a prefix of another router, which keeps it.
 #[test]
 fn a_prefix_of_another_router_is_not_given_away() {
     let other = "2001:db8:1::5678";

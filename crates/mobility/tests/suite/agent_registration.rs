@@ -9,7 +9,8 @@ use carnet_wire::mobility::{BindingUpdateFlags, MobilityOption};
 use crate::agent::{Agent, config, node};
 use crate::craft::*;
 
-/// Item 22, TAHI HA_2_1_1 and 2_1_2; RFC 6275 10.3.1: "Regardless of the setting of the Acknowledge (A) bit".
+/// Conformance item 22, TAHI HA_2_1_1 and 2_1_2; RFC 6275 10.3.1: "Regardless of the setting of the
+/// Acknowledge (A) bit".
 #[test]
 fn a_binding_update_is_acknowledged_with_and_without_the_a_flag() {
     for acknowledge in [true, false] {
@@ -21,7 +22,8 @@ fn a_binding_update_is_acknowledged_with_and_without_the_a_flag() {
     }
 }
 
-/// Item 23; RFC 6275 9.5.4: the answer to an update with a Home Address option has a type 2 routing header.
+/// Conformance item 23; RFC 6275 9.5.4: the answer to an update with a Home Address option has a type 2
+/// routing header.
 #[test]
 fn the_acknowledgement_bears_the_home_address_in_a_routing_header() {
     let mut agent = Agent::new(config());
@@ -33,7 +35,8 @@ fn the_acknowledgement_bears_the_home_address_in_a_routing_header() {
     assert_eq!(answer.hop_limit, 64);
 }
 
-/// Item 23; RFC 6275 9.5.4: "the routing header MUST NOT be used" when the source is the home address.
+/// Conformance item 23; RFC 6275 9.5.4: "the routing header MUST NOT be used" when the source is the home
+/// address.
 #[test]
 fn an_acknowledgement_to_the_home_address_has_no_routing_header() {
     let mut agent = Agent::new(config());
@@ -43,8 +46,8 @@ fn an_acknowledgement_to_the_home_address_has_no_routing_header() {
     assert_eq!(answer.routing_home_address, None);
 }
 
-/// Items 24 and 26; RFC 6275 9.5.1, 9.5.4: the home agent registers the option's address and answers to the
-/// source.
+/// Conformance items 24 and 26; RFC 6275 9.5.1, 9.5.4: the home agent registers the option's address and
+/// answers to the source.
 #[test]
 fn the_alternate_care_of_address_is_registered_and_the_source_answered() {
     let mut agent = Agent::new(config());
@@ -53,7 +56,7 @@ fn the_alternate_care_of_address_is_registered_and_the_source_answered() {
     assert_eq!(agent.care_of(), Some(addr(OTHER_CARE_OF)));
 }
 
-/// Item 27; RFC 6275 6.1.7 and 9.5.1: a care-of address must be unicast and routable.
+/// Conformance item 27; RFC 6275 6.1.7 and 9.5.1: a care-of address must be unicast and routable.
 #[test]
 fn updates_with_an_invalid_care_of_address_get_no_answer() {
     let mut agent = Agent::new(config());
@@ -76,8 +79,8 @@ fn updates_with_an_invalid_home_address_get_no_answer() {
     }
 }
 
-/// Item 25; RFC 6275 9.5.1 and 10.3.1: the answer copies the number; an answer with status 135 has the last
-/// accepted number.
+/// Conformance item 25; RFC 6275 9.5.1 and 10.3.1: the answer copies the number; an answer with status 135
+/// has the last accepted number.
 #[test]
 fn sequence_numbers_are_copied_and_old_ones_refused_with_the_last() {
     let mut agent = Agent::new(config());
@@ -111,8 +114,8 @@ fn the_number_of_a_refused_update_is_not_remembered() {
     agent.accept(&Update::explicit(11));
 }
 
-/// Item 34, TAHI HA_2_1_3; RFC 6275 10.3.1: the granted lifetime is at most the requested one and at most the
-/// operator's limit.
+/// Conformance item 34, TAHI HA_2_1_3; RFC 6275 10.3.1: the granted lifetime is at most the requested one and
+/// at most the operator's limit.
 #[test]
 fn lifetimes_are_as_requested_up_to_the_limit() {
     let mut agent = Agent::new(config());
@@ -197,7 +200,7 @@ fn the_old_care_of_address_is_kept_for_the_grace_period() {
     assert_eq!(previous(&agent), None);
 }
 
-/// Item 36; RFC 6275 9.5.1: an update without H for a home registration is answered 139.
+/// Conformance item 36; RFC 6275 9.5.1: an update without H for a home registration is answered 139.
 #[test]
 fn an_update_without_h_for_a_home_registration_is_answered_139() {
     let mut agent = Agent::new(config());
@@ -268,8 +271,8 @@ fn the_k_flag_is_always_answered_with_zero() {
     }
 }
 
-/// Item 42; RFC 6275 10.3.1, 10.3.2: the home agent sends no Binding Refresh Advice, since it stores its
-/// bindings, and none in answers to de-registrations.
+/// Conformance item 42; RFC 6275 10.3.1, 10.3.2: the home agent sends no Binding Refresh Advice, since it
+/// stores its bindings, and none in answers to de-registrations.
 #[test]
 fn no_refresh_advice_is_given() {
     let mut agent = Agent::new(config());

@@ -263,8 +263,8 @@ fn packets_at_the_old_address_are_welcome_across_a_new_configuration() {
     assert!(!accepted(&pair));
 }
 
-/// Item 64; RFC 3963 5.6: on a visited link the router sends no Neighbor Discovery messages but Router
-/// Solicitations.
+/// Conformance item 64; RFC 3963 5.6: on a visited link the router sends no Neighbor Discovery messages but
+/// Router Solicitations.
 #[test]
 fn a_visited_link_hears_router_solicitations_only() {
     let mut pair = registered();

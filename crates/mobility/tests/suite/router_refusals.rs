@@ -29,8 +29,8 @@ fn rejections(pair: &Pair) -> usize {
     pair.events.iter().filter(|(_, _, event)| matches!(event, Event::Rejected { .. })).count()
 }
 
-/// Item 64; RFC 3963 5.4: 140 to 143 end the service: the router logs the refusal, does not repeat the
-/// update, and assumes no binding.
+/// Conformance item 64; RFC 3963 5.4: 140 to 143 end the service: the router logs the refusal, does not
+/// repeat the update, and assumes no binding.
 #[test]
 fn refusals_of_nemo_stop_the_service() {
     for status in [140, 141, 142, 143] {
@@ -273,7 +273,7 @@ fn a_deregistration_follows_the_router() {
     assert!(pair.updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF)));
 }
 
-/// Item 64; RFC 6275 11.7.3: on 135 the router at once sends the number after the named one.
+/// Conformance item 64; RFC 6275 11.7.3: on 135 the router at once sends the number after the named one.
 #[test]
 fn status_135_is_followed_at_once_by_the_next_number() {
     let mut pair = by_hand();

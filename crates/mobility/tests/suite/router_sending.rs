@@ -54,8 +54,8 @@ fn a_binding_update_in_implicit_mode() {
     pair.register();
 }
 
-/// Item 64; RFC 3963 5.2: explicit mode names the prefixes in "all Binding Updates, including those sent to
-/// refresh".
+/// Conformance item 64; RFC 3963 5.2: explicit mode names the prefixes in "all Binding Updates, including
+/// those sent to refresh".
 #[test]
 fn refreshes_name_the_prefixes_again() {
     let mut pair = Pair::new(Setup::plain());
@@ -68,8 +68,8 @@ fn refreshes_name_the_prefixes_again() {
     assert!(pair.is_registered(0));
 }
 
-/// Item 63; RFC 6275 11.8, 13: the router retransmits after 1.5 s, doubled up to 32 s, with a new number each
-/// time.
+/// Conformance item 63; RFC 6275 11.8, 13: the router retransmits after 1.5 s, doubled up to 32 s, with a new
+/// number each time.
 #[test]
 fn first_registrations_are_retransmitted_from_one_and_a_half_seconds_on() {
     let mut pair = unheard();
@@ -80,7 +80,8 @@ fn first_registrations_are_retransmitted_from_one_and_a_half_seconds_on() {
     assert!(increasing(&updates));
 }
 
-/// Item 63; RFC 6275 11.8, 12: with a binding the router retransmits after 1 s, doubled each time.
+/// Conformance item 63; RFC 6275 11.8, 12: with a binding the router retransmits after 1 s, doubled each
+/// time.
 #[test]
 fn refreshes_are_retransmitted_from_one_second_on() {
     let mut pair = Pair::new(Setup::plain());
@@ -247,7 +248,8 @@ fn status_1_counts_as_accepted() {
     assert_eq!(pair.path(), Some(addr(CARE_OF)));
 }
 
-/// Item 64; RFC 6275 11.7.3, 6.4: the router ignores an acknowledgement that does not answer its update.
+/// Conformance item 64; RFC 6275 11.7.3, 6.4: the router ignores an acknowledgement that does not answer its
+/// update.
 #[test]
 fn acknowledgements_that_do_not_fit_are_ignored() {
     let mut pair = unheard();
@@ -297,7 +299,8 @@ fn the_answer_to_an_earlier_transmission_is_welcome() {
     assert!(pair.updates().is_empty(), "no retransmission any more");
 }
 
-/// Item 59; RFC 4285 5.1.1: with a key, answers without a right MAC are ignored, whatever their status.
+/// Conformance item 59; RFC 4285 5.1.1: with a key, answers without a right MAC are ignored, whatever their
+/// status.
 #[test]
 fn acknowledgements_without_a_right_mac_are_ignored() {
     let mut pair = Pair::new(Setup::authenticated());

@@ -186,7 +186,8 @@ pub(super) fn gn_address(text: &str) -> Result<GeonetAddress, String> {
     }
 }
 
-/// Parses the source of the position. A relative trace starts in the directory of the config file.
+/// Parses the source of the position. A relative path of a trace file
+/// counts from the directory of the config file.
 pub(super) fn position(text: &str, config_file: &str) -> Result<PositionSource, String> {
     if let Some(address) = text.strip_prefix("gpsd://") {
         gpsd(address).ok_or_else(|| {
