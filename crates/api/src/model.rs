@@ -210,8 +210,8 @@ pub struct Binding {
     pub role: Role,
     /// Home address.
     pub home_address: Ipv6Addr,
-    /// Care-of address; `null` while the node has none. A home agent shows the address that packets come from:
-    /// for a node behind a NAT, the address of the NAT.
+    /// Care-of address; `null` while the node has none. A home agent shows the address that packets come
+    /// from: for a node behind a NAT, the address of the NAT.
     pub care_of_address: Option<IpAddr>,
     /// The UDP port at the care-of address, when packets go there in UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -260,8 +260,9 @@ pub struct Uplink {
     /// What it can carry in kbit/s, as configured or, where a policy balances, measured; else `null`.
     #[serde(default)]
     pub capacity_kbit_s: Option<u32>,
-    /// URI of the captive portal to which the access network redirects HTTP, or which it announces (RFC 8910);
-    /// `null` without a portal. The network forwards nothing until a user has agreed to the portal's terms.
+    /// URI of the captive portal to which the access network redirects HTTP, or which it announces (RFC
+    /// 8910); `null` without a portal. The network forwards nothing until a user has agreed to the portal's
+    /// terms.
     #[serde(default)]
     pub captive_portal: Option<String>,
     /// Octets that have gone over it in this period, both directions together, as its interface counts them

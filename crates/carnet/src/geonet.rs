@@ -231,7 +231,7 @@ impl Geonet {
         let (has, wants) = (MacAddress(self.mac_addresses), MacAddress(wanted));
         if !self.config.set_link_address {
             warn!(
-                "the radio has the link-layer address {has}, and the station {wants}: unicast frames to this station are lost"
+                "unicast frames to this station are lost: the radio has the link-layer address {has}, not {wants}"
             );
             return;
         }

@@ -134,7 +134,7 @@ impl Platform {
         // queues would get one.
         if let Err(error) = installer.requests.take_at_once(index) {
             tracing::debug!(
-                "cannot remove the queueing discipline of the tunnel device ({error}): carnet forwards more slowly"
+                "cannot remove the tunnel device's queueing discipline ({error}): carnet is slower"
             );
         }
         installer.requests.bring_up_tunnel(index)?;

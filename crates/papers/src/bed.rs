@@ -169,8 +169,8 @@ impl Drop for Routers {
 fn end(daemons: &mut [Daemon]) {
     for daemon in daemons.iter_mut().rev() {
         if daemon.ended().is_none() {
-            // Each program leads a group (carnet_testbed::process::in_node). Skip a program that has ended, because
-            // another group may have its number.
+            // Each program leads a group (carnet_testbed::process::in_node). Skip a program that has ended,
+            // because another group may have its number.
             let _ = killpg(Pid::from_raw(daemon.id() as i32), Signal::SIGTERM);
             daemon.stop(Signal::SIGTERM);
         }

@@ -156,8 +156,8 @@ fn polled(world: &World, [place, peer]: [(&str, &str); 2], threads: bool) -> any
         output(ethtool.args(["-K", interface, what, if on { "on" } else { "off" }])).map(drop)
     };
     let (node, interface) = (world.node(place.0), place.1);
-    // The kernel polls a veth by NAPI, which a thread can do, only if the veth merges packets (GRO) and its peer
-    // does not send merged ones (TSO).
+    // A thread can poll a veth (NAPI) if the veth merges packets (GRO) and its peer does not send merged ones
+    // (TSO).
     if threads {
         set(place, "gro", true)?;
         set(peer, "tso", false)?;

@@ -114,8 +114,8 @@ impl Station {
 
     /// Completes the outputs of all wings after an input.
     pub(crate) fn flush(&mut self, now: Time, wall: WallTime) {
-        // Take the MTU of GeoNetworking into account from the start: otherwise hosts would have to learn a smaller MTU
-        // when a neighbour appears.
+        // Take the MTU of GeoNetworking into account from the start: otherwise hosts would have to learn a
+        // smaller MTU when a neighbour appears.
         let mtu = Geonet::of(&self.geonet).and_then(Geonet::ipv6).map(Adaptation::mtu);
         self.nemo.flush(now, wall, mtu);
         self.flush_geonet(now);

@@ -2,8 +2,8 @@
 //!
 //! A scenario is a folder below `scenarios`. `run` builds its network, apart from the host and with or
 //! without root, and starts `carnet` in its nodes. It sends real traffic while events happen, checks the
-//! scenario's expectations, and leaves a report. `commands` has the command line: a program mounts it, because
-//! the testbed starts the program again in the namespaces.
+//! scenario's expectations, and leaves a report. `commands` has the command line: a program mounts it,
+//! because the testbed starts the program again in the namespaces.
 #![forbid(unsafe_code)]
 
 mod api;

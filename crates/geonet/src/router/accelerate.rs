@@ -262,8 +262,8 @@ impl Router {
         if acceleration.is_idle() {
             acceleration.position = None;
         }
-        // Output the position vector last. The fast path must know which packets it may forward before it sends
-        // packets with this vector.
+        // Output the position vector last. The fast path must know which packets it may forward before it
+        // sends packets with this vector.
         if !acceleration.is_idle()
             && acceleration.position != self.position
             && let Ok(position) = self.own_position()

@@ -61,8 +61,8 @@ impl Notices {
         Some((wall + now.saturating_since(then)).to_ntp())
     }
 
-    /// Returns a message to the node over a binding. Authenticates the message if the node has a key. During a
-    /// change of keys the node has the key of the `spi` that it used last, but perhaps not yet the new one.
+    /// Returns a message to the node over a binding. Authenticates the message if the node has a key. During
+    /// a change of keys the node has the key of the `spi` that it used last, but perhaps not yet the new one.
     pub(super) fn notice(
         &mut self,
         wall: WallTime,
