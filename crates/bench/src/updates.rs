@@ -167,7 +167,7 @@ pub fn acknowledgement(
     };
     let (source, care_of_address) = (address(LINK + 8)?, address(LINK + 24)?);
     let home_address = address(LINK + IPV6 + 8)?;
-    ensure!(source == agent, "the acknowledgement comes from {source}");
+    ensure!(source == agent, "the acknowledgement comes from {source}, expected the home agent");
     ensure!(
         frame[LINK + IPV6 + 2..LINK + IPV6 + 4] == [2, 1],
         "the acknowledgement has no type 2 routing header"

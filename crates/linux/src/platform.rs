@@ -334,7 +334,7 @@ impl Platform {
                 self.events.push_back(PlatformEvent::DataPath(obstacles));
             }
             Poll::Ready(Loaded::Grown) => {
-                tracing::info!("the fast path has room for the bindings of the new config")
+                tracing::info!("made room in the fast path for the bindings of the new config")
             }
             Poll::Ready(Loaded::NotGrown(why)) => tracing::warn!("{NO_ROOM}: {why}"),
             Poll::Pending => {}

@@ -47,7 +47,7 @@ pub struct HomeAgent {
     /// Whether the home agent answers discovery requests (RFC 6275 10.5), and advertises itself on the home
     /// link.
     pub dhaad: bool,
-    /// Other home agents of the same home prefix and mobile routers.
+    /// Other home agents that serve the same home prefix and the same mobile routers.
     pub peers: Vec<PeerAgent>,
     /// Mobile routers (and mobile nodes) that may register.
     pub mobile_routers: Vec<AllowedRouter>,

@@ -85,7 +85,7 @@ pub struct Area {
     pub angle_deg: Option<u16>,
     /// Whether this station is inside; `null` while it does not know where it is, or where the area is.
     pub inside: Option<bool>,
-    /// The IPv6 multicast group of everybody inside.
+    /// IPv6 multicast group of all hosts inside the area.
     #[serde(default)]
     pub group: Option<Ipv6Addr>,
     /// The IPv6 subnets of the area.

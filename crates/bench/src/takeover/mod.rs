@@ -55,7 +55,12 @@ fn begin(
     all.send_all_updates();
     ensure!(all.settle(60)?, "{} of {routers} routers have no acknowledgement", all.waiting_routers());
     let flows = all.run_until(monotonic() + 30 * SECOND, |all| all.all_flows_have_packets(4 * all.period))?;
-    ensure!(flows, "only {} of {} flows have packets", all.flows_with_packets(4 * all.period), 2 * routers);
+    ensure!(
+        flows,
+        "packets of only {} of {} flows arrive",
+        all.flows_with_packets(4 * all.period),
+        2 * routers
+    );
     Ok((machines, all))
 }
 

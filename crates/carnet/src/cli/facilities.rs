@@ -19,7 +19,7 @@ pub struct DenmCommand {
     pub action: EventAction,
 }
 
-/// Actions on an event.
+/// Commands for an event that the station reports (DENM).
 #[derive(Debug, Subcommand)]
 pub enum EventAction {
     /// Report a new event, and print its action ID.

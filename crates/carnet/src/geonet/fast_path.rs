@@ -1,7 +1,8 @@
-//! The fast path of a running GeoNetworking station: its existence, its interfaces, and its reports.
+//! Loads the fast path of a running GeoNetworking station, attaches its programs to interfaces, and reads its
+//! reports.
 //!
 //! The fast path runs only on a radio that sends Ethernet frames and does not report acknowledgements. If a
-//! link reports lost frames, the router sends these frames again by another station (`carnet_geonet`,
+//! link reports lost frames, the router sends these frames again to another next hop (`carnet_geonet`,
 //! feedback). The link reports only frames that the router has sent itself, so a fast path cannot run on such
 //! a link.
 
@@ -127,7 +128,7 @@ impl Geonet {
         });
         let before = path.is_attached();
         if let Err(error) = path.attach(places) {
-            // When an interface changes, the program tries to attach again.
+            // When an interface changes, carnet tries to attach the BPF programs again.
             warn!("GeoNetworking takes the slow path: {error}");
         }
         let is = path.is_attached();

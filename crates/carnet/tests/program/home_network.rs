@@ -19,7 +19,7 @@ fn heard(host: &Host, target: &str) -> Option<String> {
     })
 }
 
-fn link_address(host: &Host, interface: &str) -> String {
+fn mac_address(host: &Host, interface: &str) -> String {
     let shown = host.ip(&format!("-o link show {interface}"));
     let mut words = shown.split_whitespace().skip_while(|word| *word != "link/ether");
     words.nth(1).expect("a link-layer address").to_owned()
@@ -61,7 +61,7 @@ fn hosts_on_board_are_neighbours_wherever_the_vehicle_is() {
     router.registered();
     // The router is away: the home agent answers Neighbor Solicitations for the host on board (RFC 4887
     // 6.4.1).
-    let (by_agent, by_router) = (link_address(&bed.agent, "home0"), link_address(&bed.router, "eth9"));
+    let (by_agent, by_router) = (mac_address(&bed.agent, "home0"), mac_address(&bed.router, "eth9"));
     let reached = |by: &str| heard(&neighbour, ABOARD).as_deref() == Some(by);
     wait_until("through the tunnel", seconds(20), || reached(&by_agent));
     assert!(!neighbour.pings("2001:db8:1:b::10"), "nobody has that address");

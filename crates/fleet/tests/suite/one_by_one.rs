@@ -8,7 +8,7 @@ use crate::world::World;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn usual(_: &mut SeatConfig) {}
+fn unchanged_config(_: &mut SeatConfig) {}
 
 fn quickly_settled(config: &mut SeatConfig) {
     config.fail_back_delay = Duration::from_secs(5);
@@ -16,7 +16,7 @@ fn quickly_settled(config: &mut SeatConfig) {
 
 /// Returns a world in which the first member leads and its home agent works.
 fn settled(seed: u64) -> World {
-    let mut world = World::new(seed, usual);
+    let mut world = World::new(seed, unchanged_config);
     world.until(MINUTE, |world| world.working() == [0]).expect("somebody has the seat");
     world.run(Duration::from_secs(3));
     world
@@ -233,7 +233,7 @@ fn a_gateway_that_is_down_for_all_moves_nothing() {
 fn a_gateway_that_others_miss_later_moves_nothing() {
     for seed in 0..40 {
         let mut world = World::new(seed, |config| {
-            usual(config);
+            unchanged_config(config);
             config.cut_off_wait = Duration::from_secs(2);
         });
         world.until(MINUTE, |world| world.working() == [0]).expect("somebody has the seat");
@@ -313,7 +313,8 @@ fn whoever_is_connected_first_gets_the_seat() {
     assert!(back > 9 * MINUTE, "{back:?}");
 }
 
-/// Each time that links last shorter than the settling time, the pause before they count gets longer.
+/// Each time that links fail before the settling time is over, the member waits longer before it counts them
+/// as up.
 #[test]
 fn links_that_come_and_go_do_not_make_the_seat_wander() {
     for period in [1, 20, 38] {

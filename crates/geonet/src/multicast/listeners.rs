@@ -130,7 +130,7 @@ pub struct Listeners {
 pub struct TooManyGroups;
 
 impl Listeners {
-    /// Handles a group record of a listener report. `ask` says whether this router is the querier; the
+    /// Handles a group record of a listener report. `is_querier` says whether this router is the querier; the
     /// querier sends queries before it ends a membership.
     ///
     /// # Errors
@@ -141,11 +141,11 @@ impl Listeners {
         now: Time,
         timing: &MldTiming,
         record: &Record<'_>,
-        ask: bool,
+        is_querier: bool,
     ) -> Result<(), TooManyGroups> {
         let Some(kind) = record.record_type else { return Ok(()) };
         let sources = record.sources.iter().take(MAX_SOURCES + 1).collect();
-        self.handle(now, timing, kind, record.group, sources, ask)
+        self.handle(now, timing, kind, record.group, sources, is_querier)
     }
 
     /// Handles a version 1 report as IS_EX({}) (RFC 3810 8.3.2).
@@ -166,9 +166,9 @@ impl Listeners {
     }
 
     /// Handles a version 1 Done message as TO_IN({}).
-    pub fn handle_done_v1(&mut self, now: Time, timing: &MldTiming, group: Ipv6Addr, ask: bool) {
+    pub fn handle_done_v1(&mut self, now: Time, timing: &MldTiming, group: Ipv6Addr, is_querier: bool) {
         if self.groups.contains_key(&group) {
-            let _known = self.handle(now, timing, RecordType::ToInclude, group, BTreeSet::new(), ask);
+            let _known = self.handle(now, timing, RecordType::ToInclude, group, BTreeSet::new(), is_querier);
         }
     }
 
@@ -179,7 +179,7 @@ impl Listeners {
         kind: RecordType,
         address: Ipv6Addr,
         sources: BTreeSet<Ipv6Addr>,
-        ask: bool,
+        is_querier: bool,
     ) -> Result<(), TooManyGroups> {
         if !self.groups.contains_key(&address) {
             let nothing = match kind {
@@ -197,7 +197,7 @@ impl Listeners {
         let group = self.groups.entry(address).or_default();
         group.expire(now);
         let asked = group.handle(now, timing, kind, sources);
-        if ask {
+        if is_querier {
             group.ask(now, timing, asked);
         }
         self.reschedule_or_remove(address);

@@ -659,7 +659,7 @@ fn slots(config: &FastPathConfig) -> u32 {
     u32::try_from(config.bindings).unwrap_or(u32::MAX / 8).max(SLOTS_MIN).next_power_of_two()
 }
 
-/// Returns the number of version numbers that the slots share, a power of two like `slots`.
+/// Returns the number of version counters, a power of two like `slots`. Several slots share a counter.
 fn versions(slots: u32) -> u32 {
     slots.min(VERSIONS_MAX)
 }

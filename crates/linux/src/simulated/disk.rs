@@ -55,7 +55,7 @@ enum Naming {
 }
 
 impl Naming {
-    /// Returns the directory that contains the name.
+    /// Returns the directory of the file.
     fn directory(&self) -> Option<&Path> {
         let (Naming::Is(path, _) | Naming::Gone(path) | Naming::Renamed(_, path)) = self;
         path.parent()

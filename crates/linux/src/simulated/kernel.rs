@@ -145,7 +145,7 @@ pub(super) struct State {
     pub(super) without_ipv6: BTreeSet<u32>,
     /// Interfaces whose original value of `forwarding` is unknown, so that the test does not check its
     /// restoration.
-    forgiven: BTreeSet<String>,
+    left_forwarding: BTreeSet<String>,
     /// For each setting its present value, and the value that it would have without carnet.
     switches: BTreeMap<(String, String), (String, String)>,
     next_index: u32,
@@ -190,7 +190,7 @@ impl State {
             failure_probability: 0.0,
             boot: 0,
             keeps_marks: true,
-            forgiven: BTreeSet::new(),
+            left_forwarding: BTreeSet::new(),
             without_ipv6: BTreeSet::new(),
             steps_until_death: None,
         };
@@ -519,7 +519,7 @@ impl State {
         if of("all").is_some_and(|(is, without)| is == without) {
             let left =
                 self.interfaces().into_iter().filter(|it| of(it).is_some_and(|(is, without)| is != without));
-            self.forgiven.extend(left.collect::<Vec<_>>());
+            self.left_forwarding.extend(left.collect::<Vec<_>>());
         }
     }
 
@@ -662,8 +662,8 @@ impl State {
             left.push(format!("the local rule is not the first: {:?}", self.rules));
         }
         for ((interface, name), (is, without)) in &self.switches {
-            let forgiven = name == "forwarding" && self.forgiven.contains(interface);
-            if is != without && interface != TUNNEL_DEVICE && !forgiven {
+            let may_stay = name == "forwarding" && self.left_forwarding.contains(interface);
+            if is != without && interface != TUNNEL_DEVICE && !may_stay {
                 left.push(format!("{interface}.{name} is {is}, was {without}"));
             }
         }

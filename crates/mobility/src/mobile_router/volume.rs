@@ -221,7 +221,8 @@ pub struct StoredVolume {
     /// Kind of the periods; `None` in the state of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<VolumePeriod>,
-    /// Octets from earlier starts of the machine by period, the latest at the end.
+    /// Period, and octets that the uplink carried in it before the machine was started last. The latest period
+    /// is at the end.
     #[serde(default)]
     settled: Vec<(u32, u64)>,
     /// Octets since the present start of the machine, the oldest first.

@@ -261,7 +261,9 @@ impl<'a> Lowering<'a> {
         for constraint in &field.constraints {
             let Constraint::Table(table) = constraint else { continue };
             for set in &table.object_set.values {
-                let ObjectSetValue::Reference(name) = set else { bail!("an object set at this position") };
+                let ObjectSetValue::Reference(name) = set else {
+                    bail!("an object set at this position is not supported")
+                };
                 let set = self.sets.get(name).context("an object set that is not there")?;
                 for object in &set.values {
                     values.push(self.object(object)?);

@@ -271,7 +271,7 @@ async fn end(child: &mut Child) -> anyhow::Result<String> {
         return Ok(of(status?));
     }
     child.kill().await?;
-    bail!("it did not end within {} s, so it was killed", FAREWELL.as_secs())
+    bail!("the home agent did not end within {} s, so it was killed", FAREWELL.as_secs())
 }
 
 fn of(status: ExitStatus) -> String {
