@@ -21,7 +21,8 @@ const MAX_REMOVALS: u32 = 5;
 /// One entry of the Binding Update List.
 #[derive(Debug, Clone)]
 pub struct BindingUpdateListEntry {
-    /// Index of the uplink. The entry without identifier moves with its requests from uplink to uplink.
+    /// Index of the uplink. The entry without identifier gets another uplink with each request that uses
+    /// another one.
     pub uplink: usize,
     /// The Binding Identifier, if the entry has one.
     pub bid: Option<Bid>,
@@ -76,7 +77,7 @@ impl BindingUpdateListEntry {
         self.exchange.as_mut().filter(|exchange| !exchange.is_held())
     }
 
-    /// Removes the outstanding request. A hold stays.
+    /// Removes the outstanding request, unless it is held.
     pub(crate) fn take_request(&mut self) -> Option<Exchange> {
         self.exchange.take_if(|exchange| !exchange.is_held())
     }
@@ -102,7 +103,7 @@ impl BindingUpdateListEntry {
         self.exchange.take_if(|exchange| exchange.is_held());
     }
 
-    /// Makes the outstanding request due at once. A hold stays.
+    /// Makes the outstanding request due at once, unless it is held.
     pub(crate) fn hasten(&mut self, now: Time) {
         if let Some(exchange) = &mut self.exchange {
             exchange.apply(now, Event::Haste);
@@ -125,7 +126,7 @@ impl BindingUpdateListEntry {
         Some(self.request()?.last_sent()?.care_of_address)
     }
 
-    /// Sets the care-of addresses of the outstanding request to those of the uplink now.
+    /// Updates the outstanding request with the present care-of addresses of the uplink.
     pub(crate) fn take_care_of_addresses(&mut self, links: &dyn Links) {
         let uplink = self.uplink;
         if let Some(exchange) = &mut self.exchange {
@@ -133,8 +134,8 @@ impl BindingUpdateListEntry {
         }
     }
 
-    /// Returns the care-of addresses that the next Binding Update races. A mere renewal of a working care-of
-    /// address does not involve the other family.
+    /// Returns the care-of addresses that the router tries at the same time. To renew a working care-of
+    /// address, it does not try an address of the other IP version.
     pub(crate) fn rivals(&self) -> &[IpAddr] {
         let Some(exchange) = &self.exchange else { return &[] };
         let all = exchange.care_of_addresses.as_slice();
@@ -150,12 +151,12 @@ impl BindingUpdateListEntry {
 
     /// Returns the care-of address of the next Binding Update.
     pub(crate) fn next_care_of_address(&self) -> Option<IpAddr> {
-        let turn = self.exchange.as_ref()?.retransmission.turn();
+        let index = self.exchange.as_ref()?.retransmission.address_index();
         let rivals = self.rivals();
-        rivals.get(turn).or(rivals.first()).copied()
+        rivals.get(index).or(rivals.first()).copied()
     }
 
-    /// Removes the removal once it was tried often enough.
+    /// Gives up the request to remove the binding after [`MAX_REMOVALS`] transmissions.
     pub(crate) fn drop_exhausted_removal(&mut self) {
         self.removal.take_if(|removal| removal.retransmission.rounds() >= MAX_REMOVALS);
     }
@@ -199,7 +200,7 @@ pub(crate) struct Update {
 }
 
 impl Update {
-    /// A Binding Update of the entry without identifier.
+    /// Creates a Binding Update of the entry without identifier.
     pub(crate) fn plain(uplink: usize, purpose: Purpose, sent: Transmission) -> Update {
         let Transmission { sequence, at, timestamp, care_of_address } = sent;
         Update {
@@ -218,7 +219,7 @@ impl Update {
         }
     }
 
-    /// Returns the transmission of this update about a care-of address.
+    /// Returns the transmission of this update for a care-of address.
     pub(crate) fn sent(&self, care_of_address: IpAddr) -> Transmission {
         Transmission { sequence: self.sequence, at: self.at, timestamp: self.timestamp, care_of_address }
     }

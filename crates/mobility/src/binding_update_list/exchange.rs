@@ -161,15 +161,16 @@ impl<P> Exchange<P> {
         self.next_transmission
     }
 
-    /// Whether the next transmission is due.
+    /// Returns whether the next transmission is due.
     pub fn is_due(&self, now: Time) -> bool {
         self.next_transmission.is_some_and(|next| next <= now)
     }
 
-    /// Handles an answer that asks for another try at once; returns false if there were too many.
+    /// Handles an answer that asks for another request at once. Returns false if the peer sent too many of
+    /// them.
     pub fn correct(&mut self, now: Time) -> bool {
         self.apply(now, Event::Correction);
-        self.retransmission.is_patient()
+        self.retransmission.may_correct()
     }
 
     /// Returns whether the router waits even if packets or hints arrive.
@@ -184,7 +185,10 @@ impl<P> Exchange<P> {
 
     /// Returns the care-of address of the next transmission.
     pub fn next_care_of_address(&self) -> Option<IpAddr> {
-        self.care_of_addresses.get(self.retransmission.turn()).or(self.care_of_addresses.first()).copied()
+        self.care_of_addresses
+            .get(self.retransmission.address_index())
+            .or(self.care_of_addresses.first())
+            .copied()
     }
 
     /// Returns the care-of address of the last transmission; before the first transmission, the next care-of

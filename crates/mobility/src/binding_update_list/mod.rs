@@ -125,7 +125,7 @@ impl BindingUpdateList {
         self.plain.registration = registration.map(|it| Registration { uplink: uplink(it), ..it });
     }
 
-    /// Begins a request of the entry without identifier over an uplink.
+    /// Sets the outstanding request of the entry without identifier, and its uplink.
     pub(crate) fn begin(&mut self, uplink: usize, exchange: Exchange) {
         self.plain.uplink = uplink;
         self.plain.exchange = Some(exchange);
@@ -228,7 +228,7 @@ impl BindingUpdateList {
         })
     }
 
-    /// Records that the home agent has answered a Binding Update, whatever the answer says.
+    /// Records that the home agent has answered a Binding Update, with any status.
     pub(crate) fn responded(&mut self, now: Time, update: &Update) {
         if !update.is_plain {
             let answered = self.updates.iter().position(|other| other.sequence == update.sequence);
@@ -238,8 +238,8 @@ impl BindingUpdateList {
         }
     }
 
-    /// Makes the request of a Binding Update due at once after a correction; returns false if its entries
-    /// were corrected too often.
+    /// Makes the request of a Binding Update due at once after a correction. Returns false if the home agent
+    /// sent too many corrections.
     pub(crate) fn correct(&mut self, now: Time, update: &Update) -> bool {
         if !update.is_plain {
             return self.correct_members(now, update);

@@ -35,12 +35,12 @@ impl Registration {
         Registration { since: before.filter(here).map_or(self.since, |before| before.since), ..self }
     }
 
-    /// Returns when the accepted Binding Update left, from which the lifetime counts.
+    /// Returns when the router sent the accepted Binding Update. The lifetime begins then.
     pub(crate) fn sent_at(&self) -> Time {
         self.expires - self.lifetime
     }
 
-    /// Returns when to renew this registration; earlier over an uplink that `is_full`.
+    /// Returns when to renew this registration. The time is earlier if the uplink `is_full`.
     pub(crate) fn renew_at(&self, is_full: bool) -> Time {
         Renewal::BeforeEnd { is_full }.due(self.sent_at(), self.lifetime)
     }
@@ -57,19 +57,19 @@ pub(crate) fn mapped(care_of_address: IpAddr) -> Ipv6Addr {
 /// Rule for the renewal of a registration or of a token before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// A quarter of the lifetime before its end, but not before half of it. The time that is left suffices
-    /// for three retransmissions. A full uplink loses many Binding Updates and delays all: the router renews
-    /// over it at half of the lifetime.
+    /// A quarter of the lifetime before its end, at least 8 s, but not before half of the lifetime. The
+    /// remaining time suffices for three retransmissions. A full uplink loses many Binding Updates and delays
+    /// all of them, so the router renews over it at half of the lifetime.
     BeforeEnd {
         /// Whether the uplink is full.
         is_full: bool,
     },
-    /// At this age, whatever the lifetime.
+    /// At this age, for each lifetime.
     AtAge(Duration),
 }
 
 impl Renewal {
-    /// Returns when to renew, by the time of sending and the lifetime that counts from it.
+    /// Returns when to renew. The lifetime begins at `sent_at`.
     pub(crate) fn due(self, sent_at: Time, lifetime: Duration) -> Time {
         let after = match self {
             Renewal::AtAge(age) => age,

@@ -1,4 +1,4 @@
-//! Remedies for refusals (RFC 6275 11.7.3, RFC 3963 5.4).
+//! Reactions of the mobile router to refusals (RFC 6275 11.7.3, RFC 3963 5.4).
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) enum RefusalReaction {
     Stop,
 }
 
-/// Returns the reaction to each status: RFC 6275 11.7.3, RFC 3963 5.4, RFC 4285.carnet has one configured
+/// Returns the reaction to each status: RFC 6275 11.7.3, RFC 3963 5.4, RFC 4285. carnet has one configured
 /// mode. So after the first refusal it has tried "every available mode".
 pub(crate) fn refusal_reaction(status: Status) -> RefusalReaction {
     match status {

@@ -92,11 +92,12 @@ impl Retransmission {
     /// them.
     pub(crate) fn correct(&mut self) -> bool {
         self.corrections += 1;
-        self.is_patient()
+        self.may_correct()
     }
 
-    /// Whether there were few enough answers that asked for another try at once.
-    pub(crate) fn is_patient(&self) -> bool {
+    /// Returns whether the home agent sent at most [`MAX_CORRECTIONS`] answers that asked for another request
+    /// at once.
+    pub(crate) fn may_correct(&self) -> bool {
         self.corrections <= MAX_CORRECTIONS
     }
 
@@ -132,7 +133,7 @@ impl Retransmission {
     }
 
     /// Returns the index of the next care-of address.
-    pub(crate) fn turn(&self) -> usize {
+    pub(crate) fn address_index(&self) -> usize {
         self.address_index
     }
 
@@ -178,8 +179,8 @@ mod tests {
     #[test]
     fn second_care_of_address_follows_a_quarter_of_a_second_behind_the_first() {
         let mut request = Retransmission::to_home_agent(true);
-        for (turn, wait) in [(0, 0.25), (1, 1.5), (0, 0.25), (1, 3.0)] {
-            assert_eq!(request.turn(), turn);
+        for (index, wait) in [(0, 0.25), (1, 1.5), (0, 0.25), (1, 3.0)] {
+            assert_eq!(request.address_index(), index);
             assert_eq!(request.transmitted(Time::ZERO, 2).as_secs_f64(), wait);
         }
         assert_eq!(request.rounds(), 2);

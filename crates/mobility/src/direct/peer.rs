@@ -94,9 +94,9 @@ pub(super) struct HomeTokens {
     pub(super) received_at: Time,
 }
 
-/// Whether a token that came at `since` need not be renewed yet.
-pub(super) fn is_fresh(now: Time, since: Time) -> bool {
-    now < RENEWAL.due(since, MAX_TOKEN_LIFETIME)
+/// Returns whether a token is still too young to be renewed.
+pub(super) fn is_fresh(now: Time, received_at: Time) -> bool {
+    now < RENEWAL.due(received_at, MAX_TOKEN_LIFETIME)
 }
 
 /// Token of a care-of address.
@@ -194,7 +194,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the answers to a Home Test Init so far, to be extended.
+    /// Returns the answers to a Home Test Init so far, for changes; `None` for another request.
     pub(super) fn home_tests_mut(&mut self) -> Option<&mut HomeTests> {
         match &mut self.purpose.request {
             Request::Home(tests) => Some(tests),
@@ -346,14 +346,14 @@ impl Peer {
 pub(super) struct CandidateNetwork {
     /// Address to which this router sends its requests.
     pub(super) destination: Ipv6Addr,
-    /// The Home Test Init, also while the network is not asked for a while.
+    /// The Home Test Init. It exists also during a pause.
     pub(super) exchange: Exchange,
     pub(super) failures: u32,
     pub(super) used: Time,
 }
 
 impl CandidateNetwork {
-    /// Whether the question expects this cookie.
+    /// Returns whether the answer to the request must have this cookie.
     pub(super) fn awaits(&self, cookie: u64) -> bool {
         self.exchange.purpose.cookie == cookie
     }

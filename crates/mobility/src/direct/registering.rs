@@ -140,7 +140,8 @@ impl Direct {
         }
     }
 
-    /// Returns the first step that the existing tokens need, and this router's care-of address.
+    /// Returns the first request that is necessary with the present tokens, and this router's care-of
+    /// address.
     fn first_request(&self, now: Time, peer: &Peer) -> Option<(Request, Ipv6Addr)> {
         let local = self.choice(peer)?;
         let home = peer.home.as_ref().filter(|home| is_fresh(now, home.received_at) && peer.remote.is_some());

@@ -47,7 +47,8 @@ impl Answer {
     }
 }
 
-/// Returns the output of an IPv6 packet, inside IPv4 or UDP if the request came so.
+/// Returns the output for an IPv6 packet. If `outer` names the ends of an IPv4 or UDP tunnel, the packet goes
+/// through this tunnel.
 pub(super) fn encapsulated(outer: Option<(Endpoint, Endpoint)>, packet: Vec<u8>) -> Output {
     match outer {
         None | Some((Endpoint::Ipv6(_), _)) => Output::Packet(packet),
@@ -141,7 +142,8 @@ pub(super) fn binding_error(
 }
 
 /// Returns the ICMPv6 Parameter Problem for a message with a wrong Payload Proto or Header Len (RFC 6275
-/// 9.2). The rate is that of `unknown_source_limits`.
+/// 9.2). Returns `None` if ICMPv6 forbids an error for this packet, or if the limit of answers to
+/// unauthenticated sources is reached.
 pub(super) fn parameter_problem(
     config: &HomeAgentConfig,
     unknown_source_limits: &mut RateLimiter,

@@ -18,7 +18,7 @@
 //! packet came through an IPv6 tunnel, it sends an ICMPv6 error instead.
 //!
 //! The home agent limits its answers to refused Binding Updates for each node, because such updates may be
-//! replays or forgeries; see `limits`. It logs updates that it does not answer; see `unanswered_log`.
+//! replays or forgeries; see `limits`. It logs updates that it does not answer; see `silence`.
 //!
 //! Left out: IPv4 home addresses (the home agent refuses them), simultaneous binding to the home link (status
 //! 169), Binding Refresh Advice (the state survives restarts, so nodes need not refresh earlier), key
@@ -197,7 +197,7 @@ enum Timer {
     Announce(Ipv6Addr),
 }
 
-/// The parts of the home agent that its values work on.
+/// The parts of the home agent that the methods of its other parts use.
 struct Context<'a> {
     now: Time,
     config: &'a HomeAgentConfig,
@@ -405,7 +405,7 @@ impl HomeAgent {
         }
     }
 
-    /// Returns the parts that every value works on, with the values that answer on the home link and test
+    /// Returns the parts that the methods of other parts use, the proxy Neighbor Discovery, and the tests of
     /// care-of addresses.
     fn context(&mut self, now: Time) -> (Context<'_>, &mut ProxyNd, &mut CareOfTests) {
         let HomeAgent { config, cache, timers, outputs, proxy_nd, care_of_tests, .. } = self;
@@ -478,7 +478,7 @@ impl HomeAgent {
         self.outputs.push_back(notice);
     }
 
-    /// Asks a node to renew a binding that is about to end. A node that is to leave is not asked.
+    /// Asks a node to renew a binding that is about to end. During a drain it asks no node.
     fn request_refresh(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
         self.cache.set_asked(home_address, bid);
         let binding = self.cache.get(home_address, bid).filter(Binding::is_valid);
@@ -506,13 +506,13 @@ impl HomeAgent {
         proxy_nd.announce(context, target);
     }
 
-    /// Returns the counts of the tests of care-of addresses.
+    /// Returns the counters of the tests of care-of addresses.
     pub fn care_of_test_counters(&self) -> CareOfTestCounters {
         self.care_of_tests.counters()
     }
 
-    /// Takes an inner packet to the home agent, from any tunnel or from outside the tunnels. Returns true if
-    /// the packet answers a test of a care-of address.
+    /// Handles a packet to the home agent that came through a tunnel or without one. Returns whether the
+    /// packet answers a test of a care-of address.
     pub fn handle_care_of_answer(&mut self, packet: &[u8]) -> bool {
         self.assert_drained();
         let HomeAgent { cache, timers, outputs, care_of_tests, .. } = self;

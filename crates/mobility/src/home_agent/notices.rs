@@ -20,7 +20,7 @@ use crate::security::NOTICE_WINDOW;
 use crate::sequence::is_later;
 use crate::{HOP_LIMIT, Output};
 
-/// Times of the notices to nodes.
+/// Times of the unsolicited messages to nodes.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     /// Timestamp of the last unsolicited message to any node.

@@ -39,8 +39,8 @@ pub(super) struct Revocation {
 }
 
 impl HomeAgent {
-    /// Begins a revocation by the operator: of the bindings with these identifiers, or of all if `bids` is
-    /// empty.
+    /// Begins a revocation that the operator requested: of the bindings with these identifiers, or of all
+    /// bindings if `bids` is empty.
     ///
     /// # Errors
     /// Returns a message for the operator if the node has no such binding.

@@ -51,8 +51,8 @@ impl UnansweredUpdateLog {
         true
     }
 
-    /// Returns the line, at a limited rate, that says why a Binding Update got no answer, or no answer that
-    /// its sender understands.
+    /// Returns the log line about a Binding Update without an answer, or with one that its sender cannot
+    /// understand. Returns `None` if the reason is a fault of a program, or if the limit is reached.
     pub(super) fn warning(
         &mut self,
         now: Time,

@@ -123,13 +123,13 @@ impl MobileRouter {
 
     /// Sends the bindings of an update again at once after a correction, a limited number of times.
     fn correct(&mut self, now: Time, wall: WallTime, update: &Update) -> Result<(), MobilityDrop> {
-        let is_patient = self.list.correct(now, update);
+        let may_correct = self.list.correct(now, update);
         if !update.is_plain {
             self.reconcile(now, wall);
-        } else if is_patient {
+        } else if may_correct {
             self.transmit(now, wall);
         }
-        if is_patient { Ok(()) } else { Err(MobilityDrop::RateLimited) }
+        if may_correct { Ok(()) } else { Err(MobilityDrop::RateLimited) }
     }
 
     /// Handles the answer to a Binding Update of the entry without identifier.
@@ -180,7 +180,7 @@ impl MobileRouter {
         }
     }
 
-    /// Sets the timers of the plain registration. The home agent may advise an earlier refresh.
+    /// Sets the timers of the registration without identifier. The home agent may advise an earlier refresh.
     fn set_refresh(&mut self, registration: &Registration, acknowledgement: &BindingAcknowledgement<'_>) {
         let is_full = self.uplinks.is_full(registration.uplink);
         let advised = acknowledgement.options.iter().find_map(|option| match option {
@@ -279,7 +279,8 @@ impl MobileRouter {
         self.transmit(now, wall);
     }
 
-    /// Handles the refusal of a Binding Update: of its entry without identifier, or of one member.
+    /// Handles the refusal of a Binding Update: for the entry without identifier, or for the entry of
+    /// `member`.
     fn rejected(
         &mut self,
         now: Time,
@@ -360,8 +361,8 @@ impl MobileRouter {
         self.forwarding_changed("the home agent refused");
     }
 
-    /// Corrects the requests of an entry with identifier after a refusal that asks for that. Returns the
-    /// words for the operator, or `None` if the status has the remedy of any entry.
+    /// Corrects the requests of an entry with identifier after a refusal that a correction can resolve.
+    /// Returns the text for the operator; `None` if the status has the same reaction as without identifier.
     fn correct_refused(
         &mut self,
         now: Time,
@@ -657,7 +658,7 @@ impl MobileRouter {
         self.forwarding_changed(&reason);
     }
 
-    /// Hands the statuses of flows over, and reports warnings to the operator.
+    /// Stores the statuses of the flows, and reports warnings to the operator.
     fn flows_acknowledged(&mut self, update: &Update, acknowledgement: &BindingAcknowledgement<'_>) {
         let warnings = self.flows.acknowledged(update, acknowledgement).into_iter();
         self.outputs.extend(warnings.map(|message| Output::Event(Event::Warning { message })));
@@ -720,8 +721,8 @@ impl MobileRouter {
         self.evaluate(now, wall, "the home agent knows no binding identifiers");
     }
 
-    /// Returns the registration of a care-of address that an acknowledgement grants: at most the requested
-    /// lifetime, counted from the sending of the Binding Update.
+    /// Returns the registration of a care-of address that an acknowledgement grants. The lifetime is at most
+    /// the requested one, and begins when the router sent the Binding Update.
     fn granted(
         &self,
         now: Time,
@@ -782,8 +783,8 @@ impl MobileRouter {
         if let Some(request) = &request
             && let Some(uplink) = self.uplinks.get_mut(uplink)
         {
-            // The first care-of address with an answer wins the race (RFC 8305 5). Addresses that were tried
-            // before it are no longer tried first on this network.
+            // The router keeps the first care-of address that got an answer (RFC 8305 5). On this network it
+            // no longer prefers the addresses that it tried earlier.
             let before = request.sent.iter().filter(|sent| !is_newer(sent.sequence, update.sequence));
             uplink.race_decided(now, registration.care_of_address, before.map(|sent| sent.care_of_address));
             self.watch_candidates(now, registration.uplink);

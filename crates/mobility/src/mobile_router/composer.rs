@@ -146,8 +146,8 @@ impl Composer<'_> {
         };
         let lifetime = if update.removal { 0 } else { lifetime_units(config.lifetime) };
         let mut builder = Builder::binding_update(update.sequence, flags, lifetime);
-        // Design 6: no Alternate Care-of Address and no IPv4 Care-of Address option beside the Binding
-        // Identifier. An update from the home link has none of them.
+        // docs/standards.md: a Binding Update with a Binding Identifier has no Alternate Care-of Address and
+        // no IPv4 Care-of Address option. An update from the home link has none of the three.
         match care_of_address {
             _ if !update.is_plain || care_of_address == IpAddr::V6(config.home_address) => {}
             IpAddr::V6(address) => {

@@ -111,7 +111,7 @@ impl MobileRouter {
             let first = !update.removal && binding.registration.is_none();
             let asked = |request: &Exchange| {
                 let made = &request.retransmission;
-                (made.rounds() as usize, made.turn()) == (SILENT_AFTER, 0)
+                (made.rounds() as usize, made.address_index()) == (SILENT_AFTER, 0)
             };
             if first && binding.request().is_some_and(asked) {
                 self.warn_of_silence(binding.uplink);
@@ -219,8 +219,8 @@ impl MobileRouter {
         self.send(now, wall, update);
     }
 
-    /// Sends a Binding Update with the next sequence number, which all entries share (RFC 5648 4.1). The
-    /// forwarding that the update needs itself, of its source address's uplink, goes before it.
+    /// Sends a Binding Update with the next sequence number, which all entries share (RFC 5648 4.1). First
+    /// outputs the forwarding that the update itself needs for its source address.
     fn send(&mut self, now: Time, wall: WallTime, mut update: Update) {
         let (sequence, timestamp) = self.numbers.next(now, wall);
         (update.sequence, update.timestamp) = (sequence, timestamp);

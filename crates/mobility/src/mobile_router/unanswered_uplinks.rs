@@ -15,8 +15,8 @@ use super::Attachment;
 use super::uplinks::Uplinks;
 use crate::binding_update_list::Exchange;
 
-/// Number of Binding Updates without an answer after which the router tries another uplink, if [`SILENCE`] (1
-/// + 2 + 4 s) has also passed.
+/// Number of Binding Updates without an answer after which the router tries another uplink, if [`SILENCE`]
+/// (1 + 2 + 4 s) has also passed.
 pub(super) const UNANSWERED: u32 = 3;
 const SILENCE: Duration = Duration::from_secs(7);
 /// Time for which the router avoids an uplink after a failure.
