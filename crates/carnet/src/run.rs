@@ -453,7 +453,7 @@ async fn next_event(platform: Option<&mut Platform>) -> carnet_linux::Result<Pla
 fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> anyhow::Result<()> {
     let obstacles = platform.accelerate(&settings::fast_path(config, flow_label_key));
     if let Some(path) = platform.loading() {
-        info!("packets take the TUN device while carnet loads the path {:?} is being loaded", path.name());
+        info!("packets take the TUN device while carnet loads the data path {:?}", path.name());
     }
     obstacles.map_or(Ok(()), |obstacles| tell_data_path(platform, config, &obstacles))
 }

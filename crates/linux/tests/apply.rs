@@ -370,8 +370,9 @@ fn what_others_made_is_left_alone() {
             platform.apply(&set(route(TABLE_MAIN, "2001:db8:c::/64", 512, TUNNEL_DEVICE))).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "cannot add route 2001:db8:c::/64 dev carnet0 to table 254: a route of origin 4 with the same \
-             destination and metric is there; expected none (`ip -6 route show table 254`)"
+            "cannot add route 2001:db8:c::/64 dev carnet0 to table 254: another program (routing \
+             protocol number 4) has installed a route with the same destination and metric (`ip -6 route show \
+             table 254`)"
         );
         platform.apply(&remove(address("i0", "2001:db8:a::1/128"))).unwrap();
         platform.apply(&set(address("i0", "2001:db8:a::1/64"))).unwrap();

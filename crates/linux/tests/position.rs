@@ -678,7 +678,7 @@ fn what_cannot_be_a_fix_is_refused_and_told_and_a_good_one_ends_it() {
         (good, r#""lat":91.0,"lon":2.1"#, "latitude 9.1e1"),
         (good, r#""lat":1e308,"lon":2.1"#, "latitude 1e308"),
         (good, r#""lat":48.0,"lon":-180.1"#, "longitude"),
-        (good, r#""lat":0.0,"lon":0.0"#, "latitude 0, longitude 0"),
+        (good, r#""lat":0.0,"lon":0.0"#, "latitude 0 and longitude 0"),
         (good, r#""lat":48.0"#, "no longitude"),
         ("1970-01-01T00:00:00.000Z", PLACE, "time"),
         ("2003-12-31T23:59:59.000Z", PLACE, "time"),

@@ -312,7 +312,7 @@ mod tests {
         let mut emulated = results;
         emulated.machine.emulated = true;
         let made = fill_tables(&page, &emulated).expect("is good");
-        assert!(made.contains("**Not to be relied on: an emulated machine: "), "{made}");
+        assert!(made.contains("**These numbers are not reliable: an emulated machine: "), "{made}");
         assert!(made.contains("| figure |  | paper | here, emulated | here / paper |"), "{made}");
         let text = summary(&emulated).expect("is good");
         assert!(text.contains("here, emulated"), "{text}");

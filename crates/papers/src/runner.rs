@@ -570,7 +570,7 @@ mod tests {
         let failed = || Err(MeasurementFailed("iperf3: unable to connect".into()).into());
         record(&mut results, &key, Kind::Tcp, 0, failed()).expect("is kept");
         let told = some(&results, &key).expect_err("there is no value").to_string();
-        assert_eq!(told, "no measurement came to a value (subject); the first: iperf3: unable to connect");
+        assert_eq!(told, "all measurements failed (subject); the first: iperf3: unable to connect");
         record(&mut results, &key, Kind::Tcp, 1, Ok(vec![("mbit", "Mbit/s", 3.0)])).expect("is kept");
         assert_eq!(results.numbered(&results.samples[0]), [(1, 3.0)]);
         some(&results, &key).expect("each point has a value");

@@ -605,8 +605,8 @@ mod tests {
             let status = (*station).run(|_| panic!("a panic of the test"));
             assert_eq!(status, CarnetSimStatus::Panicked);
             let mut words = [0; 8];
-            assert_eq!(carnet_sim_last_error(station, words.as_mut_ptr(), words.len()), 14);
-            assert_eq!(words.map(|c: c_char| c as u8), *b"what ca\0");
+            assert_eq!(carnet_sim_last_error(station, words.as_mut_ptr(), words.len()), 19);
+            assert_eq!(words.map(|c: c_char| c as u8), *b"a panic\0");
             assert_eq!(carnet_sim_handle_timeout(station, 0), CarnetSimStatus::Panicked);
             assert_eq!(carnet_sim_deadline(station), CARNET_SIM_NEVER);
             carnet_sim_free(station);

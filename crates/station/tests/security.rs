@@ -503,7 +503,7 @@ fn wrong_clock_of_station_is_reported() {
         road.tell(0, Input::Frame(frame));
     }
     let [warning] = &road.net.warnings[..] else { panic!("{:?}", road.net.warnings) };
-    assert!(warning.contains("clock seems to be") && warning.contains("ahead of theirs"), "{warning}");
+    assert!(warning.contains("clock seems to be") && warning.contains("ahead of their clocks"), "{warning}");
     let state = road.stations[0].security_state(road.now).expect("security");
     assert!(state.clock_ahead_ms.is_some_and(|ahead| (40_000..=65_000).contains(&ahead)), "{state:?}");
     // A message with the right time ends the clock warning.

@@ -313,7 +313,8 @@ fn where_the_kernel_forbids_bpf_auto_says_so_and_takes_another_path() {
     let mut router = Station::start_as(&bed.router, &config, &WITHOUT_BPF, PROGRAM);
     router.registered();
     let log = router.log();
-    let lines: Vec<&str> = log.lines().filter(|line| line.contains("no data path \"bpf\"")).collect();
+    let lines: Vec<&str> =
+        log.lines().filter(|line| line.contains("cannot use the data path \"bpf\"")).collect();
     assert_eq!(lines.len(), 1, "{log}");
     assert!(lines[0].contains("Operation not permitted"), "{}", lines[0]);
     println!("{}", lines[0]);

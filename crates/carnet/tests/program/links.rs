@@ -51,7 +51,7 @@ fn standby_uplink_that_goes_and_comes_is_told_once_each() {
     let router = Station::start(&bed.router, &config);
     router.registered();
     let said = |text: &str| router.log().matches(text).count();
-    assert_eq!(said("mobile_router.uplink: there is no interface wwan7"), 1, "{}", router.log());
+    assert_eq!(said("mobile_router.uplink: the interface wwan7 does not exist"), 1, "{}", router.log());
     wait_until("the uplinks are told", seconds(10), || said("uplink wwan0 can be used") == 1);
     bed.core.ip("link set wwan down");
     wait_until("it is told", seconds(10), || said("uplink wwan0 cannot be used any more: no carrier") == 1);
@@ -75,7 +75,7 @@ fn a_lan_interface_that_returns_gets_its_address_and_advertisements_again() {
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     let lan = || router.show("status")["mobile_router"]["lan"][0]["state"].clone();
     wait_until("the LAN is shown", seconds(10), || lan() == "up");
-    let warnings = || router.log().matches("mobile_router.lan: there is no interface lan0").count();
+    let warnings = || router.log().matches("mobile_router.lan: the interface lan0 does not exist").count();
     assert_eq!(warnings(), 0, "{}", router.log());
     for round in 1..=2 {
         bed.router.ip("link del lan0");
@@ -95,7 +95,7 @@ fn a_lan_interface_that_returns_gets_its_address_and_advertisements_again() {
     let slip = bed.router_config().replace("'lan0'", "'lan7'").replace("\"lan0\"", "\"lan7\"");
     router.reload(&slip);
     wait_until("the operator is told", seconds(10), || {
-        router.log().contains("mobile_router.lan: there is no interface lan7")
+        router.log().contains("mobile_router.lan: the interface lan7 does not exist")
     });
     assert_eq!(lan(), "no_such_interface");
     router.terminate();

@@ -75,7 +75,7 @@ fn routers_address_stays_on_board_after_a_reload_until_the_operator_gives_anothe
     bed.router.ip("-6 addr add 2001:db8:a::2/64 dev lan0");
     wait_until("carnet takes its own away", seconds(10), || !has());
     let log = router.log();
-    assert_eq!(log.matches("the address 2001:db8:a::1 is taken off lan0").count(), 1, "{log}");
+    assert_eq!(log.matches("removed the address 2001:db8:a::1 from lan0").count(), 1, "{log}");
 }
 
 #[test]

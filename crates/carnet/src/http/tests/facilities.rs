@@ -18,7 +18,7 @@ async fn started_events_get_names_and_wrong_requests_get_errors() {
     bench.client.post("/v1/denm/cancel", &json!({"action_id": action})).await.expect("an end");
     for (path, body, expected) in [
         ("/v1/denm", json!({}), "cause is missing"),
-        ("/v1/denm", json!({"cause": 1}), "too many events"),
+        ("/v1/denm", json!({"cause": 1}), "largest number of events"),
         ("/v1/denm", json!({"cause": 94, "colour": "red"}), "unknown field `colour`"),
         (
             "/v1/denm",

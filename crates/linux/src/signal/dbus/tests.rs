@@ -82,7 +82,7 @@ fn what_is_no_message_is_refused() {
         (answer("s", &[255, 255, 255, 255]), "ends early"),
         (answer("s", &[1, 0, 0, 0, 255, 0]), "not UTF-8"),
         (answer("ay", &[255, 255, 255, 127, 0]), "ends early"),
-        (answer("ax", &[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), "cut"),
+        (answer("ax", &[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), "last element ends early"),
         (answer("?", &[0; 8]), "type '?'"),
         (answer("ay", &[&20_000_u32.to_le_bytes()[..], &[0; 20_000]].concat()), "more than 16384 values"),
     ] {

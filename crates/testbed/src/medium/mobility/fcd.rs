@@ -154,8 +154,8 @@ mod tests {
     fn mistakes_have_their_line() {
         for (from, to, line, message) in [
             ("x=\"23.90\"", "x=\"far\"", 9, "x is \"far\", expected a number"),
-            ("id=\"v1\"", "id=\"v0\"", 10, "vehicle \"v0\" is twice in one timestep"),
-            ("time=\"2.00\"", "time=\"1.00\"", 8, "time 1 does not come after the one before"),
+            ("id=\"v1\"", "id=\"v0\"", 10, "vehicle \"v0\" occurs twice in one timestep"),
+            ("time=\"2.00\"", "time=\"1.00\"", 8, "time 1 is not later than the time before it"),
             ("<timestep time=\"1.00\">", "<timestep>", 5, "no attribute time"),
             ("</fcd-export>\n", "<vehicle", 12, "a tag without end"),
         ] {

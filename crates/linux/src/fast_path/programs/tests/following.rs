@@ -95,7 +95,10 @@ fn frames_are_not_redirected_to_interface_that_refuses_them() {
         assert!(is_sent(&bench.enters(&packet)));
         polls(&format!("{exit}x"), false);
         let complaints = bench.programs.update_receivers();
-        assert!(matches!(&complaints[..], [one] if one.starts_with(exit)), "{complaints:?}");
+        assert!(
+            matches!(&complaints[..], [one] if one.starts_with(&format!("interface {exit} "))),
+            "{complaints:?}"
+        );
         assert_eq!(bench.enters(&packet), ProgramAction::Left("neighbour"));
         // The error is reported only once.
         assert_eq!(bench.programs.update_receivers(), Vec::<String>::new());
