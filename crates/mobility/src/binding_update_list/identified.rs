@@ -153,8 +153,14 @@ impl BindingUpdateList {
             if !differs {
                 binding.take_request();
             } else if binding.request().is_some() {
-                // With another care-of address or priority it is a new request, not a retransmission.
-                if binding.asked_for().is_some_and(|address| !candidates.contains(&address)) {
+                // Another care-of address or priority is another request, not a repetition. A Binding Update
+                // by the router of a link that was left is lost.
+                let is_moot = |address: IpAddr| {
+                    let router = links.next_hop(uplink, address);
+                    !candidates.contains(&address)
+                        || binding.request().is_some_and(|request| request.used_other_router(address, router))
+                };
+                if binding.asked_for().is_some_and(is_moot) {
                     binding.begin(now, false);
                 }
             } else if !held {
@@ -442,6 +448,9 @@ impl BindingUpdateList {
             let is_full = full.contains(&binding.uplink);
             let request = if update.removal { binding.removal.as_mut() } else { binding.request_mut() };
             if let Some(request) = request {
+                if !update.removal && update.via.1 == member.care_of_address {
+                    request.record_router(update.via.1, links.next_hop(update.via.0, update.via.1));
+                }
                 request.record(update.sent(member.care_of_address));
                 request.apply(now, Event::Transmission { rivals });
                 if is_full {

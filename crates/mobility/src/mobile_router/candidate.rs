@@ -156,13 +156,14 @@ fn fit(address: &Address, route: &Ipv6Router, heard: &LinkRouters) -> Option<Rou
         || route.preferred_source == Some(address.address)
         || subnet.is_some_and(|subnet| address.prefix_length < 128 && subnet.contains(&route.gateway));
     match heard.fit(address.address, route.gateway) {
-        // The route names this address, so the operator has selected the router. Only a renumbering of the
-        // router overrides this.
+        // The operator's route decides, unless the router itself has been renumbered.
         RouterMatch::Unknown | RouterMatch::Leftover | RouterMatch::Foreign if named => {
             Some(RouterMatch::Advertised)
         }
-        // The operator has configured this address, so it remains usable without an advertisement.
-        RouterMatch::Leftover if address.permanent => Some(RouterMatch::Unknown),
+        // No advertisement names an address of DHCPv6, or one that the operator has configured.
+        RouterMatch::Leftover if address.permanent || address.prefix_length == 128 => {
+            Some(RouterMatch::Unknown)
+        }
         fit => Some(fit),
     }
 }

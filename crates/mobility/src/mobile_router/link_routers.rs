@@ -55,6 +55,10 @@ struct AdvertisedPrefix {
     prefix: Ipv6Net,
     router: Ipv6Addr,
     at: Time,
+    /// End of its valid lifetime, unless the router advertises it again; `None` if the lifetime is infinite.
+    ends_at: Option<Time>,
+    /// Whether its valid lifetime has ended.
+    ended: bool,
     suspected: bool,
 }
 
@@ -122,7 +126,7 @@ impl LinkRouters {
             match option {
                 NdOption::PrefixInformation(information) => {
                     if let Ok(prefix) = Ipv6Net::new(information.prefix, information.prefix_length) {
-                        listed.push((prefix.trunc(), information.valid_lifetime > 0));
+                        listed.push((prefix.trunc(), information.valid_lifetime));
                     }
                 }
                 NdOption::Mtu(octets) => mtu = Some(octets),
@@ -153,7 +157,7 @@ impl LinkRouters {
         let continues =
             before.as_ref().is_some_and(|before| now.saturating_since(before.at) < ONE_ADVERTISEMENT);
         let mut omits = false;
-        let others = listed.iter().any(|(_, valid)| *valid);
+        let others = listed.iter().any(|(_, lifetime)| *lifetime > 0);
         for entry in self.prefixes.iter_mut().filter(|entry| entry.router == router) {
             if listed.iter().any(|(prefix, _)| *prefix == entry.prefix) {
                 known.splits |= entry.suspected && continues;
@@ -173,16 +177,23 @@ impl LinkRouters {
             self.prefixes.retain(|entry| entry.router != gone.address);
         }
         self.routers.push(known);
-        for (prefix, valid) in listed {
-            self.note(now, router, prefix, valid, in_use);
+        for (prefix, lifetime) in listed {
+            self.note(now, router, prefix, lifetime, in_use);
         }
         AdvertisementChanges { previous: before.map(|before| before.at), omits }
     }
 
-    /// Records that a router advertises a prefix, or withdraws it if `valid` is false.
-    fn note(&mut self, now: Time, router: Ipv6Addr, prefix: Ipv6Net, valid: bool, in_use: Option<Ipv6Addr>) {
+    /// Records that `router` advertises `prefix` for this many seconds, or withdraws it.
+    fn note(
+        &mut self,
+        now: Time,
+        router: Ipv6Addr,
+        prefix: Ipv6Net,
+        lifetime: u32,
+        in_use: Option<Ipv6Addr>,
+    ) {
         self.prefixes.retain(|entry| entry.router != router || entry.prefix != prefix);
-        if !valid {
+        if lifetime == 0 {
             return;
         }
         if self.prefixes.len() >= MAX_PREFIXES {
@@ -192,7 +203,16 @@ impl LinkRouters {
                 self.prefixes.remove(position);
             }
         }
-        self.prefixes.push(AdvertisedPrefix { prefix, router, at: now, suspected: false });
+        // RFC 4861 4.6.2: all ones mean infinity.
+        let ends_at = (lifetime < u32::MAX).then(|| now + Duration::from_secs(lifetime.into()));
+        self.prefixes.push(AdvertisedPrefix {
+            prefix,
+            router,
+            at: now,
+            ends_at,
+            ended: false,
+            suspected: false,
+        });
     }
 
     /// Returns the router with this gateway address. A default route without gateway leads to the router that
@@ -226,10 +246,14 @@ impl LinkRouters {
         known.map(|router| router.address)
     }
 
-    /// Returns the reachable router that advertises a prefix for which `wanted` is true. A default router
-    /// must also be in the kernel's list (`gateways`) and answer. If there are several, returns the one that
-    /// advertised last.
-    pub fn advertiser(&self, gateways: &[Ipv6Addr], wanted: impl Fn(&Ipv6Net) -> bool) -> Option<Ipv6Addr> {
+    /// Returns the routers that advertise a prefix for which `wanted` is true and are still there, the latest
+    /// first. The valid lifetime of the prefix has not ended. A default router must be in the kernel's list
+    /// and answer.
+    pub fn advertisers(
+        &self,
+        gateways: &[Ipv6Addr],
+        wanted: impl Fn(&Ipv6Net) -> bool,
+    ) -> impl Iterator<Item = Ipv6Addr> {
         let here = |router: &AdvertisingRouter| {
             !self.is_unreachable(router.address)
                 && (!router.is_default
@@ -240,14 +264,14 @@ impl LinkRouters {
                             && self.routers.last().is_some_and(|last| last.address == router.address)
                     }))
         };
-        let advertises = |router: &&AdvertisingRouter| {
+        let advertises = move |router: &&AdvertisingRouter| {
             let mut own = self.prefixes.iter().filter(|entry| entry.router == router.address);
-            own.any(|entry| !entry.suspected && wanted(&entry.prefix))
+            own.any(|entry| !entry.suspected && !entry.ended && wanted(&entry.prefix))
         };
         self.routers
             .iter()
             .rev()
-            .find(|router| here(router) && advertises(router))
+            .filter(move |router| here(router) && advertises(router))
             .map(|router| router.address)
     }
 
@@ -313,20 +337,26 @@ impl LinkRouters {
         self.unreachable.contains(&gateway) || self.router(gateway).is_some_and(|router| router.missing)
     }
 
-    /// Returns the next time at which a router has missed its advertisements, or its router lifetime ends.
+    /// Returns the next time at which a router has missed its advertisements, or the lifetime of a router or
+    /// prefix ends.
     pub fn deadline(&self) -> Option<Time> {
         let missing =
             self.routers.iter().filter(|router| !router.missing).filter_map(AdvertisingRouter::missing_at);
         let ends = self.routers.iter().filter(|router| router.is_default && !router.ended);
-        missing.chain(ends.map(|router| router.ends_at)).min()
+        let prefixes = self.prefixes.iter().filter(|entry| !entry.ended).filter_map(|entry| entry.ends_at);
+        missing.chain(ends.map(|router| router.ends_at)).chain(prefixes).min()
     }
 
-    /// Marks default routers whose router lifetime has ended. Returns whether there are new ones.
+    /// Marks default routers and prefixes whose lifetime has ended. Returns true if there are new ones.
     pub fn end_lifetimes(&mut self, now: Time) -> bool {
         let mut changed = false;
         for router in self.routers.iter_mut().filter(|router| router.is_default && !router.ended) {
             router.ended = router.ends_at <= now;
             changed |= router.ended;
+        }
+        for entry in self.prefixes.iter_mut().filter(|entry| !entry.ended) {
+            entry.ended = entry.ends_at.is_some_and(|at| at <= now);
+            changed |= entry.ended;
         }
         changed
     }

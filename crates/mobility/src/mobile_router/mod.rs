@@ -620,6 +620,7 @@ impl MobileRouter {
                         self.transmit(now, wall);
                     }
                 }
+                Timer::Refresh if self.is_return_unanswered(now) => self.break_off_return(now, wall),
                 Timer::Refresh => self.refresh(now, wall),
                 Timer::Expire => {
                     self.list.plain.registration = None;
@@ -674,7 +675,7 @@ impl MobileRouter {
     }
 
     /// Sets the timer for the next check of an uplink's routers and candidates.
-    fn watch_candidates(&mut self, now: Time, index: usize) {
+    pub(super) fn watch_candidates(&mut self, now: Time, index: usize) {
         if let Some(uplink) = self.uplinks.get_mut(index) {
             uplink.watch_home_router(now, &self.config);
         }

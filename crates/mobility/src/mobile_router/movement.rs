@@ -93,7 +93,7 @@ impl MobileRouter {
             let foreign = !matches!(uplink.attachment, Attachment::Home { .. });
             let used_up = uplink.is_used_up();
             let (priority, cost) = (uplink.config.priority, uplink.config.cost);
-            let demoted = uplink.demoted_until.is_some();
+            let demoted = uplink.demoted_until.is_some() || (!foreign && uplink.is_home_doubted());
             (demoted, used_up, uplink.poor, foreign, priority, cost, Some(*index) != current, *index)
         };
         let best = (0..self.uplinks.len()).filter(usable).min_by_key(rank)?;
@@ -265,9 +265,9 @@ impl MobileRouter {
         }
     }
 
-    /// De-registers from the home address when the router is on its home link (RFC 6275 11.5.5, RFC 3963
-    /// 5.8). Until the answer the old path carries the traffic if it works. The router does not renew the
-    /// registration.
+    /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the router deletes the binding, from the home address.
+    /// Until the answer the old path carries the traffic if it works; the registration is not renewed. If the
+    /// renewal is due and the home agent is silent, the router breaks off the return.
     fn go_home(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let was_home = std::mem::replace(&mut self.home.at_home, true);
         let home_address = self.config.home_address;
@@ -279,7 +279,10 @@ impl MobileRouter {
         if was_home && (self.home.returned || under_way) {
             return;
         }
-        self.timers.stop(Timer::Refresh);
+        match self.first_renewal() {
+            Some(at) => self.timers.set(Timer::Refresh, at.max(now)),
+            None => self.timers.stop(Timer::Refresh),
+        }
         self.list.updates.clear();
         for binding in &mut self.list.bindings {
             binding.take_request();
@@ -300,6 +303,9 @@ impl MobileRouter {
         self.unregister();
         self.list.plain.is_due_again = false;
         self.home.returned = true;
+        if let Some(target) = self.uplinks.target {
+            self.uplinks[target].return_answered();
+        }
         if let Some(uplink) = self.home_link() {
             let announcement = self.config.home_announcement(uplink);
             let interface = uplink.config.interface.clone();
@@ -309,7 +315,46 @@ impl MobileRouter {
         self.forwarding_changed("the home agent acknowledged the return");
     }
 
+    /// Returns when the first registration is to be renewed.
+    fn first_renewal(&self) -> Option<Time> {
+        let all = std::iter::once(&self.list.plain).chain(&self.list.bindings);
+        all.filter_map(|entry| entry.refresh_at(false)).min()
+    }
+
+    /// Whether the home agent has not answered the return, and the registrations end before long.
+    pub(super) fn is_return_unanswered(&self, now: Time) -> bool {
+        let Some(exchange) = self.list.plain_request(Purpose::Deregister) else { return false };
+        self.home.at_home
+            && !self.stopping
+            && is_given_up(exchange, now)
+            && self.first_renewal().is_none_or(|at| at <= now)
+            && self.uplinks.get(self.list.plain.uplink).is_some_and(|uplink| !uplink.is_home_doubted())
+    }
+
+    /// Uses the foreign care-of addresses again, because the home agent does not answer the return.
+    pub(super) fn break_off_return(&mut self, now: Time, wall: WallTime) {
+        let index = self.list.plain.uplink;
+        let before = self.uplinks[index].attachment;
+        self.uplinks[index].return_unanswered(now, &self.config);
+        let name = &self.uplinks[index].config.interface;
+        let reason = format!("no answer from the home agent to the return home over {name}");
+        self.outputs.push_back(Output::Event(Event::Warning { message: reason.clone() }));
+        self.watch_candidates(now, index);
+        if self.uplinks[index].attachment == before {
+            self.evaluate(now, wall, &reason);
+        } else {
+            self.attachment_changed(now, wall, index, before);
+        }
+    }
+
     fn leave_home(&mut self) {
+        if self.home.at_home && self.list.plain_request(Purpose::Deregister).is_some() {
+            // The home agent may have received the de-registration.
+            self.list.abandon();
+            self.watch_exchange();
+            self.list.bindings.iter_mut().for_each(|binding| binding.is_due_again = true);
+            self.list.abilities.bootstrapped = false;
+        }
         self.home.at_home = false;
         self.home.returned = false;
     }

@@ -50,7 +50,7 @@ impl MobileRouter {
             let binding = &self.list.bindings[index];
             let ends = binding
                 .registration
-                .filter(|r| self.uplinks[binding.uplink].has_care_of_address(r.care_of_address))
+                .filter(|r| self.may_send_from(binding.uplink, r.care_of_address))
                 .map(|r| (r.care_of_address, r.udp))
                 .or(binding.asked_for().map(|address| (address, true)));
             if let Some((care_of_address, udp)) = ends {
@@ -74,14 +74,14 @@ impl MobileRouter {
     /// works, returns the best registered one. If none of the registered care-of addresses exists any more,
     /// returns a binding whose Binding Update has left: the home agent accepts packets that arrive after it.
     pub(super) fn transmit_bindings(&self) -> Vec<usize> {
-        if self.stopping || self.refusals.status.is_some() || self.home.at_home {
+        if self.stopping || self.refusals.status.is_some() || self.is_home() {
             return Vec::new();
         }
         let mut order: Vec<usize> = (0..self.list.bindings.len()).collect();
         order.sort_by_key(|&index| (self.uplinks.priority(self.list.bindings[index].uplink), index));
         let attached = |index: &usize| {
             let binding = &self.list.bindings[*index];
-            binding.care_of_address().is_some_and(|a| self.uplinks[binding.uplink].has_care_of_address(a))
+            binding.care_of_address().is_some_and(|address| self.may_send_from(binding.uplink, address))
         };
         let lives = |index: &usize| !self.uplinks.is_silent(self.list.bindings[*index].uplink);
         let registered: Vec<usize> = order.iter().copied().filter(attached).collect();
@@ -101,7 +101,14 @@ impl MobileRouter {
         order.into_iter().find(moving).into_iter().collect()
     }
 
-    /// Returns this router's tunnel end for packets to which no policy applies.
+    /// Returns whether packets may leave from a registered care-of address of an uplink. While the router is
+    /// coming home, the interface's address suffices: the home agent knows no other yet.
+    fn may_send_from(&self, uplink: usize, address: IpAddr) -> bool {
+        let uplink = &self.uplinks[uplink];
+        uplink.has_care_of_address(address) || (self.home.at_home && uplink.has_address(address))
+    }
+
+    /// Returns this router's end of the path of traffic without a policy of its own.
     pub fn path(&self) -> Option<Endpoint> {
         self.paths().first().filter(|path| path.transmit).map(|path| path.local)
     }

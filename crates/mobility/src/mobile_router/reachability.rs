@@ -11,7 +11,10 @@
 //! not answered [`MAX_UNICAST_SOLICIT`] solicitations. A second router of the home link does not count as a
 //! sign of a move. If no other router advertises, carnet waits for [`PATIENCE`].
 //!
-//! Left out: the states of RFC 4861 7.3.2, which the kernel has.
+//! Several routers of a home link may advertise the home prefix. carnet solicits one of them, and if it fails
+//! the next, its *successor*. The mobile router leaves the home link when all have failed.
+//!
+//! Left out: the states of RFC 4861 7.3.2, which the kernel keeps.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -81,11 +84,14 @@ pub(super) enum DueAction {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reachability {
     probe: Option<RouterProbe>,
-    /// The home router, and the time since which it has been the home router.
+    /// Router of the home link, and the time since when the router has been on that link.
     home: Option<(Ipv6Addr, Time)>,
-    /// Router that answered the last Neighbor Solicitation since the link came up.
+    /// Whether the home router that has just failed had left solicitations unanswered after a router of
+    /// another link advertised.
+    has_moved: bool,
+    /// Router that has answered a Neighbor Solicitation last since the link came up.
     answering: Option<ReachableRouter>,
-    /// Time of the last Router Solicitation because the home router did not answer.
+    /// Time of the last Router Solicitation because of doubt about this home router.
     solicited_at: Option<Time>,
 }
 
@@ -98,10 +104,19 @@ impl Reachability {
     /// Sets the time of the next solicitation of the home router; a new home router is solicited at once.
     /// Stops the probe of a home link that the uplink has left.
     pub fn watch_home_router(&mut self, now: Time, router: Option<Ipv6Addr>, interval: Duration) {
-        let is_new = self.home.map(|(known, _)| known) != router;
+        let former = self.home;
+        let is_new = former.map(|(known, _)| known) != router;
+        let moved = std::mem::take(&mut self.has_moved);
         if is_new {
-            self.home = router.map(|router| (router, now));
-            self.solicited_at = None;
+            // The successor is on the same link, and answers as fast as the former router did.
+            self.home = router.map(|router| (router, former.map_or(now, |(_, since)| since)));
+            match (former, router, &mut self.answering) {
+                (Some((former, _)), Some(router), Some(known)) if known.router == former => {
+                    known.router = router;
+                }
+                (Some(_), Some(_), _) => {}
+                _ => self.solicited_at = None,
+            }
         }
         // Away from home, a probe of the router in use may be running; it continues.
         let is_kept = |probe: RouterProbe| match router {
@@ -110,8 +125,12 @@ impl Reachability {
         };
         if !self.probe.is_some_and(is_kept) {
             let next = if is_new { now } else { now + interval };
-            self.probe =
-                router.map(|router| RouterProbe { next, at_home: true, ..RouterProbe::new(now, router) });
+            self.probe = router.map(|router| RouterProbe {
+                next,
+                at_home: true,
+                other_link_seen: moved,
+                ..RouterProbe::new(now, router)
+            });
         }
     }
 
@@ -180,6 +199,7 @@ impl Reachability {
             return DueAction::Nothing;
         }
         let home = self.home.filter(|(home, _)| *home == probe.router);
+        self.has_moved = probe.other_link_seen;
         DueAction::Unreachable { router: probe.router, link_since: home.map(|(_, since)| before_link(since)) }
     }
 

@@ -251,6 +251,13 @@ impl MobileRouter {
         if self.is_uplink_silent(now) {
             return self.demote(now, wall);
         }
+        if self.is_return_unanswered(now) {
+            self.break_off_return(now, wall);
+            // At home without another uplink the de-registration goes on.
+            if !self.home.at_home {
+                return;
+            }
+        }
         if self.list.plain.exchange.is_none() {
             return;
         }

@@ -19,8 +19,9 @@
 //!   [`reachability`](super::reachability)).
 //!
 //! An uplink is on the home link if a router there advertises the home prefix now, or if the operator has
-//! configured an address of it on the interface. `home_network` handles home prefixes that contain mobile
-//! networks.
+//! configured an address in it on the interface. `home_network` handles home prefixes that contain mobile
+//! networks. Any host on a foreign link can advertise the home prefix. If the home agent does not answer the
+//! de-registration, the router uses its other care-of addresses and uplinks for a while.
 //!
 //! If the default router is a mobile router, `parent` decides whether it can be this router's parent.
 //! [`crate::nesting`] decides which *direct* addresses, of the visited link before the parent, this router
@@ -62,7 +63,10 @@ const HOME_ROUTER_SILENT: &str = "the router of the home link does not answer";
 /// heartbeats it takes 0.75 s longer.
 const HOME_PROBE_INTERVAL: Duration = Duration::from_millis(250);
 const HOME_PROBE_INTERVAL_WITHOUT_HEARTBEATS: Duration = Duration::from_secs(1);
-/// Maximum number of routers of an uplink that have their own routing tables at a time.
+/// Time without effect of the home prefix after a return that the home agent has not answered: the first and
+/// the longest. The time doubles with each such return.
+const HOME_DOUBTED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(960));
+/// Most routers whose routes an uplink's own routing tables hold at a time.
 pub const MAX_NEXT_HOPS: usize = 4;
 
 /// The operator's config of an uplink.
@@ -156,6 +160,11 @@ pub struct Uplink {
     home_router: Option<Ipv6Addr>,
     /// Whether a router on this interface has ever advertised the home prefix.
     home_was_advertised: bool,
+    /// Time until which the home prefix does not show the home link here, because the home agent has not
+    /// answered a return.
+    home_doubted_until: Option<Time>,
+    /// Returns that the home agent has not answered since the link came up.
+    unanswered_returns: u32,
     /// Number of Router Solicitations since the link came up.
     solicitations: u32,
     /// Rate limit of solicitations to routers that omit a prefix.
@@ -215,6 +224,8 @@ impl Uplink {
             renewed: false,
             home_router: None,
             home_was_advertised: false,
+            home_doubted_until: None,
+            unanswered_returns: 0,
             solicitations: 0,
             questions: RateLimiter::new(2, QUESTION_INTERVAL),
             lost: None,
@@ -518,8 +529,12 @@ impl Uplink {
         self.ipv4_candidates.clone_from(&old.ipv4_candidates);
         self.next_hops = old.next_hops;
         self.ipv4_next_hops = old.ipv4_next_hops;
+        self.failed.clone_from(&old.failed);
         self.reachability.adopt(&old.reachability);
+        self.home_router = old.home_router;
         self.home_was_advertised = old.home_was_advertised;
+        self.home_doubted_until = old.home_doubted_until;
+        self.unanswered_returns = old.unanswered_returns;
         self.solicitations = old.solicitations;
         self.lost = old.lost;
         self.needs_udp = old.needs_udp;
@@ -575,6 +590,7 @@ impl Uplink {
         self.portal_probes = PortalProbes::default();
         self.failed = FailedCandidates::default();
         self.reachability = Reachability::default();
+        self.return_answered();
         self.seeking = false;
         self.solicitations = 0;
     }
@@ -601,9 +617,10 @@ impl Uplink {
         let advertisement = nd::RouterAdvertisement::parse(&message.message).ok()?;
         self.portal = CaptivePortal::after(self.portal.take(), message.source, advertisement.options());
         let in_use = self.router();
-        let advertised = self.link_routers.advertised(now, message, &advertisement, in_use);
+        let kept = self.home_router.or(in_use);
+        let advertised = self.link_routers.advertised(now, message, &advertisement, kept);
         self.home_was_advertised |=
-            self.link_routers.advertiser(&[], |prefix| config.is_home_link(*prefix)).is_some();
+            self.link_routers.advertisers(&[], |prefix| config.is_home_link(*prefix)).next().is_some();
         self.seeking = false;
         self.parents.note(message, &advertisement, in_use);
         self.reachability.heard(now, message.source, advertised.previous, in_use);
@@ -638,18 +655,43 @@ impl Uplink {
         }
     }
 
-    /// Sets the time of the next solicitation of the home router. Stops the probe of a home link that the
-    /// uplink has left.
+    /// Handles a return home that the home agent has not answered. For a while the home prefix does not show
+    /// the home link, unless the uplink has no other care-of address.
+    pub(super) fn return_unanswered(&mut self, now: Time, config: &MobileRouterConfig) {
+        let doubted_for = (HOME_DOUBTED.0 * 2_u32.pow(self.unanswered_returns.min(4))).min(HOME_DOUBTED.1);
+        self.unanswered_returns = self.unanswered_returns.saturating_add(1);
+        self.home_doubted_until = Some(now + doubted_for);
+        self.attach(config);
+    }
+
+    /// Records that the home agent has answered a return over this uplink.
+    pub(super) fn return_answered(&mut self) {
+        self.home_doubted_until = None;
+        self.unanswered_returns = 0;
+    }
+
+    /// Whether the home agent has not answered a return over this uplink lately.
+    pub(super) fn is_home_doubted(&self) -> bool {
+        self.home_doubted_until.is_some()
+    }
+
+    /// Sets when the router that advertises the home prefix is solicited next, and stops the probe of a home
+    /// link that was left.
     pub(super) fn watch_home_router(&mut self, now: Time, config: &MobileRouterConfig) {
         self.reachability.watch_home_router(now, self.home_router, home_probe_interval(config));
     }
 
     /// Returns the time of the next call of [`Self::handle_timeout`].
     pub(super) fn deadline(&self) -> Option<Time> {
-        [self.reachability.deadline(), self.link_routers.deadline(), self.failed.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.reachability.deadline(),
+            self.link_routers.deadline(),
+            self.failed.deadline(),
+            self.home_doubted_until,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Returns the Neighbor Solicitations that are due, and records missing answers. The flag says whether to
@@ -675,8 +717,9 @@ impl Uplink {
         }
         let forgiven = self.failed.expire(now);
         let ended = self.link_routers.end_lifetimes(now);
+        let undoubted = self.home_doubted_until.take_if(|until| *until <= now).is_some();
         self.seeking |= lost;
-        if lost || forgiven || ended {
+        if lost || forgiven || ended || undoubted {
             self.attach(config);
         }
         (messages, lost)
@@ -759,7 +802,7 @@ impl Uplink {
         let in_use = (self.plain_address(), self.ipv4_care_of_address());
         self.candidates.clear();
         self.ipv4_candidates.clear();
-        self.home_router = None;
+        let former = self.home_router.take();
         let Some(interface) = &self.interface else { return Attachment::Down("no such interface") };
         if !interface.running {
             return Attachment::Down("no carrier");
@@ -781,24 +824,29 @@ impl Uplink {
         let is_home = |prefix: &Ipv6Net| config.is_home_link(*prefix);
         let advertised_elsewhere = |address: Ipv6Addr| {
             let elsewhere = |prefix: &Ipv6Net| prefix.contains(&address) && !is_home(prefix);
-            self.link_routers.advertiser(&gateways, elsewhere).is_some()
+            self.link_routers.advertisers(&gateways, elsewhere).next().is_some()
         };
         let in_home_prefix =
             |own: &&Address| config.is_home_address(own) && !advertised_elsewhere(own.address);
-        let advertised = self.link_routers.advertiser(&gateways, is_home);
-        // RFC 6275 11.5.5: a router must advertise the home prefix now. An address that the kernel has
-        // kept does not show that.
+        // Of several routers of the home link, one stays in use until it fails.
+        let known = self.link_routers.advertisers(&gateways, is_home).find(|router| Some(*router) == former);
+        let advertised = known.or_else(|| self.link_routers.advertisers(&gateways, is_home).next());
+        // RFC 6275 11.5.5: the home prefix must be on the link again, which an address that the kernel has
+        // kept does not show.
         let stale = self.home_was_advertised && !self.link_routers.is_empty();
-        if advertised.is_some()
-            || (!stale && usable.clone().filter(in_home_prefix).any(|address| address.permanent))
-        {
-            self.home_router = advertised;
+        let is_at_home = advertised.is_some()
+            || (!stale && usable.clone().filter(in_home_prefix).any(|address| address.permanent));
+        let home = is_at_home.then(|| {
             let first = gateways.iter().find(|gateway| Some(**gateway) == advertised);
             let answers = gateways.iter().find(|gateway| !self.link_routers.is_unreachable(**gateway));
             // The kernel's list may lack the home router (see `candidate`).
             let unlisted = || self.link_routers.default_routers().find(|router| Some(*router) == advertised);
             let router = first.or(answers).copied().or_else(unlisted).or(gateways.first().copied());
-            return Attachment::Home { router };
+            Attachment::Home { router }
+        });
+        if let Some(home) = home.filter(|_| self.home_doubted_until.is_none()) {
+            self.home_router = advertised;
+            return home;
         }
         let left_home = stale && usable.clone().any(|address| in_home_prefix(&address));
         let addresses: Vec<&Address> = usable.filter(|address| !in_home_prefix(address)).collect();
@@ -833,6 +881,10 @@ impl Uplink {
             self.candidates = found;
             self.ipv4_candidates = if first.is_some() { ipv4 } else { Vec::new() };
             return Attachment::Foreign { ipv6, ipv4: first };
+        }
+        if let Some(home) = home {
+            self.home_router = advertised;
+            return home;
         }
         Attachment::Down(if let Some(reason) = refusal {
             reason

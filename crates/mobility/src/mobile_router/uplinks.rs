@@ -114,6 +114,10 @@ impl Links for Uplinks {
         self.uplinks.get(link).map(Uplink::care_of_addresses).unwrap_or_default()
     }
 
+    fn next_hop(&self, link: usize, address: IpAddr) -> Option<IpAddr> {
+        self.uplinks.get(link)?.next_hop(address)
+    }
+
     fn has_care_of_address(&self, link: usize, address: IpAddr) -> bool {
         self.uplinks.get(link).is_some_and(|uplink| uplink.has_care_of_address(address))
     }

@@ -47,6 +47,7 @@ mod road_portals;
 mod road_schedules;
 mod router_candidates;
 mod router_home;
+mod router_home_links;
 mod router_host;
 mod router_links;
 mod router_movement;

@@ -14,27 +14,27 @@ use crate::craft::*;
 use crate::pair::{Pair, Setup};
 use crate::setup::{AT_HOME, addresses, autoconfigured, router_advertisement};
 
-const NETWORK: &str = "2001:db8:f1::/64";
-const OTHER_NETWORK: &str = "2001:db8:f2::/64";
-const ROUTER_A: &str = "fe80::a";
-const ROUTER_B: &str = "fe80::b";
-const HOME_ROUTER: &str = "fe80::1";
+pub const NETWORK: &str = "2001:db8:f1::/64";
+pub const OTHER_NETWORK: &str = "2001:db8:f2::/64";
+pub const ROUTER_A: &str = "fe80::a";
+pub const ROUTER_B: &str = "fe80::b";
+pub const HOME_ROUTER: &str = "fe80::1";
 /// Longest interruption of a move, from the moment at which the new address may be used.
 const OUTAGE: Duration = Duration::from_millis(1500);
 
 /// A router with heartbeats.
-fn with_heartbeats() -> Setup {
+pub fn with_heartbeats() -> Setup {
     let mut setup = Setup::plain();
     setup.routers[0].liveness = Some(Liveness::default());
     setup
 }
 
-fn routes(gateways: &[&str]) -> Vec<Ipv6Router> {
+pub fn routes(gateways: &[&str]) -> Vec<Ipv6Router> {
     gateways.iter().map(|gateway| addr(gateway).into()).collect()
 }
 
 /// Gives wifi these addresses and default routes, as the kernel derives them from advertisements.
-fn show(pair: &mut Pair, addresses: &[&str], gateways: &[&str]) {
+pub fn show(pair: &mut Pair, addresses: &[&str], gateways: &[&str]) {
     let all: Vec<&str> = ["fe80::2"].into_iter().chain(addresses.iter().copied()).collect();
     pair.tell(0, "wifi", autoconfigured(&all), routes(gateways));
 }
@@ -44,7 +44,7 @@ fn care_of(pair: &Pair) -> Option<Ipv6Addr> {
 }
 
 /// Returns address and router of the first candidate.
-fn pair_in_use(pair: &Pair) -> Option<(Ipv6Addr, Ipv6Addr)> {
+pub fn pair_in_use(pair: &Pair) -> Option<(Ipv6Addr, Ipv6Addr)> {
     match pair.machine().uplinks()[0].attachment {
         Attachment::Foreign { ipv6, .. } => ipv6,
         _ => None,
@@ -56,7 +56,7 @@ fn next_hop(pair: &Pair, address: &str) -> Option<IpAddr> {
 }
 
 /// A pair that is registered in the first network, whose router has advertised.
-fn registered(setup: Setup) -> Pair {
+pub fn registered(setup: Setup) -> Pair {
     let mut pair = Pair::new(setup);
     show(&mut pair, &[], &[ROUTER_A]);
     pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
@@ -74,7 +74,7 @@ fn sent_on_link(pair: &Pair, kind: u8) -> Vec<Ipv6Addr> {
 }
 
 /// Sends a router's answer to a Neighbor Solicitation (RFC 4861 7.2.4).
-fn answer(pair: &mut Pair, router: &str) {
+pub fn answer(pair: &mut Pair, router: &str) {
     let advertisement = nd::NeighborAdvertisement {
         target: addr(router),
         router: true,
@@ -746,6 +746,78 @@ fn router_that_misses_its_advertisements_is_left() {
     pair.run(1.0);
     assert_eq!(care_of(&pair), Some(addr(OTHER_CARE_OF)));
     assert!(!sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION).is_empty());
+}
+
+/// RFC 6724 rules 5.5 and 6: the router advertises a unique local prefix, and DHCPv6 gives a global address,
+/// which no advertisement names.
+#[test]
+fn global_address_of_dhcpv6_comes_before_the_unique_local_one_that_is_advertised() {
+    let mut pair = Pair::new(Setup::plain());
+    show(&mut pair, &[], &[ROUTER_A]);
+    pair.hear_router("wifi", ROUTER_A, &["fd00:1::/64"]);
+    let mut known = autoconfigured(&["fe80::2", "fd00:1::10", CARE_OF]);
+    known[2].prefix_length = 128;
+    pair.tell(0, "wifi", known, routes(&[ROUTER_A]));
+    assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
+}
+
+/// The candidate in use is the second one, because the home agent does not answer over the first.
+#[test]
+fn reload_keeps_the_candidate_that_works() {
+    let mut pair = registered(with_heartbeats());
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    answer(&mut pair, ROUTER_A);
+    pair.run(5.0);
+    pair.dead = vec![addr(CARE_OF)];
+    pair.run(5.0);
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+    assert!(pair.is_registered(0));
+    pair.reconfigure_router(0);
+    for _ in 0..30 {
+        pair.run(0.1);
+        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+        assert!(pair.is_registered(0));
+    }
+    assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
+}
+
+/// With Binding Identifiers, a Binding Update leaves before the link's own router advertises, and so by the
+/// router of the other link.
+#[test]
+fn update_with_identifier_that_left_by_the_router_of_another_link_is_sent_again() {
+    for mut setup in [with_heartbeats(), Setup::plain()] {
+        setup.routers[0].uplinks[0].bid = Some(1);
+        setup.routers[0].uplinks[1].bid = Some(2);
+        let mut pair = Pair::new(setup);
+        show(&mut pair, &[], &[ROUTER_A]);
+        pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
+        show(&mut pair, &[CARE_OF], &[ROUTER_A]);
+        pair.run(5.0);
+        assert_eq!(pair.path(), Some(addr(CARE_OF)));
+        pair.detach(0, "wifi");
+        pair.run(0.3);
+        pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+        show(&mut pair, &[OTHER_CARE_OF], &[ROUTER_B]);
+        pair.run(2.0);
+        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+        pair.detach(0, "wifi");
+        pair.dead = vec![addr(CARE_OF)];
+        pair.run(0.3);
+        pair.forget();
+        show(&mut pair, &[CARE_OF], &[ROUTER_B]);
+        assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_B))));
+        pair.run(0.05);
+        assert_eq!(pair.last_update().source, addr(CARE_OF));
+        pair.dead.clear();
+        pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
+        show(&mut pair, &[CARE_OF], &[ROUTER_B, ROUTER_A]);
+        assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
+        let took = pair.run_while(5.0, "a registration", |pair| {
+            pair.bound() != Some(addr(CARE_OF)) || pair.path() != pair.bound()
+        });
+        assert!(took <= Duration::from_millis(500), "{took:?}");
+    }
 }
 
 // IPv4
