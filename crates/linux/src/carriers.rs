@@ -34,7 +34,7 @@ impl Carriers {
     /// Fails if the kernel does not list its interfaces.
     pub fn first_interface_without_carrier(&mut self) -> Result<Option<&str>> {
         for name in &self.names {
-            if !self.requests.link(name)?.is_some_and(|link| link.running) {
+            if !self.requests.links().find(name)?.is_some_and(|link| link.running) {
                 return Ok(Some(name));
             }
         }

@@ -235,15 +235,15 @@ impl Installer {
     }
 
     fn clean_addresses_and_settings(&mut self) -> Result<()> {
-        let left = self.requests.addresses()?;
+        let left = self.requests.addresses().list()?;
         let names: BTreeMap<u32, String> =
-            self.requests.links()?.into_iter().map(|link| (link.index, link.name)).collect();
+            self.requests.links().list()?.into_iter().map(|link| (link.index, link.name)).collect();
         let recorded = std::mem::take(&mut self.undo.record.addresses);
         for known in left {
             let Some(interface) = names.get(&known.index) else { continue };
             if self.is_own(&recorded, interface, &known) {
                 let AddressInfo { index, address, .. } = known;
-                self.requests.delete_address(index, interface, address.address, address.prefix_length)?;
+                self.requests.addresses().delete(index, interface, address.address, address.prefix_length)?;
             }
         }
         let settings = self.undo.record.settings.clone();
@@ -266,7 +266,7 @@ impl Installer {
 
     /// Returns the prefix length of an address that carnet has added, if it is present.
     fn own_length(&mut self, index: u32, interface: &str, address: Ipv6Addr) -> Result<Option<u8>> {
-        let known = self.requests.addresses()?.into_iter();
+        let known = self.requests.addresses().list()?.into_iter();
         let mut known = known.filter(|known| (known.index, known.address.address) == (index, address));
         let own = known.find(|known| self.is_own(&self.undo.record.addresses, interface, known));
         Ok(own.map(|known| known.address.prefix_length))
@@ -309,7 +309,7 @@ impl Installer {
         for (index, address) in self.fast_path.neighbours(2 * NEIGHBOUR_REPORT_INTERVAL) {
             // If the kernel has forgotten the neighbour, it resolves it again for the next packet: ignore the
             // error.
-            if let Err(error) = self.requests.use_neighbour(index, address) {
+            if let Err(error) = self.requests.neighbours().report_use(index, address) {
                 tracing::debug!("{error}");
             }
         }
@@ -437,7 +437,7 @@ impl Installer {
         if interface == TUNNEL_DEVICE {
             return Ok(Some(self.tunnel_index));
         }
-        let link = self.requests.link(interface)?;
+        let link = self.requests.links().find(interface)?;
         Ok(link.filter(|link| link.up || !must_be_up).map(|link| link.index))
     }
 
@@ -448,7 +448,7 @@ impl Installer {
             Entry::Setting(setting) => {
                 settings::check(setting)?;
                 if self.switches.begins_forwarding(setting)? {
-                    let links = self.requests.links()?;
+                    let links = self.requests.links().list()?;
                     self.keep_advertisements(links.iter())?;
                 }
                 let index = match settings::is_common(&setting.interface) {
@@ -477,7 +477,7 @@ impl Installer {
             }
             Entry::Socket(socket) => self.put_socket(socket),
             Entry::Ipv4Route(route) => self.put_ipv4_route(route, previous.is_some()),
-            Entry::Ipv4Rule(rule) => Ok(match self.requests.add_ipv4_rule(rule) {
+            Entry::Ipv4Rule(rule) => Ok(match self.requests.ipv4_tables().add_rule(rule) {
                 Ok(()) => InstallOutcome::Done(0),
                 Err(error) => InstallOutcome::Perhaps(0, error),
             }),
@@ -489,7 +489,7 @@ impl Installer {
                 if rule.priority < priority::LOCAL {
                     self.move_local_rule()?;
                 }
-                Ok(match self.requests.add_rule(rule, ROUTE_PROTOCOL) {
+                Ok(match self.requests.rules().add(rule, ROUTE_PROTOCOL) {
                     Ok(()) => InstallOutcome::Done(0),
                     Err(error) => InstallOutcome::Perhaps(0, error),
                 })
@@ -528,11 +528,11 @@ impl Installer {
             && old.prefix_length != *prefix_length
             && self.own_length(index, interface, *address)? == Some(old.prefix_length)
         {
-            self.requests.delete_address(index, interface, *address, old.prefix_length)?;
+            self.requests.addresses().delete(index, interface, *address, old.prefix_length)?;
         }
         let added = match deprecated {
-            true => self.requests.add_deprecated_address(index, interface, *address),
-            false => self.requests.add_address(index, interface, *address, *prefix_length),
+            true => self.requests.addresses().add_deprecated(index, interface, *address),
+            false => self.requests.addresses().add(index, interface, *address, *prefix_length),
         };
         match added {
             Ok(()) => {}
@@ -547,7 +547,7 @@ impl Installer {
                     // An earlier attempt has added the address, and only the kernel's answer was lost.
                     Some(length) if length == *prefix_length => {}
                     Some(length) => {
-                        self.requests.delete_address(index, interface, *address, length)?;
+                        self.requests.addresses().delete(index, interface, *address, length)?;
                         return Ok(InstallOutcome::Perhaps(index, e));
                     }
                 }
@@ -575,7 +575,7 @@ impl Installer {
                 None => return Ok(InstallOutcome::Later),
             },
         };
-        match self.requests.set_route(route, index, replace) {
+        match self.requests.routes().set(route, index, replace) {
             Ok(()) => Ok(InstallOutcome::Done(index.unwrap_or(0))),
             Err(e) if is_gone(&e) => Ok(InstallOutcome::Later),
             Err(e @ Error::RouteTaken { .. }) => Err(e),
@@ -585,7 +585,7 @@ impl Installer {
 
     fn put_ipv4_route(&mut self, route: &Ipv4Route, replace: bool) -> Result<InstallOutcome> {
         let Some(index) = self.index_of(&route.interface, true)? else { return Ok(InstallOutcome::Later) };
-        match self.requests.set_ipv4_route(route, index, replace) {
+        match self.requests.ipv4_tables().set_route(route, index, replace) {
             Ok(()) => Ok(InstallOutcome::Done(index)),
             Err(e) if is_gone(&e) => Ok(InstallOutcome::Later),
             Err(e @ Error::RouteTaken { .. }) => Err(e),
@@ -623,12 +623,14 @@ impl Installer {
             Entry::Address(InterfaceAddress { interface, address, .. }) => {
                 // Check the owner's mark again, because an operator may have replaced the address since.
                 if let Some(length) = self.own_length(index, interface, *address)? {
-                    self.requests.delete_address(index, interface, *address, length)?;
+                    self.requests.addresses().delete(index, interface, *address, length)?;
                 }
                 self.forget_address(interface, *address);
                 Ok(())
             }
-            Entry::Route(route) => self.requests.delete_route(route.table, route.destination, route.metric),
+            Entry::Route(route) => {
+                self.requests.routes().delete(route.table, route.destination, route.metric)
+            }
             Entry::Tunnel(tunnel) => {
                 self.fast_path.remove(tunnel);
                 self.known_senders.iter_mut().for_each(|known| known.remove(tunnel));
@@ -644,11 +646,13 @@ impl Installer {
                 Ok(())
             }
             Entry::Rule(rule) => {
-                self.requests.delete_rule(rule, ROUTE_PROTOCOL)?;
+                self.requests.rules().delete(rule, ROUTE_PROTOCOL)?;
                 self.settle_local_rule()
             }
-            Entry::Ipv4Route(route) => self.requests.delete_ipv4_route(route.table, route.destination),
-            Entry::Ipv4Rule(rule) => self.requests.delete_ipv4_rule(rule),
+            Entry::Ipv4Route(route) => {
+                self.requests.ipv4_tables().delete_route(route.table, route.destination)
+            }
+            Entry::Ipv4Rule(rule) => self.requests.ipv4_tables().delete_rule(rule),
         }
     }
 
@@ -763,7 +767,7 @@ impl Installer {
         if name == settings::ACCEPT_RA && settings::forwards(&self.undo.record) {
             // No desired entry sets `accept_ra` on this interface any more, so treat it like every other
             // interface.
-            let links = self.requests.links()?;
+            let links = self.requests.links().list()?;
             return self.keep_advertisements(links.iter().filter(|link| link.name == *interface));
         }
         if (interface.as_str(), name.as_str()) != ("all", settings::FORWARDING) {
@@ -827,7 +831,7 @@ impl Installer {
     fn restore_setting(&mut self, interface: &str, name: &str) -> Result<()> {
         let index = match settings::is_common(interface) {
             true => Some(0),
-            false => self.requests.link(interface)?.map(|link| link.index),
+            false => self.requests.links().find(interface)?.map(|link| link.index),
         };
         self.switches.restore(interface, name, index, &mut self.undo)
     }
@@ -837,11 +841,11 @@ impl Installer {
             return Ok(());
         }
         self.local_rule = LocalRule::Moving;
-        self.requests.add_rule(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)?;
+        self.requests.rules().add(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)?;
         // If another program has already moved the rule, no rule of this priority exists.
-        for info in self.requests.rules()? {
+        for info in self.requests.rules().list()? {
             if info.plain && info.rule == local_rule(0) {
-                self.requests.delete_rule(&info.rule, info.protocol)?;
+                self.requests.rules().delete(&info.rule, info.protocol)?;
             }
         }
         self.local_rule = LocalRule::Moved;
@@ -894,7 +898,7 @@ impl Installer {
         }
         self.accept_ra_check_due |= dirty.links;
         if dirty.own_routes && self.wanted.keys().any(|key| matches!(*key.0, Entry::Route(_))) {
-            let routes = self.requests.routes(None, Some(ROUTE_PROTOCOL))?;
+            let routes = self.requests.routes().list(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, RouteInfo> =
                 routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)).collect();
             self.mark_removed_entries(|entry, wanted| match entry {
@@ -996,7 +1000,7 @@ impl Installer {
         // The kernel drops an interface's routes without an event when its last IPv4 address goes.
         let has_route = || self.wanted.keys().any(|key| matches!(*key.0, Entry::Ipv4Route(_)));
         if (dirty.own_routes || dirty.links || dirty.addresses) && has_route() {
-            let routes = self.requests.ipv4_routes(None, Some(ROUTE_PROTOCOL))?;
+            let routes = self.requests.ipv4_tables().routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, Ipv4RouteInfo> =
                 routes.into_iter().map(|route| ((route.table, route.destination), route)).collect();
             self.mark_removed_entries(|entry, wanted| match entry {
@@ -1007,7 +1011,7 @@ impl Installer {
             });
         }
         if dirty.own_rules && self.wanted.keys().any(|key| matches!(*key.0, Entry::Ipv4Rule(_))) {
-            let rules = self.requests.own_ipv4_rules()?;
+            let rules = self.requests.ipv4_tables().own_rules()?;
             self.mark_removed_entries(|entry, _| match entry {
                 Entry::Ipv4Rule(rule) => rules.contains(rule),
                 _ => true,
@@ -1017,7 +1021,7 @@ impl Installer {
     }
 
     fn check_rules(&mut self) -> Result<()> {
-        let rules = self.requests.rules()?;
+        let rules = self.requests.rules().list()?;
         self.mark_removed_entries(|entry, _| match entry {
             Entry::Rule(rule) => rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == **rule),
             _ => true,
@@ -1025,7 +1029,7 @@ impl Installer {
         if self.local_rule == LocalRule::Moved {
             let ours = local_rule(priority::LOCAL);
             if !rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == ours) {
-                self.requests.add_rule(&ours, ROUTE_PROTOCOL)?;
+                self.requests.rules().add(&ours, ROUTE_PROTOCOL)?;
                 self.restored += 1;
             }
             if rules.iter().any(|r| r.plain && r.rule == local_rule(0))
@@ -1044,9 +1048,9 @@ impl Installer {
         if self.local_rule != LocalRule::Moved || self.is_put_off(&ContestedState::LocalRule) {
             return Ok(());
         }
-        for info in self.requests.rules()? {
+        for info in self.requests.rules().list()? {
             if info.plain && info.rule == local_rule(0) {
-                self.requests.delete_rule(&info.rule, info.protocol)?;
+                self.requests.rules().delete(&info.rule, info.protocol)?;
                 self.restored += 1;
             }
         }
@@ -1181,7 +1185,7 @@ impl Installer {
         if self.local_rule != LocalRule::InPlace {
             keep_first(self.restore_local_rule());
         }
-        keep_first(self.requests.delete_link(self.tunnel_index));
+        keep_first(self.requests.links().delete(self.tunnel_index));
         if !is_last && self.wanted.keys().any(is_setting) {
             return result;
         }
@@ -1246,21 +1250,21 @@ fn restore_local_rule(requests: &mut Requests) -> Result<()> {
     let is_local = |r: &crate::netlink::RuleInfo| {
         r.plain && r.protocol != ROUTE_PROTOCOL && r.rule == local_rule(r.rule.priority)
     };
-    if !requests.rules()?.iter().any(is_local) {
-        requests.add_rule(&local_rule(0), KERNEL_PROTOCOL)?;
+    if !requests.rules().list()?.iter().any(is_local) {
+        requests.rules().add(&local_rule(0), KERNEL_PROTOCOL)?;
     }
-    requests.delete_rule(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)
+    requests.rules().delete(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)
 }
 
 /// Removes every rule that has carnet's mark.
 fn clean_rules(requests: &mut Requests) -> Result<()> {
     let ours =
         |r: &crate::netlink::RuleInfo| r.protocol == ROUTE_PROTOCOL && r.rule != local_rule(r.rule.priority);
-    for info in requests.rules()?.into_iter().filter(ours) {
-        requests.delete_acting_rule(&info.rule, info.action, ROUTE_PROTOCOL)?;
+    for info in requests.rules().list()?.into_iter().filter(ours) {
+        requests.rules().delete_acting(&info.rule, info.action, ROUTE_PROTOCOL)?;
     }
-    for rule in requests.own_ipv4_rules()? {
-        requests.delete_ipv4_rule(&rule)?;
+    for rule in requests.ipv4_tables().own_rules()? {
+        requests.ipv4_tables().delete_rule(&rule)?;
     }
     // Restore the local rule even if no rule of carnet was found: without any local rule the machine does not
     // receive its own packets.
@@ -1269,11 +1273,11 @@ fn clean_rules(requests: &mut Requests) -> Result<()> {
 
 /// Removes every route that has carnet's mark.
 fn clean_routes(requests: &mut Requests) -> Result<()> {
-    for route in requests.routes(None, Some(ROUTE_PROTOCOL))? {
-        requests.delete_route(route.table, route.destination, route.metric)?;
+    for route in requests.routes().list(None, Some(ROUTE_PROTOCOL))? {
+        requests.routes().delete(route.table, route.destination, route.metric)?;
     }
-    for route in requests.ipv4_routes(None, Some(ROUTE_PROTOCOL))? {
-        requests.delete_ipv4_route(route.table, route.destination)?;
+    for route in requests.ipv4_tables().routes(None, Some(ROUTE_PROTOCOL))? {
+        requests.ipv4_tables().delete_route(route.table, route.destination)?;
     }
     Ok(())
 }

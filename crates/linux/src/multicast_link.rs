@@ -171,7 +171,7 @@ impl Watcher for MulticastLinks {
     }
 
     fn read_change(&mut self) -> Result<Option<MulticastEvent>> {
-        let index = self.requests.link(&self.upstream)?.map(|link| link.index);
+        let index = self.requests.links().find(&self.upstream)?.map(|link| link.index);
         if index != self.upstream_index {
             // With the old interface, the kernel has ended its memberships, so join all groups again.
             self.upstream_index = index;
@@ -179,9 +179,9 @@ impl Watcher for MulticastLinks {
                 *socket = join(index, &self.upstream, *group, subscription, None);
             }
         }
-        let known = self.requests.addresses()?;
+        let known = self.requests.addresses().list()?;
         for lan in &mut self.lans {
-            let link = self.requests.link(&lan.name)?.filter(|link| link.up);
+            let link = self.requests.links().find(&lan.name)?.filter(|link| link.up);
             let there = link.as_ref().and_then(|link| Some((link.index, link.link_address?)));
             let had = lan.port.as_ref().map(|(index, address, _)| (*index, *address));
             if there != had {

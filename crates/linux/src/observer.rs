@@ -25,7 +25,7 @@ use crate::event::PlatformEvent;
 use crate::fast_path::is_ours;
 use crate::netlink::{
     AddressInfo, ChangedParts, Ipv4AddressInfo, Ipv4DefaultRoute, LinkInfo, Requests, RouteInfo, TableLookup,
-    intersection,
+    intersection, table_lookups,
 };
 
 /// `RTPROT_RA`: origin of routes that the kernel or a network manager has made from Router Advertisements.
@@ -59,13 +59,13 @@ impl InterfaceObserver {
     /// Reads the parts of the kernel's state that `dirty` names.
     pub(crate) fn refresh(&mut self, dirty: ChangedParts, requests: &mut Requests) -> Result<()> {
         if dirty.links {
-            self.links = requests.links()?.into_iter().map(|link| (link.name.clone(), link)).collect();
+            self.links = requests.links().list()?.into_iter().map(|link| (link.name.clone(), link)).collect();
         }
         // Addresses and routes vanish together with an interface. Some kernels send only the event about the
         // interface.
         if dirty.links || dirty.addresses {
-            self.addresses = requests.addresses()?;
-            self.ipv4_addresses = requests.ipv4_addresses()?;
+            self.addresses = requests.addresses().list()?;
+            self.ipv4_addresses = requests.ipv4().addresses()?;
         }
         if dirty.links || dirty.routers {
             self.look_up_default_routes(requests)?;
@@ -74,7 +74,7 @@ impl InterfaceObserver {
             let gateways = self.gateways();
             self.neighbours.clear();
             for (index, address) in gateways {
-                let state = requests.neighbour(index, address)?;
+                let state = requests.neighbours().state(index, address)?;
                 self.neighbours.insert((index, address), state);
             }
         }
@@ -85,10 +85,10 @@ impl InterfaceObserver {
     fn look_up_default_routes(&mut self, requests: &mut Requests) -> Result<()> {
         self.routes.clear();
         let mut tables: BTreeMap<u32, Vec<RouteInfo>> = BTreeMap::new();
-        for lookup in requests.table_lookups(false)? {
+        for lookup in table_lookups(requests, false)? {
             let known = match tables.remove(&lookup.table) {
                 Some(known) => known,
-                None => requests.routes(Some(lookup.table), None)?,
+                None => requests.routes().list(Some(lookup.table), None)?,
             };
             self.routes.extend(default_routes(&lookup, &known));
             tables.insert(lookup.table, known);
@@ -101,8 +101,8 @@ impl InterfaceObserver {
         let ticks = first.and_then(|ticks| u64::try_from(ticks).ok());
         self.routes_expire = ticks.map(|ticks| Instant::now() + Duration::from_millis(ticks * 10));
         let mut hosts = Vec::new();
-        for lookup in requests.table_lookups(true)? {
-            let known = requests.ipv4_next_hops(lookup.table)?;
+        for lookup in table_lookups(requests, true)? {
+            let known = requests.ipv4().next_hops(lookup.table)?;
             self.routes.extend(ipv4_routes(&lookup, &known.default_routes));
             hosts.extend(ipv4_routes(&lookup, &known.hosts));
         }

@@ -120,7 +120,7 @@ impl Platform {
         // none can start.
         let (tunnel, known) = TunnelIo::create(config.senders)?;
         let mut requests = Requests::open()?;
-        let index = requests.link(TUNNEL_DEVICE)?.map(|link| link.index).ok_or_else(|| {
+        let index = requests.links().find(TUNNEL_DEVICE)?.map(|link| link.index).ok_or_else(|| {
             Error::kernel(format!("look up {TUNNEL_DEVICE}"), io::Error::from_raw_os_error(libc::ENODEV))
         })?;
         let port = requests.port();
@@ -128,16 +128,16 @@ impl Platform {
         let mut installer = Installer::open(requests, KernelSettings::for_kernel(), undo, index)?;
         installer.known_senders = known;
         let monitor = Monitor::open(port)?;
-        installer.requests.configure_tunnel(index, config.device_mtu, QUEUE)?;
+        installer.requests.links().configure_tunnel(index, config.device_mtu, QUEUE)?;
         settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.switches.writes)?;
         // Change the default queueing discipline while the device is down: when it comes up, each of its
         // queues would get one.
-        if let Err(error) = installer.requests.take_at_once(index) {
+        if let Err(error) = installer.requests.queueing_disciplines().disable(index) {
             tracing::debug!(
                 "cannot remove the tunnel device's queueing discipline ({error}): carnet is slower"
             );
         }
-        installer.requests.bring_up_tunnel(index)?;
+        installer.requests.links().bring_up_tunnel(index)?;
         let mut platform = Platform {
             tunnel,
             keeper: StateKeeper::new(installer),

@@ -131,15 +131,15 @@ impl VirtualLinks {
         };
         let VirtualLink { config: old, info, .. } = link;
         if old.mtu != config.mtu {
-            self.requests.set_mtu(info, config.mtu)?;
+            self.requests.links().set_mtu(info, config.mtu)?;
         }
         // Remove the old address before the kernel announces the new link-layer address to neighbours.
         let moves = old.link_local != config.link_local;
         if moves {
-            self.requests.delete_address(info.index, &info.name, old.link_local, 64)?;
+            self.requests.addresses().delete(info.index, &info.name, old.link_local, 64)?;
         }
         if old.address != config.address {
-            self.requests.set_link_address(info, config.address)?;
+            self.requests.links().set_address(info, config.address)?;
         }
         if moves {
             add_link_local(&mut self.requests, info, config.link_local)?;
@@ -219,7 +219,7 @@ impl Watcher for VirtualLinks {
             return Ok(None);
         }
         for link in &mut self.links {
-            let there = self.requests.link(&link.config.name)?;
+            let there = self.requests.links().find(&link.config.name)?;
             if there.is_none_or(|there| there.index != link.info.index) {
                 tracing::warn!(
                     "another program has deleted the interface {}: carnet creates it again",
@@ -228,7 +228,7 @@ impl Watcher for VirtualLinks {
                 *link = create(&mut self.requests, link.config.clone())?;
             }
         }
-        let known = self.requests.addresses()?;
+        let known = self.requests.addresses().list()?;
         for link in &mut self.links {
             let addresses = usable(&known, Some(link.info.index));
             if link.addresses.as_ref() != Some(&addresses) {
@@ -250,13 +250,13 @@ fn create(requests: &mut Requests, config: VirtualLinkConfig) -> Result<VirtualL
         let source = io::Error::from_raw_os_error(libc::ENODEV);
         Error::kernel(format!("look up {}", config.name), source)
     };
-    let info = requests.link(&config.name)?.ok_or_else(gone)?;
-    requests.configure_virtual(&info, config.mtu, QUEUE, config.address)?;
+    let info = requests.links().find(&config.name)?.ok_or_else(gone)?;
+    requests.links().configure_virtual(&info, config.mtu, QUEUE, config.address)?;
     let mut writes = 0;
     settings::enable_ipv6(&config.name, &mut writes)?;
     settings::announce_changes(&config.name)?;
     settings::accept_advertisements(&config.name, config.advertisements)?;
-    requests.set_up(&info, true)?;
+    requests.links().set_up(&info, true)?;
     add_link_local(requests, &info, config.link_local)?;
     Ok(VirtualLink { config, device, info, addresses: None })
 }
@@ -264,7 +264,7 @@ fn create(requests: &mut Requests, config: VirtualLinkConfig) -> Result<VirtualL
 /// Adds the address without duplicate address detection, because GeoNetworking detects duplicate addresses
 /// itself (EN 302 636-4-1 10.2.1.5).
 fn add_link_local(requests: &mut Requests, info: &LinkInfo, address: Ipv6Addr) -> Result<()> {
-    match requests.add_address(info.index, &info.name, address, 64) {
+    match requests.addresses().add(info.index, &info.name, address, 64) {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
         other => other,
     }

@@ -50,7 +50,8 @@ impl Hook {
     pub(super) fn detach(self, program: &mut SchedClassifier) {
         let _ = program.detach(self.id);
         if let Some(index) = self.qdisc {
-            let removed = Requests::open().and_then(|mut requests| requests.delete_idle_clsact(index));
+            let removed =
+                Requests::open().and_then(|mut requests| requests.filters().delete_idle_clsact(index));
             if let Err(error) = removed {
                 tracing::debug!("{error}");
             }

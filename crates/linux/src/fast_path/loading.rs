@@ -46,7 +46,7 @@ impl Loading {
     ) -> Result<Loading, String> {
         let (sender, programs) = oneshot::channel();
         let wanted = config.clone();
-        let links = requests.links().map_err(|error| error.to_string())?;
+        let links = requests.links().list().map_err(|error| error.to_string())?;
         let load = move || {
             // If the station has ended, nothing receives from the channel any more: ignore the error.
             let _ = sender.send(Programs::open(kind, &wanted, tunnel_device, &links).map(Box::new));

@@ -199,11 +199,11 @@ type Binding = (TunnelEnd, Ipv6Addr);
 
 /// Removes the kernel objects that a crashed carnet has left, except routes and rules.
 pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
-    for link in requests.links()? {
+    for link in requests.links().list()? {
         if is_ours(&link) {
-            requests.delete_link(link.index)?;
-        } else if requests.delete_ingress_filters(link.index, hook::PRIORITY)? {
-            requests.delete_idle_clsact(link.index)?;
+            requests.links().delete(link.index)?;
+        } else if requests.filters().delete_at_ingress(link.index, hook::PRIORITY)? {
+            requests.filters().delete_idle_clsact(link.index)?;
         }
     }
     Ok(())

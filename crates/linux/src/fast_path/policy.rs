@@ -60,7 +60,7 @@ impl RoutingKnowledge {
         programs: &mut Programs,
         requests: &mut Requests,
     ) -> Result<(), String> {
-        match sure(requests, Requests::note_all_routes) {
+        match sure(requests, RoutingFields::read_from_all_routes) {
             Some(heard) => {
                 // Forget the known obstacles before reading, because the reading reports those that still
                 // exist.
@@ -81,7 +81,7 @@ impl RoutingKnowledge {
     }
 
     fn ask_rules(&mut self, requests: &mut Requests) {
-        self.plain = sure(requests, Requests::rules)
+        self.plain = sure(requests, |requests| requests.rules().list())
             .map_or((false, false), |rules| use_only_interface_and_destination(&rules));
     }
 

@@ -52,7 +52,7 @@ impl FrameLink {
             }),
         }
         undo.save()?;
-        follow.requests.set_link_address(&link, address)?;
+        follow.requests.links().set_address(&link, address)?;
         self.read_interface_state()?;
         Ok(())
     }
@@ -65,9 +65,9 @@ impl FrameLink {
         let (Some(follow), Some(undo)) = (&mut self.follow, &mut self.undo) else { return Ok(()) };
         let changed = std::mem::take(&mut undo.record.link_addresses);
         for known in &changed {
-            let Some(link) = follow.requests.link(&known.interface)? else { continue };
+            let Some(link) = follow.requests.links().find(&known.interface)? else { continue };
             if link.index == known.index && link.link_address == Some(known.carnet_address) {
-                follow.requests.set_link_address(&link, known.original_address)?;
+                follow.requests.links().set_address(&link, known.original_address)?;
             }
         }
         undo.delete()?;

@@ -36,7 +36,7 @@ impl InterfaceMonitor {
     /// Reads the state of the interface; `None` if no interface has the name.
     pub(super) fn read_state(&mut self) -> Result<Option<LinkInfo>> {
         self.reading_due = true;
-        let link = self.requests.link(&self.name)?;
+        let link = self.requests.links().find(&self.name)?;
         self.reading_due = false;
         Ok(link)
     }

@@ -90,13 +90,17 @@ fn message(index: u32, address: Ipv6Addr, prefix_length: u8) -> AddressMessage {
     message
 }
 
-impl Requests {
+/// Requests about IPv6 addresses of interfaces.
+pub(crate) struct Addresses<'a>(pub(super) &'a mut Requests);
+
+impl Addresses<'_> {
     /// Returns all IPv6 addresses.
-    pub(crate) fn addresses(&mut self) -> Result<Vec<AddressInfo>> {
+    pub(crate) fn list(&mut self) -> Result<Vec<AddressInfo>> {
         let mut question = AddressMessage::default();
         question.header.family = AddressFamily::Inet6;
-        let answers =
-            self.dump(RouteNetlinkMessage::GetAddress(question), || "list the IPv6 addresses".to_owned())?;
+        let answers = self
+            .0
+            .dump(RouteNetlinkMessage::GetAddress(question), || "list the IPv6 addresses".to_owned())?;
         let addresses = answers.into_iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewAddress(message) => AddressInfo::from_message(message),
             _ => None,
@@ -108,32 +112,27 @@ impl Requests {
     /// address to its local table a moment after it has accepted the request. Until then it would forward
     /// packets for the address. Neighbours can resolve the address at once when this function returns. Fails
     /// with `EEXIST` if the interface has the address already.
-    pub(crate) fn add_address(
+    pub(crate) fn add(
         &mut self,
         index: u32,
         interface: &str,
         address: Ipv6Addr,
         prefix_length: u8,
     ) -> Result<()> {
-        self.put_address(index, interface, message(index, address, prefix_length))
+        self.put(index, interface, message(index, address, prefix_length))
     }
 
-    /// Adds an address with a prefix length of 128, as [`Self::add_address`] does. The kernel does not select
+    /// Adds an address with a prefix length of 128, as [`Self::add`] does. The kernel does not select
     /// it as a source, because it is deprecated (RFC 6724 5, rule 3).
-    pub(crate) fn add_deprecated_address(
-        &mut self,
-        index: u32,
-        interface: &str,
-        address: Ipv6Addr,
-    ) -> Result<()> {
+    pub(crate) fn add_deprecated(&mut self, index: u32, interface: &str, address: Ipv6Addr) -> Result<()> {
         let mut message = message(index, address, 128);
         let mut lifetimes = CacheInfo::default();
         lifetimes.ifa_valid = u32::MAX;
         message.attributes.push(AddressAttribute::CacheInfo(lifetimes));
-        self.put_address(index, interface, message)
+        self.put(index, interface, message)
     }
 
-    fn put_address(&mut self, index: u32, interface: &str, mut message: AddressMessage) -> Result<()> {
+    fn put(&mut self, index: u32, interface: &str, mut message: AddressMessage) -> Result<()> {
         let prefix_length = message.header.prefix_len;
         let address = message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Local(IpAddr::V6(address)) => Some(*address),
@@ -142,10 +141,10 @@ impl Requests {
         let address = address.unwrap_or(Ipv6Addr::UNSPECIFIED);
         message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         message.attributes.push(AddressAttribute::Protocol(AddressProtocol::Other(ROUTE_PROTOCOL)));
-        self.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
+        self.0.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("add address {address}/{prefix_length} to {interface}")
         })?;
-        self.channel.join(index, address);
+        self.0.channel.join(index, address);
         for _ in 0..SETTLING_LOOKS {
             // If this check fails, suppose that the address is usable, because the kernel has accepted it.
             if self.is_in_use(index, address).unwrap_or(true) {
@@ -161,21 +160,21 @@ impl Requests {
     /// local addresses later, in a work queue.
     fn is_in_use(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
         let own = Ipv6Net::from(address);
-        let local = self.routes(Some(LOCAL_TABLE), None)?;
+        let local = self.0.routes().list(Some(LOCAL_TABLE), None)?;
         Ok(local.iter().any(|it| it.destination == own && it.hops.iter().any(|hop| hop.index == index)))
     }
 
     /// Removes an address. A missing address or interface is no error.
-    pub(crate) fn delete_address(
+    pub(crate) fn delete(
         &mut self,
         index: u32,
         interface: &str,
         address: Ipv6Addr,
         prefix_length: u8,
     ) -> Result<()> {
-        self.channel.leave(index, address);
+        self.0.channel.leave(index, address);
         let message = message(index, address, prefix_length);
-        let result = self.change(RouteNetlinkMessage::DelAddress(message), 0, || {
+        let result = self.0.change(RouteNetlinkMessage::DelAddress(message), 0, || {
             format!("remove address {address}/{prefix_length} from {interface}")
         });
         tolerate(result, &[libc::EADDRNOTAVAIL, libc::ENODEV, libc::ENXIO])

@@ -23,14 +23,17 @@ fn message(index: u32, parent: u32) -> TcMessage {
     message
 }
 
-impl Requests {
+/// Requests about tc filters.
+pub(crate) struct Filters<'a>(pub(super) &'a mut Requests);
+
+impl Filters<'_> {
     /// Removes the tc filters of this priority from an interface's ingress. Returns whether the interface had
     /// such a filter.
-    pub(crate) fn delete_ingress_filters(&mut self, index: u32, priority: u16) -> Result<bool> {
+    pub(crate) fn delete_at_ingress(&mut self, index: u32, priority: u16) -> Result<bool> {
         let mut message = message(index, INGRESS);
         // The upper half of `info` is the priority. The lower half is the protocol; 0 matches any protocol.
         message.header.info = u32::from(priority) << 16;
-        let result = self.change(RouteNetlinkMessage::DelTrafficFilter(message), 0, || {
+        let result = self.0.change(RouteNetlinkMessage::DelTrafficFilter(message), 0, || {
             format!("remove tc filters of priority {priority} from interface {index}")
         });
         match result {
@@ -52,13 +55,14 @@ impl Requests {
     pub(crate) fn delete_idle_clsact(&mut self, index: u32) -> Result<()> {
         for parent in [INGRESS, EGRESS] {
             let question = RouteNetlinkMessage::GetTrafficFilter(message(index, parent));
-            if !self.dump(question, || format!("list the tc filters of interface {index}"))?.is_empty() {
+            if !self.0.dump(question, || format!("list the tc filters of interface {index}"))?.is_empty() {
                 return Ok(());
             }
         }
-        let result = self.change(RouteNetlinkMessage::DelQueueDiscipline(message(index, CLSACT)), 0, || {
-            format!("remove the clsact qdisc of interface {index}")
-        });
+        let result =
+            self.0.change(RouteNetlinkMessage::DelQueueDiscipline(message(index, CLSACT)), 0, || {
+                format!("remove the clsact qdisc of interface {index}")
+            });
         tolerate(result, &[libc::ENOENT, libc::EINVAL, libc::ENODEV])
     }
 }

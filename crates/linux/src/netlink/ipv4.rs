@@ -17,6 +17,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::Requests;
 use super::next_hops::NextHopObjects;
+use super::referred_objects::referred_objects;
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
@@ -143,13 +144,17 @@ pub(super) fn table_of(message: &RouteMessage) -> u32 {
     named.unwrap_or(message.header.table.into())
 }
 
-impl Requests {
+/// Requests about IPv4 addresses and routes of other programs.
+pub(crate) struct Ipv4State<'a>(pub(super) &'a mut Requests);
+
+impl Ipv4State<'_> {
     /// Returns all IPv4 addresses that are reachable from other machines, primary addresses first.
-    pub(crate) fn ipv4_addresses(&mut self) -> Result<Vec<Ipv4AddressInfo>> {
+    pub(crate) fn addresses(&mut self) -> Result<Vec<Ipv4AddressInfo>> {
         let mut question = AddressMessage::default();
         question.header.family = AddressFamily::Inet;
-        let answers =
-            self.dump(RouteNetlinkMessage::GetAddress(question), || "list the IPv4 addresses".to_owned())?;
+        let answers = self
+            .0
+            .dump(RouteNetlinkMessage::GetAddress(question), || "list the IPv4 addresses".to_owned())?;
         let mut addresses: Vec<(bool, Ipv4AddressInfo)> = answers
             .iter()
             .filter_map(|answer| match answer {
@@ -162,12 +167,12 @@ impl Requests {
     }
 
     /// Returns the next hops of the IPv4 routes in a table.
-    pub(crate) fn ipv4_next_hops(&mut self, table: u32) -> Result<Ipv4NextHops> {
+    pub(crate) fn next_hops(&mut self, table: u32) -> Result<Ipv4NextHops> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet;
         question.attributes.push(RouteAttribute::Table(table));
-        let answers = self.dump_routes(question, || "list the IPv4 routes".to_owned())?;
-        let objects = self.next_hop_objects(&answers)?;
+        let answers = self.0.dump_routes(question, || "list the IPv4 routes".to_owned())?;
+        let objects = referred_objects(self.0, &answers)?;
         let mut found = Ipv4NextHops::default();
         for answer in &answers {
             if let RouteNetlinkMessage::NewRoute(message) = answer

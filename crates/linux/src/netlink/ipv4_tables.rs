@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use carnet_nemo::forwarding::desired::{Ipv4Route, Ipv4Rule};
 use ipnet::Ipv4Net;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
@@ -16,9 +16,10 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::ipv4::table_of;
+use super::own_routes::{OwnRoute, set_own_route};
 use super::{Requests, tolerate};
 use crate::ROUTE_PROTOCOL;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// An IPv4 route in the kernel, with the fields that carnet uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,19 +133,56 @@ fn describe_rule(rule: &Ipv4Rule) -> String {
     format!("rule pref {priority} from {from} oif {output_interface} lookup {table}{suppressed}")
 }
 
-impl Requests {
+/// A route that carnet installs, and the index of its interface.
+struct NewIpv4Route<'a> {
+    route: &'a Ipv4Route,
+    index: u32,
+}
+
+impl OwnRoute for NewIpv4Route<'_> {
+    fn table(&self) -> u32 {
+        self.route.table
+    }
+
+    fn message(&self) -> RouteMessage {
+        let NewIpv4Route { route, index } = *self;
+        let mut message = route_message(route.table, route.destination);
+        message.header.kind = RouteType::Unicast;
+        message.attributes.push(RouteAttribute::Oif(index));
+        match route.gateway {
+            Some(gateway) => {
+                message.header.scope = RouteScope::Universe;
+                message.header.flags = RouteFlags::Onlink;
+                message.attributes.push(RouteAttribute::Gateway(RouteAddress::Inet(gateway)));
+            }
+            None => message.header.scope = RouteScope::Link,
+        }
+        message
+    }
+
+    fn describe(&self) -> String {
+        describe_route(self.route)
+    }
+
+    fn protocols(&self, requests: &mut Requests) -> Result<Vec<u8>> {
+        let known = requests.ipv4_tables().routes(Some(self.route.table), None)?;
+        let has_key = |it: &Ipv4RouteInfo| it.destination == self.route.destination;
+        Ok(known.into_iter().filter(has_key).map(|it| it.protocol).collect())
+    }
+}
+
+/// Requests about carnet's own IPv4 routes and rules.
+pub(crate) struct Ipv4Tables<'a>(pub(super) &'a mut Requests);
+
+impl Ipv4Tables<'_> {
     /// Returns the IPv4 routes of a table that have this routing protocol number. `None` means any table, or
     /// any number.
-    pub(crate) fn ipv4_routes(
-        &mut self,
-        table: Option<u32>,
-        protocol: Option<u8>,
-    ) -> Result<Vec<Ipv4RouteInfo>> {
+    pub(crate) fn routes(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<Ipv4RouteInfo>> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet;
         question.header.protocol = protocol.unwrap_or(0).into();
         question.attributes.extend(table.map(RouteAttribute::Table));
-        let answers = self.dump_routes(question, || "list the IPv4 routes".to_owned())?;
+        let answers = self.0.dump_routes(question, || "list the IPv4 routes".to_owned())?;
         let routes = answers.iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewRoute(message) => Ipv4RouteInfo::from_message(message),
             _ => None,
@@ -158,60 +196,26 @@ impl Requests {
     /// Installs a route over the interface with this index. `replace` says that carnet itself has installed a
     /// route with this key. Otherwise only a route of an earlier run may be replaced, and the function fails
     /// if another program has such a route.
-    pub(crate) fn set_ipv4_route(&mut self, route: &Ipv4Route, index: u32, replace: bool) -> Result<()> {
-        if replace {
-            return self.put_ipv4_route(route, index, NLM_F_REPLACE);
-        }
-        match self.put_ipv4_route(route, index, NLM_F_EXCL) {
-            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
-            other => return other,
-        }
-        let known = self.ipv4_routes(Some(route.table), None)?;
-        let of_another =
-            |it: &&Ipv4RouteInfo| it.destination == route.destination && it.protocol != ROUTE_PROTOCOL;
-        match known.iter().find(of_another) {
-            Some(other) => Err(Error::RouteTaken {
-                operation: format!("add {}", describe_route(route)),
-                protocol: other.protocol,
-                table: route.table,
-            }),
-            None => self.put_ipv4_route(route, index, NLM_F_REPLACE),
-        }
-    }
-
-    fn put_ipv4_route(&mut self, route: &Ipv4Route, index: u32, flags: u16) -> Result<()> {
-        let mut message = route_message(route.table, route.destination);
-        message.header.kind = RouteType::Unicast;
-        message.attributes.push(RouteAttribute::Oif(index));
-        match route.gateway {
-            Some(gateway) => {
-                message.header.scope = RouteScope::Universe;
-                message.header.flags = RouteFlags::Onlink;
-                message.attributes.push(RouteAttribute::Gateway(RouteAddress::Inet(gateway)));
-            }
-            None => message.header.scope = RouteScope::Link,
-        }
-        self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | flags, || {
-            format!("add {}", describe_route(route))
-        })
+    pub(crate) fn set_route(&mut self, route: &Ipv4Route, index: u32, replace: bool) -> Result<()> {
+        set_own_route(self.0, &NewIpv4Route { route, index }, replace)
     }
 
     /// Removes carnet's IPv4 route with this key. A missing route is no error.
-    pub(crate) fn delete_ipv4_route(&mut self, table: u32, destination: Ipv4Net) -> Result<()> {
+    pub(crate) fn delete_route(&mut self, table: u32, destination: Ipv4Net) -> Result<()> {
         let mut message = route_message(table, destination);
         message.header.scope = RouteScope::NoWhere;
-        let result = self.change(RouteNetlinkMessage::DelRoute(message), 0, || {
+        let result = self.0.change(RouteNetlinkMessage::DelRoute(message), 0, || {
             format!("remove route {destination} from table {table}")
         });
         tolerate(result, &[libc::ESRCH, libc::ENOENT, libc::ENODEV])
     }
 
     /// Returns the IPv4 rules with carnet's mark.
-    pub(crate) fn own_ipv4_rules(&mut self) -> Result<Vec<Ipv4Rule>> {
+    pub(crate) fn own_rules(&mut self) -> Result<Vec<Ipv4Rule>> {
         let mut question = RuleMessage::default();
         question.header.family = AddressFamily::Inet;
         let answers =
-            self.dump(RouteNetlinkMessage::GetRule(question), || "list the IPv4 rules".to_owned())?;
+            self.0.dump(RouteNetlinkMessage::GetRule(question), || "list the IPv4 rules".to_owned())?;
         let rules = answers.iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewRule(message) => rule_of(message),
             _ => None,
@@ -220,17 +224,17 @@ impl Requests {
     }
 
     /// Adds a rule. An existing rule is no error.
-    pub(crate) fn add_ipv4_rule(&mut self, rule: &Ipv4Rule) -> Result<()> {
+    pub(crate) fn add_rule(&mut self, rule: &Ipv4Rule) -> Result<()> {
         let message = RouteNetlinkMessage::NewRule(rule_message(rule));
         let result =
-            self.change(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add {}", describe_rule(rule)));
+            self.0.change(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add {}", describe_rule(rule)));
         tolerate(result, &[libc::EEXIST])
     }
 
     /// Removes an IPv4 rule of carnet. A missing rule is no error.
-    pub(crate) fn delete_ipv4_rule(&mut self, rule: &Ipv4Rule) -> Result<()> {
+    pub(crate) fn delete_rule(&mut self, rule: &Ipv4Rule) -> Result<()> {
         let message = RouteNetlinkMessage::DelRule(rule_message(rule));
-        let result = self.change(message, 0, || format!("remove {}", describe_rule(rule)));
+        let result = self.0.change(message, 0, || format!("remove {}", describe_rule(rule)));
         tolerate(result, &[libc::ENOENT, libc::ESRCH])
     }
 }

@@ -91,11 +91,14 @@ fn question() -> LinkMessage {
     message
 }
 
-impl Requests {
+/// Requests about network interfaces.
+pub(crate) struct Links<'a>(pub(super) &'a mut Requests);
+
+impl Links<'_> {
     /// Returns all interfaces.
-    pub(crate) fn links(&mut self) -> Result<Vec<LinkInfo>> {
+    pub(crate) fn list(&mut self) -> Result<Vec<LinkInfo>> {
         let answers =
-            self.dump(RouteNetlinkMessage::GetLink(question()), || "list the interfaces".to_owned())?;
+            self.0.dump(RouteNetlinkMessage::GetLink(question()), || "list the interfaces".to_owned())?;
         let links = answers.into_iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewLink(message) => LinkInfo::from_message(message),
             _ => None,
@@ -104,10 +107,10 @@ impl Requests {
     }
 
     /// Returns the interface of this name; `None` if the interface does not exist.
-    pub(crate) fn link(&mut self, name: &str) -> Result<Option<LinkInfo>> {
+    pub(crate) fn find(&mut self, name: &str) -> Result<Option<LinkInfo>> {
         let mut message = question();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
-        match self.get(RouteNetlinkMessage::GetLink(message), || format!("look up interface {name}")) {
+        match self.0.get(RouteNetlinkMessage::GetLink(message), || format!("look up interface {name}")) {
             Ok(answers) => Ok(answers.into_iter().find_map(|answer| match answer {
                 RouteNetlinkMessage::NewLink(message) => LinkInfo::from_message(message),
                 _ => None,
@@ -133,7 +136,7 @@ impl Requests {
             message.header.index = index;
             message.header.change_mask = LinkFlags::Multicast;
             message.attributes = attributes;
-            self.change(RouteNetlinkMessage::SetLink(message), 0, || {
+            self.0.change(RouteNetlinkMessage::SetLink(message), 0, || {
                 format!("configure the tunnel device (mtu {mtu}, queue {queue}, no multicast)")
             })?;
         }
@@ -163,7 +166,7 @@ impl Requests {
                 LinkKind::Data(InfoData::IpTunnel(data)),
             ]),
         ];
-        self.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
+        self.0.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("create tunnel device {name} from {local} to {remote}")
         })
     }
@@ -189,7 +192,7 @@ impl Requests {
                 LinkKind::Data(InfoData::Veth(InfoVeth::Peer(end(far)))),
             ]),
         ]);
-        self.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
+        self.0.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("create the devices {near} and {far}")
         })
     }
@@ -205,7 +208,7 @@ impl Requests {
             message.header.flags = flags;
             message.header.change_mask = flags;
             message.attributes = vec![attribute];
-            self.change(RouteNetlinkMessage::SetLink(message), 0, || {
+            self.0.change(RouteNetlinkMessage::SetLink(message), 0, || {
                 format!("configure tunnel device {name} (mtu {mtu})")
             })?;
         }
@@ -218,7 +221,7 @@ impl Requests {
         message.header.index = index;
         message.header.flags = LinkFlags::Up;
         message.header.change_mask = LinkFlags::Up;
-        self.change(RouteNetlinkMessage::SetLink(message), 0, || "bring the tunnel device up".to_owned())
+        self.0.change(RouteNetlinkMessage::SetLink(message), 0, || "bring the tunnel device up".to_owned())
     }
 
     /// Sets MTU, queue and link-layer address of a virtual Ethernet device, which is down. Also stops the
@@ -237,11 +240,11 @@ impl Requests {
             let mut message = LinkMessage::default();
             message.header.index = link.index;
             message.attributes = attributes;
-            self.change(RouteNetlinkMessage::SetLink(message), 0, || {
+            self.0.change(RouteNetlinkMessage::SetLink(message), 0, || {
                 format!("configure {} (mtu {mtu}, queue {queue})", link.name)
             })?;
         }
-        self.set_link_address(link, address)
+        self.set_address(link, address)
     }
 
     /// Sets the MTU of an interface.
@@ -249,12 +252,13 @@ impl Requests {
         let mut message = LinkMessage::default();
         message.header.index = link.index;
         message.attributes.push(LinkAttribute::Mtu(mtu));
-        self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("give {} the MTU {mtu}", link.name))
+        self.0
+            .change(RouteNetlinkMessage::SetLink(message), 0, || format!("give {} the MTU {mtu}", link.name))
     }
 
     /// Sets the link-layer address of an interface. If the driver refuses a change while the interface is up,
     /// the function takes it down and up again.
-    pub(crate) fn set_link_address(&mut self, link: &LinkInfo, address: [u8; 6]) -> Result<()> {
+    pub(crate) fn set_address(&mut self, link: &LinkInfo, address: [u8; 6]) -> Result<()> {
         let request = || {
             let mut message = LinkMessage::default();
             message.header.index = link.index;
@@ -264,10 +268,10 @@ impl Requests {
         let [a, b, c, d, e, f] = address;
         let what =
             || format!("give {} the address {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}", link.name);
-        match self.change(request(), 0, what) {
+        match self.0.change(request(), 0, what) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && link.up => {
                 self.set_up(link, false)?;
-                let result = self.change(request(), 0, what);
+                let result = self.0.change(request(), 0, what);
                 self.set_up(link, true)?;
                 result
             }
@@ -282,16 +286,16 @@ impl Requests {
         message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
         message.header.change_mask = LinkFlags::Up;
         let state = if up { "up" } else { "down" };
-        self.change(RouteNetlinkMessage::SetLink(message), 0, || format!("take {} {state}", link.name))
+        self.0.change(RouteNetlinkMessage::SetLink(message), 0, || format!("take {} {state}", link.name))
     }
 
     /// Deletes an interface. A missing interface is no error.
-    pub(crate) fn delete_link(&mut self, index: u32) -> Result<()> {
+    pub(crate) fn delete(&mut self, index: u32) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.interface_family = AddressFamily::Unspec;
         message.header.index = index;
         let result =
-            self.change(RouteNetlinkMessage::DelLink(message), 0, || "delete the tunnel device".to_owned());
+            self.0.change(RouteNetlinkMessage::DelLink(message), 0, || "delete the tunnel device".to_owned());
         tolerate(result, &[libc::ENODEV])
     }
 }

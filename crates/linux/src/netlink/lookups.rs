@@ -75,18 +75,16 @@ fn lookups<'a>(rules: impl Iterator<Item = &'a RuleMessage>) -> Vec<TableLookup>
     found
 }
 
-impl Requests {
-    /// Returns the table lookups for packets that this machine itself sends, in the kernel's order.
-    pub(crate) fn table_lookups(&mut self, ipv4: bool) -> Result<Vec<TableLookup>> {
-        let mut question = RuleMessage::default();
-        question.header.family = if ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
-        let family = question.header.family;
-        let answers = self.dump(RouteNetlinkMessage::GetRule(question), || "list the rules".to_owned())?;
-        Ok(lookups(answers.iter().filter_map(|answer| match answer {
-            RouteNetlinkMessage::NewRule(message) if message.header.family == family => Some(message),
-            _ => None,
-        })))
-    }
+/// Returns the table lookups for packets that this machine itself sends, in the kernel's order.
+pub(crate) fn table_lookups(requests: &mut Requests, ipv4: bool) -> Result<Vec<TableLookup>> {
+    let mut question = RuleMessage::default();
+    question.header.family = if ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let family = question.header.family;
+    let answers = requests.dump(RouteNetlinkMessage::GetRule(question), || "list the rules".to_owned())?;
+    Ok(lookups(answers.iter().filter_map(|answer| match answer {
+        RouteNetlinkMessage::NewRule(message) if message.header.family == family => Some(message),
+        _ => None,
+    })))
 }
 
 /// Returns the intersection of two prefixes; `Err` if it is empty.

@@ -22,8 +22,10 @@ mod message;
 mod monitor;
 mod neighbours;
 mod next_hops;
+mod own_routes;
 mod policy;
 mod queues;
+mod referred_objects;
 mod routes;
 mod rules;
 mod solicited;
@@ -43,7 +45,7 @@ pub(crate) use events::{Events, IPV6_ADDRESSES, LINKS, Watcher, usable};
 pub(crate) use ipv4::{Ipv4AddressInfo, Ipv4DefaultRoute};
 pub(crate) use ipv4_tables::Ipv4RouteInfo;
 
-pub(crate) use lookups::{TableLookup, intersection};
+pub(crate) use lookups::{TableLookup, intersection, table_lookups};
 
 pub(crate) use links::{IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo};
 pub(crate) use monitor::{ChangedParts, Monitor, NetlinkChanges};
@@ -54,8 +56,17 @@ pub(crate) use routes::{RouteInfo, effective_metric};
 pub(crate) use rules::{Action, RuleInfo};
 
 use crate::error::{Error, Result};
+use addresses::Addresses;
 use channel::KernelSocket;
+use filters::Filters;
+use ipv4::Ipv4State;
+use ipv4_tables::Ipv4Tables;
+use links::Links;
 use message::Message;
+use neighbours::Neighbours;
+use queues::QueueingDisciplines;
+use routes::Routes;
+use rules::Rules;
 
 /// Number of attempts to read a list that changes while the kernel sends it.
 const DUMP_ATTEMPTS: usize = 8;
@@ -64,7 +75,8 @@ const DUMP_ATTEMPTS: usize = 8;
 /// longer.
 const RECEIVE_BUFFER: usize = 32 * 1024;
 
-/// A socket for requests to the kernel.
+/// A socket for requests to the kernel. It carries requests and answers. For each kind of object it returns a
+/// view whose methods make the requests, for example [`Requests::routes`].
 pub(crate) struct Requests {
     channel: Box<dyn Channel>,
     sequence: u32,
@@ -112,6 +124,51 @@ impl Requests {
     /// Returns whether the kernel stores the mark of an address that [`AddressInfo::is_ours`] reads.
     pub(crate) fn keeps_marks(&self) -> bool {
         self.channel.keeps_marks()
+    }
+
+    /// Returns the requests about network interfaces.
+    pub(crate) fn links(&mut self) -> Links<'_> {
+        Links(self)
+    }
+
+    /// Returns the requests about IPv6 addresses of interfaces.
+    pub(crate) fn addresses(&mut self) -> Addresses<'_> {
+        Addresses(self)
+    }
+
+    /// Returns the requests about IPv6 routes.
+    pub(crate) fn routes(&mut self) -> Routes<'_> {
+        Routes(self)
+    }
+
+    /// Returns the requests about IPv6 policy routing rules.
+    pub(crate) fn rules(&mut self) -> Rules<'_> {
+        Rules(self)
+    }
+
+    /// Returns the requests about neighbours.
+    pub(crate) fn neighbours(&mut self) -> Neighbours<'_> {
+        Neighbours(self)
+    }
+
+    /// Returns the requests about tc filters.
+    pub(crate) fn filters(&mut self) -> Filters<'_> {
+        Filters(self)
+    }
+
+    /// Returns the requests about queueing disciplines.
+    pub(crate) fn queueing_disciplines(&mut self) -> QueueingDisciplines<'_> {
+        QueueingDisciplines(self)
+    }
+
+    /// Returns the requests about the IPv4 addresses and routes of other programs.
+    pub(crate) fn ipv4(&mut self) -> Ipv4State<'_> {
+        Ipv4State(self)
+    }
+
+    /// Returns the requests about carnet's own IPv4 routes and rules.
+    pub(crate) fn ipv4_tables(&mut self) -> Ipv4Tables<'_> {
+        Ipv4Tables(self)
     }
 
     /// Sends a request that changes the kernel's state, and waits for its acknowledgement.

@@ -35,22 +35,26 @@ pub(super) fn subject(message: &NeighbourMessage) -> Option<(u32, IpAddr)> {
     Some((message.header.ifindex, address))
 }
 
-impl Requests {
+/// Requests about neighbours.
+pub(crate) struct Neighbours<'a>(pub(super) &'a mut Requests);
+
+impl Neighbours<'_> {
     /// Reports to the kernel that a fast path has sent a packet to a neighbour. The kernel then verifies that
     /// the neighbour is reachable (RFC 4861 7.3.3), as after a packet that the kernel sends.
-    pub(crate) fn use_neighbour(&mut self, index: u32, address: IpAddr) -> Result<()> {
+    pub(crate) fn report_use(&mut self, index: u32, address: IpAddr) -> Result<()> {
         let mut message = question(index, address);
         message.header.flags = NeighbourFlags::Use;
         // The flag `NTF_USE` changes no stored value, so do not count the request as a change.
-        self.get(RouteNetlinkMessage::NewNeighbour(message), || format!("use neighbour {address}"))
+        self.0
+            .get(RouteNetlinkMessage::NewNeighbour(message), || format!("use neighbour {address}"))
             .map(|_| ())
     }
 
     /// Returns the kernel's state of a neighbour. Before Linux 5.0 the state is unknown, because the kernel
     /// can only list all neighbours.
-    pub(crate) fn neighbour(&mut self, index: u32, address: IpAddr) -> Result<io::NeighbourState> {
+    pub(crate) fn state(&mut self, index: u32, address: IpAddr) -> Result<io::NeighbourState> {
         let message = RouteNetlinkMessage::GetNeighbour(question(index, address));
-        let answers = match self.get(message, || format!("look up neighbour {address}")) {
+        let answers = match self.0.get(message, || format!("look up neighbour {address}")) {
             Err(error)
                 if matches!(
                     error.raw_os_error(),

@@ -39,6 +39,17 @@ pub(crate) struct RoutingFields {
 }
 
 impl RoutingFields {
+    /// Reads all routes and returns the packet fields that they use.
+    pub(crate) fn read_from_all_routes(requests: &mut Requests) -> Result<RoutingFields> {
+        let mut question = RouteMessage::default();
+        question.header.address_family = AddressFamily::Inet6;
+        let answers =
+            requests.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv6 routes".to_owned())?;
+        let mut heard = RoutingFields::default();
+        answers.iter().for_each(|answer| heard.note_message(answer));
+        Ok(heard)
+    }
+
     /// Notes the packet fields of a route or rule, from an event or an answer of the kernel.
     pub(super) fn note_message(&mut self, message: &RouteNetlinkMessage) {
         match message {
@@ -122,19 +133,6 @@ pub(crate) fn use_only_interface_and_destination(rules: &[RuleInfo]) -> (bool, b
         }
     }
     (arriving, leaving)
-}
-
-impl Requests {
-    /// Reads all routes and returns the packet fields that they use.
-    pub(crate) fn note_all_routes(&mut self) -> Result<RoutingFields> {
-        let mut question = RouteMessage::default();
-        question.header.address_family = AddressFamily::Inet6;
-        let answers =
-            self.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv6 routes".to_owned())?;
-        let mut heard = RoutingFields::default();
-        answers.iter().for_each(|answer| heard.note_message(answer));
-        Ok(heard)
-    }
 }
 
 #[cfg(test)]

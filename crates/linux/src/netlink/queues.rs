@@ -10,16 +10,19 @@ use crate::error::Result;
 /// Parent of the root queueing discipline, `TC_H_ROOT` of linux/pkt_sched.h.
 const ROOT: u32 = 0xffff_ffff;
 
-impl Requests {
+/// Requests about queueing disciplines.
+pub(crate) struct QueueingDisciplines<'a>(pub(super) &'a mut Requests);
+
+impl QueueingDisciplines<'_> {
     /// Lets an interface send packets without a queueing discipline. The interface must have a queue of its
     /// own. A queueing discipline before this queue would never hold a packet, but would take a lock for each
     /// packet.
-    pub(crate) fn take_at_once(&mut self, index: u32) -> Result<()> {
+    pub(crate) fn disable(&mut self, index: u32) -> Result<()> {
         let mut message = TcMessage::default();
         message.header.index = i32::try_from(index).unwrap_or_default();
         message.header.parent = TcHandle::from(ROOT);
         message.attributes.push(TcAttribute::Kind("noqueue".to_owned()));
-        self.change(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_REPLACE, || {
+        self.0.change(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_REPLACE, || {
             format!("take the queueing discipline from interface {index}")
         })
     }

@@ -8,18 +8,18 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_nemo::forwarding::desired::{Route, RouteAction};
 use ipnet::Ipv6Net;
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RoutePreference,
     RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::message::Message;
-use super::next_hops::{NextHopObjects, object_of};
-use super::{Requests, octets, tolerate};
+use super::next_hops::NextHopObjects;
+use super::own_routes::{OwnRoute, set_own_route};
+use super::referred_objects::referred_objects;
+use super::{Requests, tolerate};
 use crate::ROUTE_PROTOCOL;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Metric of an IPv6 route that was added without a metric (`IP6_RT_PRIO_USER`).
 const DEFAULT_METRIC: u32 = 1024;
@@ -156,75 +156,19 @@ fn describe(route: &Route) -> String {
     }
 }
 
-impl Requests {
-    /// Returns the IPv6 routes of a table that have this routing protocol number. `None` means any table, or
-    /// any number.
-    pub(crate) fn routes(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<RouteInfo>> {
-        let mut question = RouteMessage::default();
-        question.header.address_family = AddressFamily::Inet6;
-        question.header.protocol = protocol.unwrap_or(0).into();
-        if let Some(number) = table {
-            question.attributes.push(RouteAttribute::Table(number));
-        }
-        let answers = self.dump_routes(question, || "list the IPv6 routes".to_owned())?;
-        let objects = self.next_hop_objects(&answers)?;
-        let routes = answers.iter().filter_map(|answer| match answer {
-            RouteNetlinkMessage::NewRoute(message) => RouteInfo::from_message(message, &objects),
-            _ => None,
-        });
-        let wanted = |route: &RouteInfo| {
-            table.is_none_or(|t| t == route.table) && protocol.is_none_or(|p| p == route.protocol)
-        };
-        Ok(routes.filter(wanted).collect())
+/// A route that carnet installs, and the index of its interface.
+struct NewRoute<'a> {
+    route: &'a Route,
+    index: Option<u32>,
+}
+
+impl OwnRoute for NewRoute<'_> {
+    fn table(&self) -> u32 {
+        self.route.table
     }
 
-    /// Reads all next-hop objects if one of these routes refers to an object.
-    pub(super) fn next_hop_objects(&mut self, answers: &[RouteNetlinkMessage]) -> Result<NextHopObjects> {
-        let refers = |answer: &RouteNetlinkMessage| match answer {
-            RouteNetlinkMessage::NewRoute(route) => object_of(route).is_some(),
-            _ => false,
-        };
-        if !answers.iter().any(refers) {
-            return Ok(NextHopObjects::default());
-        }
-        let request = octets(Message::GetNextHops, NLM_F_REQUEST | NLM_F_DUMP);
-        let answers = self.dump_octets(request, || "list the next-hop objects".to_owned())?;
-        let objects = answers.into_iter().filter_map(|answer| match answer {
-            Message::NextHop(object) => Some(object),
-            _ => None,
-        });
-        Ok(NextHopObjects(objects.collect()))
-    }
-
-    /// Installs a route. `replace` says that carnet itself has installed a route with this key. Otherwise
-    /// only a route of an earlier run may be replaced, and the function fails if another program has such a
-    /// route.
-    ///
-    /// `index` is the index of the route's interface; `None` for an unreachable route, which the kernel puts
-    /// on the loopback interface.
-    pub(crate) fn set_route(&mut self, route: &Route, index: Option<u32>, replace: bool) -> Result<()> {
-        if replace {
-            return self.put_route(route, index, NLM_F_REPLACE);
-        }
-        match self.put_route(route, index, NLM_F_EXCL) {
-            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
-            other => return other,
-        }
-        let metric = effective_metric(route.metric);
-        let other = self.routes(Some(route.table), None)?.into_iter().find(|r| {
-            r.destination == route.destination && r.metric == metric && r.protocol != ROUTE_PROTOCOL
-        });
-        match other {
-            Some(other) => Err(Error::RouteTaken {
-                operation: format!("add {}", describe(route)),
-                protocol: other.protocol,
-                table: route.table,
-            }),
-            None => self.put_route(route, index, NLM_F_REPLACE),
-        }
-    }
-
-    fn put_route(&mut self, route: &Route, index: Option<u32>, flags: u16) -> Result<()> {
+    fn message(&self) -> RouteMessage {
+        let NewRoute { route, index } = *self;
         let mut message = message(route.table, route.destination, route.metric);
         message.header.kind = RouteType::Unicast;
         let source =
@@ -241,15 +185,60 @@ impl Requests {
                 message.attributes.extend(index.map(RouteAttribute::Oif));
             }
         }
-        self.change(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | flags, || {
-            format!("add {}", describe(route))
-        })
+        message
+    }
+
+    fn describe(&self) -> String {
+        describe(self.route)
+    }
+
+    fn protocols(&self, requests: &mut Requests) -> Result<Vec<u8>> {
+        let known = requests.routes().list(Some(self.route.table), None)?;
+        let (destination, metric) = (self.route.destination, effective_metric(self.route.metric));
+        let has_key = |it: &RouteInfo| it.destination == destination && it.metric == metric;
+        Ok(known.into_iter().filter(has_key).map(|it| it.protocol).collect())
+    }
+}
+
+/// Requests about IPv6 routes.
+pub(crate) struct Routes<'a>(pub(super) &'a mut Requests);
+
+impl Routes<'_> {
+    /// Returns the IPv6 routes of a table that have this routing protocol number. `None` means any table, or
+    /// any number.
+    pub(crate) fn list(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<RouteInfo>> {
+        let mut question = RouteMessage::default();
+        question.header.address_family = AddressFamily::Inet6;
+        question.header.protocol = protocol.unwrap_or(0).into();
+        if let Some(number) = table {
+            question.attributes.push(RouteAttribute::Table(number));
+        }
+        let answers = self.0.dump_routes(question, || "list the IPv6 routes".to_owned())?;
+        let objects = referred_objects(self.0, &answers)?;
+        let routes = answers.iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(message) => RouteInfo::from_message(message, &objects),
+            _ => None,
+        });
+        let wanted = |route: &RouteInfo| {
+            table.is_none_or(|t| t == route.table) && protocol.is_none_or(|p| p == route.protocol)
+        };
+        Ok(routes.filter(wanted).collect())
+    }
+
+    /// Installs a route. `replace` says that carnet itself has installed a route with this key. Otherwise
+    /// only a route of an earlier run may be replaced, and the function fails if another program has such a
+    /// route.
+    ///
+    /// `index` is the index of the route's interface; `None` for an unreachable route, which the kernel puts
+    /// on the loopback interface.
+    pub(crate) fn set(&mut self, route: &Route, index: Option<u32>, replace: bool) -> Result<()> {
+        set_own_route(self.0, &NewRoute { route, index }, replace)
     }
 
     /// Removes carnet's route with this key. A missing route is no error.
-    pub(crate) fn delete_route(&mut self, table: u32, destination: Ipv6Net, metric: u32) -> Result<()> {
+    pub(crate) fn delete(&mut self, table: u32, destination: Ipv6Net, metric: u32) -> Result<()> {
         let message = message(table, destination, metric);
-        let result = self.change(RouteNetlinkMessage::DelRoute(message), 0, || {
+        let result = self.0.change(RouteNetlinkMessage::DelRoute(message), 0, || {
             format!("remove route {destination} from table {table}")
         });
         tolerate(result, &[libc::ESRCH, libc::ENOENT, libc::ENODEV])

@@ -140,13 +140,16 @@ fn describe(rule: &Rule, action: Action) -> String {
     }
 }
 
-impl Requests {
+/// Requests about IPv6 policy routing rules.
+pub(crate) struct Rules<'a>(pub(super) &'a mut Requests);
+
+impl Rules<'_> {
     /// Returns all IPv6 rules, in the kernel's order of lookup.
-    pub(crate) fn rules(&mut self) -> Result<Vec<RuleInfo>> {
+    pub(crate) fn list(&mut self) -> Result<Vec<RuleInfo>> {
         let mut question = RuleMessage::default();
         question.header.family = AddressFamily::Inet6;
         let answers =
-            self.dump(RouteNetlinkMessage::GetRule(question), || "list the IPv6 rules".to_owned())?;
+            self.0.dump(RouteNetlinkMessage::GetRule(question), || "list the IPv6 rules".to_owned())?;
         let rules = answers.iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewRule(message) => RuleInfo::from_message(message),
             _ => None,
@@ -155,29 +158,29 @@ impl Requests {
     }
 
     /// Adds a rule of origin `protocol`. An existing rule is no error.
-    pub(crate) fn add_rule(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
-        self.add_acting_rule(rule, Action::Lookup, protocol)
+    pub(crate) fn add(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
+        self.add_acting(rule, Action::Lookup, protocol)
     }
 
-    /// Adds a rule with any action, like [`Self::add_rule`]. The table is 0 if the action does not look up a
+    /// Adds a rule with any action, like [`Self::add`]. The table is 0 if the action does not look up a
     /// table.
-    pub(crate) fn add_acting_rule(&mut self, rule: &Rule, action: Action, protocol: u8) -> Result<()> {
+    pub(crate) fn add_acting(&mut self, rule: &Rule, action: Action, protocol: u8) -> Result<()> {
         let message = message(rule, action, protocol);
-        let result = self.change(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL, || {
+        let result = self.0.change(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("add {}", describe(rule, action))
         });
         tolerate(result, &[libc::EEXIST])
     }
 
     /// Removes a rule of origin `protocol`. A missing rule is no error.
-    pub(crate) fn delete_rule(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
-        self.delete_acting_rule(rule, Action::Lookup, protocol)
+    pub(crate) fn delete(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
+        self.delete_acting(rule, Action::Lookup, protocol)
     }
 
-    /// Removes a rule with any action, as [`Self::delete_rule`] does.
-    pub(crate) fn delete_acting_rule(&mut self, rule: &Rule, action: Action, protocol: u8) -> Result<()> {
+    /// Removes a rule with any action, as [`Self::delete`] does.
+    pub(crate) fn delete_acting(&mut self, rule: &Rule, action: Action, protocol: u8) -> Result<()> {
         let message = message(rule, action, protocol);
-        let result = self.change(RouteNetlinkMessage::DelRule(message), 0, || {
+        let result = self.0.change(RouteNetlinkMessage::DelRule(message), 0, || {
             format!("remove {}", describe(rule, action))
         });
         tolerate(result, &[libc::ENOENT, libc::ESRCH])

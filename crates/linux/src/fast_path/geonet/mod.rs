@@ -85,9 +85,9 @@ pub struct FastPathInterfaces {
 /// Fails if the kernel does not list the devices, or refuses to delete one.
 pub fn remove_leftovers() -> Result<()> {
     let mut requests = Requests::open()?;
-    let links = requests.links()?;
+    let links = requests.links().list()?;
     for left in pair::without_interface(&links) {
-        requests.delete_link(left.index)?;
+        requests.links().delete(left.index)?;
         tracing::info!("removed the interface {}, which an earlier run of carnet had left", left.name);
     }
     Ok(())
@@ -304,7 +304,7 @@ impl GeonetPath {
 
     fn put_on(&mut self, places: &FastPathInterfaces) -> Result<()> {
         // A filter that a crash has left is in a qdisc; a BPF link has vanished with its process.
-        self.requests.delete_ingress_filters(places.radio.index, PRIORITY)?;
+        self.requests.filters().delete_at_ingress(places.radio.index, PRIORITY)?;
         if let Some(interface) = &places.virtual_interface {
             let pair = VethPair::create(&mut self.requests, &interface.name, PAIR_DEVICE_GROUP, PAIR_MTU)?;
             let far = pair.far_device.clone();

@@ -53,22 +53,22 @@ impl VethPair {
     pub(super) fn create(requests: &mut Requests, interface: &str, group: u32, mtu: u32) -> Result<VethPair> {
         let names = [NEAR, FAR].map(|end| stem(interface).to_owned() + end);
         let [near, far] = names.each_ref();
-        if let Some(left) = requests.link(near)?.filter(|link| link.group == group) {
-            requests.delete_link(left.index)?;
+        if let Some(left) = requests.links().find(near)?.filter(|link| link.group == group) {
+            requests.links().delete(left.index)?;
         }
-        requests.add_pair([near, far], group, mtu)?;
+        requests.links().add_pair([near, far], group, mtu)?;
         let result = configure(requests, near, far);
         if result.is_err()
-            && let Ok(Some(link)) = requests.link(near)
+            && let Ok(Some(link)) = requests.links().find(near)
         {
-            let _ = requests.delete_link(link.index);
+            let _ = requests.links().delete(link.index);
         }
         result
     }
 
     /// Removes both devices.
     pub(super) fn remove(self, requests: &mut Requests) {
-        if let Err(error) = requests.delete_link(self.near_device.index) {
+        if let Err(error) = requests.links().delete(self.near_device.index) {
             tracing::warn!("{error}");
         }
     }
@@ -78,10 +78,10 @@ fn configure(requests: &mut Requests, near: &str, far: &str) -> Result<VethPair>
     take_checksums(near)?;
     let mut up = |name: &str| -> Result<AttachedInterface> {
         settings::disable_ipv6(name)?;
-        let link: LinkInfo = requests.link(name)?.ok_or_else(|| {
+        let link: LinkInfo = requests.links().find(name)?.ok_or_else(|| {
             Error::kernel(format!("look up {name}"), std::io::Error::from_raw_os_error(libc::ENODEV))
         })?;
-        requests.set_up(&link, true)?;
+        requests.links().set_up(&link, true)?;
         Ok(AttachedInterface { name: link.name, index: link.index })
     };
     let far = up(far)?;

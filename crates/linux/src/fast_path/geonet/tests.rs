@@ -172,7 +172,7 @@ impl Bench {
         }
         let mut requests = Requests::open().unwrap();
         let mut place = |name: &str| {
-            let index = requests.link(name).unwrap().unwrap().index;
+            let index = requests.links().find(name).unwrap().unwrap().index;
             AttachedInterface { name: name.into(), index }
         };
         let (radio, virtual_interface) = (place("radio"), place("gn0"));
@@ -183,7 +183,7 @@ impl Bench {
             address: OWN,
         }))
         .unwrap();
-        let links = requests.links().unwrap();
+        let links = requests.links().list().unwrap();
         let indices = links.into_iter().map(|link| (link.name, link.index)).collect();
         let mut bench = Bench { path, station: station(None), now: clock::now(), indices };
         bench.station.share_sequence_numbers(bench.path.sequence_numbers());

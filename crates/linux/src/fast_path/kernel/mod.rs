@@ -141,13 +141,13 @@ impl Kernel {
         ports: Ports,
     ) -> std::result::Result<Kernel, String> {
         let probe = |requests: &mut Requests| {
-            let links = requests.links()?;
+            let links = requests.links().list()?;
             let name = free_name(|name| links.iter().any(|link| link.name == name));
             let (local, remote) = NOBODY;
             let device = Ip6Tunnel { name: &name, group: GROUP, local, remote, hop_limit: HOP_LIMIT };
-            requests.add_ip6_tunnel(&device)?;
-            match requests.link(&name)? {
-                Some(link) => requests.delete_link(link.index),
+            requests.links().add_ip6_tunnel(&device)?;
+            match requests.links().find(&name)? {
+                Some(link) => requests.links().delete(link.index),
                 None => Ok(()),
             }
         };
@@ -248,7 +248,7 @@ impl Kernel {
         if ends.len() == self.names.len() {
             return Ok(());
         }
-        let links = requests.links()?;
+        let links = requests.links().list()?;
         for new in ends {
             if self.names.contains_key(&new) {
                 continue;
@@ -296,12 +296,12 @@ impl Kernel {
 
     fn put(&mut self, requests: &mut Requests, key: &Key, value: &Value, replace: bool) -> Result<()> {
         match key {
-            Key::AgentRoute => requests.set_route(&agent_route(), Some(self.tunnel_device), replace),
+            Key::AgentRoute => requests.routes().set(&agent_route(), Some(self.tunnel_device), replace),
             Key::Guard((rule, action)) | Key::Accept((rule, action)) => {
-                requests.add_acting_rule(rule, *action, ROUTE_PROTOCOL)
+                requests.rules().add_acting(rule, *action, ROUTE_PROTOCOL)
             }
             Key::Address(address) => {
-                match requests.add_deprecated_address(self.tunnel_device, TUNNEL_DEVICE, *address) {
+                match requests.addresses().add_deprecated(self.tunnel_device, TUNNEL_DEVICE, *address) {
                     Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
                     other => other,
                 }
@@ -310,7 +310,7 @@ impl Kernel {
             Key::Route(table, destination) => {
                 let index = self.index_of(&value.device);
                 let route = device_route(*table, *destination, &value.device);
-                requests.set_route(&route, index, replace)
+                requests.routes().set(&route, index, replace)
             }
         }
     }
@@ -322,14 +322,14 @@ impl Kernel {
 
     fn put_device(&mut self, requests: &mut Requests, ends: TunnelAddresses, value: &Value) -> Result<()> {
         let name = value.device.as_str();
-        let known = requests.link(name)?.filter(|link| self.indices.get(&ends) == Some(&link.index));
+        let known = requests.links().find(name)?.filter(|link| self.indices.get(&ends) == Some(&link.index));
         let index = match known {
             Some(link) => link.index,
             None => {
                 let (local, remote) = ends;
                 let device = Ip6Tunnel { name, group: GROUP, local, remote, hop_limit: HOP_LIMIT };
-                requests.add_ip6_tunnel(&device)?;
-                let link = requests.link(name)?.ok_or_else(|| {
+                requests.links().add_ip6_tunnel(&device)?;
+                let link = requests.links().find(name)?.ok_or_else(|| {
                     Error::kernel(format!("look up {name}"), std::io::Error::from_raw_os_error(libc::ENODEV))
                 })?;
                 self.indices.insert(ends, link.index);
@@ -337,7 +337,7 @@ impl Kernel {
                 link.index
             }
         };
-        requests.configure_ip6_tunnel(index, name, value.mtu)
+        requests.links().configure_ip6_tunnel(index, name, value.mtu)
     }
 
     /// Removes the installed entries that `wanted` does not contain, in reverse order of [`Key`].
@@ -359,22 +359,22 @@ impl Kernel {
         match key {
             Key::AgentRoute => {
                 let route = agent_route();
-                requests.delete_route(route.table, route.destination, route.metric)
+                requests.routes().delete(route.table, route.destination, route.metric)
             }
             Key::Guard((rule, action)) | Key::Accept((rule, action)) => {
-                requests.delete_acting_rule(rule, *action, ROUTE_PROTOCOL)
+                requests.rules().delete_acting(rule, *action, ROUTE_PROTOCOL)
             }
             Key::Address(address) => {
-                requests.delete_address(self.tunnel_device, TUNNEL_DEVICE, *address, 128)
+                requests.addresses().delete(self.tunnel_device, TUNNEL_DEVICE, *address, 128)
             }
             Key::Device(ends) => {
                 self.past.add(counts(&statistics(), &value.device));
                 match self.indices.remove(ends) {
-                    Some(index) => requests.delete_link(index),
+                    Some(index) => requests.links().delete(index),
                     None => Ok(()),
                 }
             }
-            Key::Route(table, destination) => requests.delete_route(*table, *destination, METRIC),
+            Key::Route(table, destination) => requests.routes().delete(*table, *destination, METRIC),
         }
     }
 
@@ -397,8 +397,8 @@ impl Kernel {
         {
             return Ok(0);
         }
-        let routes = requests.routes(None, Some(ROUTE_PROTOCOL))?;
-        let rules = requests.rules()?;
+        let routes = requests.routes().list(None, Some(ROUTE_PROTOCOL))?;
+        let rules = requests.rules().list()?;
         let is_there = |key: &Key, value: &Value| match key {
             Key::AgentRoute => routes.iter().any(|route| route.table == TABLE_AGENT),
             Key::Guard((rule, action)) | Key::Accept((rule, action)) => rules.iter().any(|found| {

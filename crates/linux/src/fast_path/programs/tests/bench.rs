@@ -19,7 +19,7 @@ use super::packets::{address, in_ipv4};
 use crate::fast_path::policy::RoutingKnowledge;
 use crate::fast_path::programs::{Kind, Programs, find_program, load};
 use crate::fast_path::{FastPathConfig, Ports, rules};
-use crate::netlink::{LinkInfo, Requests};
+use crate::netlink::{LinkInfo, Requests, RoutingFields};
 
 pub(super) const HOME_AGENT: &str = "2001:db8:1::1";
 pub(super) const HOME_ADDRESS: &str = "2001:db8:1::1234";
@@ -197,7 +197,7 @@ impl Bench {
         crate::settings::forward_ipv4_from("carnet0").unwrap();
         let mut requests = Requests::open().unwrap();
         let links: BTreeMap<_, _> =
-            requests.links().unwrap().into_iter().map(|link| (link.name.clone(), link)).collect();
+            requests.links().list().unwrap().into_iter().map(|link| (link.name.clone(), link)).collect();
         let indices: BTreeMap<String, u32> =
             links.iter().map(|(name, link)| (name.clone(), link.index)).collect();
         let ports = match end {
@@ -244,7 +244,7 @@ impl Bench {
     pub(super) fn forget(&mut self) {
         let Some(routing) = &mut self.routing else { return self.programs.invalidate_lookups().unwrap() };
         // Reads all routes and rules, because the bench receives no events of the kernel.
-        let mut heard = self.requests.note_all_routes().unwrap();
+        let mut heard = RoutingFields::read_from_all_routes(&mut self.requests).unwrap();
         heard.rules = true;
         heard.removed_source_or_multipath_route = true;
         routing.handle_changes(&mut self.programs, &mut self.requests, heard).unwrap();
