@@ -20,12 +20,11 @@ use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, LongPositionVector, 
 use super::Router;
 use crate::acceleration::{
     FastPathReport, FastPathUpdate, ForwardingPath, GUC_HEADERS_LENGTH, OwnPacketPath, PERMISSION_IDLE_TIME,
-    SequenceNumbers, SourceSummary,
+    SourceSummary,
 };
 use crate::geodesy::Position;
 use crate::io::{Output, Request, Transport};
 use crate::location_table::{mac_key, mid_key};
-use crate::mib::NonAreaForwarding;
 use crate::packet::Target;
 use crate::{GeonetDrop, MacAddress};
 
@@ -58,10 +57,69 @@ pub(super) struct Acceleration {
 }
 
 impl Acceleration {
-    fn is_idle(&self) -> bool {
+    /// Returns the state of a fast path without permissions. `hop_limit` is the hop limit of IPv6 packets.
+    pub(super) fn new(hop_limit: Option<u8>) -> Acceleration {
+        Acceleration {
+            hop_limit,
+            position: None,
+            own_packet_permissions: BTreeMap::new(),
+            forwarding_permissions: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            last_checked_state: None,
+            update_due: false,
+        }
+    }
+
+    /// Returns whether the fast path has no permission.
+    pub(super) fn is_idle(&self) -> bool {
         self.own_packet_permissions.is_empty()
             && self.forwarding_permissions.is_empty()
             && self.sources.is_empty()
+    }
+
+    /// Notes when the fast path has used its permissions, by its report.
+    fn note_use(&mut self, now: Time, report: &FastPathReport) {
+        for sample in &report.samples {
+            if let Some(used) = self.sources.get_mut(&mid_key(sample.vector.address)) {
+                *used = now;
+            }
+        }
+        for destination in &report.own_packet_destinations {
+            if let Some(way) = self.own_packet_permissions.get_mut(&mac_key(*destination)) {
+                way.used = now;
+            }
+        }
+        for destination in &report.forwarding_destinations {
+            if let Some((onward, _)) = self.forwarding_permissions.get_mut(&mac_key(*destination)) {
+                onward.used = now;
+            }
+        }
+    }
+
+    /// Notes that this station has sent an IPv6 packet to the station `mid`, so that the fast path gets a
+    /// permission for further packets.
+    pub(super) fn note_own_packet(&mut self, now: Time, mid: u64) {
+        if let Some(way) = self.own_packet_permissions.get_mut(&mid) {
+            way.used = now;
+            self.update_due |= way.value.is_none();
+        } else if self.own_packet_permissions.len() < MAX_PERMISSIONS {
+            self.own_packet_permissions.insert(mid, Permission { value: None, used: now });
+            self.update_due = true;
+        }
+    }
+
+    /// Withdraws all permissions, and returns the outputs that report it to the fast path.
+    pub(super) fn withdraw(&mut self) -> impl Iterator<Item = Output> + use<> {
+        let ways = std::mem::take(&mut self.own_packet_permissions)
+            .into_keys()
+            .map(|mid| FastPathUpdate::NoOwnPacketPath(mac_of(mid)));
+        let onwards = std::mem::take(&mut self.forwarding_permissions)
+            .into_keys()
+            .map(|mid| FastPathUpdate::NoForwardingPath(mac_of(mid)));
+        let sources =
+            std::mem::take(&mut self.sources).into_keys().map(|mid| FastPathUpdate::NoSource(mac_of(mid)));
+        self.position = None;
+        ways.chain(onwards).chain(sources).map(Output::Accelerate)
     }
 }
 
@@ -70,265 +128,192 @@ fn mac_of(mid: u64) -> MacAddress {
     mac
 }
 
-impl Router {
-    /// Makes `numbers` the source of sequence numbers.
-    pub fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
-        self.sequence_numbers = numbers;
+/// Handles a report of the fast path.
+pub(super) fn handle_report(router: &mut Router, now: Time, report: &FastPathReport) {
+    router.sequence_numbers.replay(report.next_sequence);
+    router.counters.sent += report.sent;
+    router.counters.delivered += report.delivered;
+    router.counters.forwarded += report.forwarded;
+    router.counters.received += report.delivered + report.forwarded + report.duplicates;
+    router.counters.dropped[GeonetDrop::Duplicate as usize] += report.duplicates;
+    for sample in &report.samples {
+        if let Err(reason) = learn_sample(router, now, sample) {
+            router.count_drop(reason);
+        }
     }
+    let Some(acceleration) = &mut router.acceleration else { return };
+    acceleration.note_use(now, report);
+    // Output the position in any case: by it the fast path knows that the router still runs.
+    (acceleration.update_due, acceleration.position) = (true, None);
+    update(router, now);
+}
 
-    /// Starts a fast path without permissions. `hop_limit` is the hop limit of IPv6 packets; the default if
-    /// `None`.
-    pub fn accelerate(&mut self, hop_limit: Option<u8>) {
-        if self.mib.non_area_forwarding != NonAreaForwarding::Greedy {
-            return;
-        }
-        self.acceleration = Some(Box::new(Acceleration {
-            hop_limit,
-            position: None,
-            own_packet_permissions: BTreeMap::new(),
-            forwarding_permissions: BTreeMap::new(),
-            sources: BTreeMap::new(),
-            last_checked_state: None,
-            update_due: false,
-        }));
+/// Learns from a sample as from its packets (10.3.8.4). The fast path has already detected duplicates.
+fn learn_sample(router: &mut Router, now: Time, sample: &SourceSummary) -> Result<(), GeonetDrop> {
+    let source = sample.vector;
+    if mid_key(source.address) == mid_key(router.address) {
+        return Err(GeonetDrop::OwnEcho);
     }
-
-    /// Stops the fast path. Its permissions end without further outputs.
-    pub fn decelerate(&mut self) {
-        self.acceleration = None;
+    let direct = router.mib.piggyback && sample.direct;
+    let learnt = router.table.learn(now, &router.mib, &source, direct, router.clock(now))?;
+    // B.2 limits only forwarded packets. With such a limit the fast path does not forward, so packets to
+    // this station do not count for the data rate.
+    let length = router.mib.duplicate_packet_list_length;
+    let entry = router.table.entry_mut(learnt.slot);
+    for sequence in &sample.sequences {
+        if !entry.duplicates.contains(*sequence) {
+            entry.duplicates.add(*sequence, length);
+        }
     }
+    router.handle_learned_source(now, learnt, &source);
+    Ok(())
+}
 
-    /// Returns whether the fast path has any permission; then the router expects reports.
-    pub fn is_accelerated(&self) -> bool {
-        self.acceleration.as_ref().is_some_and(|acceleration| !acceleration.is_idle())
+/// Notes that a GUC of the station `mid` arrived, for this station or another, so that the fast path gets
+/// a permission for further packets.
+pub(super) fn note_received_packet(
+    router: &mut Router,
+    now: Time,
+    mid: u64,
+    onward: Option<(u64, Position)>,
+) {
+    let Some(acceleration) = &mut router.acceleration else { return };
+    if !acceleration.sources.contains_key(&mid) && acceleration.sources.len() >= MAX_PERMISSIONS {
+        return;
     }
-
-    /// Handles a report of the fast path.
-    pub fn handle_report(&mut self, now: Time, report: &FastPathReport) {
-        self.assert_drained();
-        self.sequence_numbers.replay(report.next_sequence);
-        self.counters.sent += report.sent;
-        self.counters.delivered += report.delivered;
-        self.counters.forwarded += report.forwarded;
-        self.counters.received += report.delivered + report.forwarded + report.duplicates;
-        self.counters.dropped[GeonetDrop::Duplicate as usize] += report.duplicates;
-        for sample in &report.samples {
-            if let Err(reason) = self.learn_sample(now, sample) {
-                self.count_drop(reason);
-            }
-        }
-        let Some(acceleration) = &mut self.acceleration else { return };
-        for sample in &report.samples {
-            if let Some(used) = acceleration.sources.get_mut(&mid_key(sample.vector.address)) {
-                *used = now;
-            }
-        }
-        for destination in &report.own_packet_destinations {
-            if let Some(way) = acceleration.own_packet_permissions.get_mut(&mac_key(*destination)) {
-                way.used = now;
-            }
-        }
-        for destination in &report.forwarding_destinations {
-            if let Some((onward, _)) = acceleration.forwarding_permissions.get_mut(&mac_key(*destination)) {
-                onward.used = now;
-            }
-        }
-        // Output the position in any case: by it the fast path knows that the router still runs.
-        (acceleration.update_due, acceleration.position) = (true, None);
-        self.update_fast_path(now);
+    let Some(slot) = router.table.find(now, mid) else { return };
+    if acceleration.sources.insert(mid, now).is_none() {
+        let sequences = router.table.entry(slot).duplicates.iter().collect();
+        router.outputs.push_back(Output::Accelerate(FastPathUpdate::Source(mac_of(mid), sequences)));
+        acceleration.update_due = true;
     }
-
-    /// Learns from a sample as from its packets (10.3.8.4). The fast path has already detected duplicates.
-    fn learn_sample(&mut self, now: Time, sample: &SourceSummary) -> Result<(), GeonetDrop> {
-        let source = sample.vector;
-        if mid_key(source.address) == mid_key(self.address) {
-            return Err(GeonetDrop::OwnEcho);
-        }
-        let direct = self.mib.piggyback && sample.direct;
-        let learnt = self.table.learn(now, &self.mib, &source, direct, self.clock(now))?;
-        // B.2 limits only forwarded packets. With such a limit the fast path does not forward, so packets to
-        // this station do not count for the data rate.
-        let length = self.mib.duplicate_packet_list_length;
-        let entry = self.table.entry_mut(learnt.slot);
-        for sequence in &sample.sequences {
-            if !entry.duplicates.contains(*sequence) {
-                entry.duplicates.add(*sequence, length);
-            }
-        }
-        self.handle_learned_source(now, learnt, &source);
-        Ok(())
-    }
-
-    /// Notes that this station has sent an IPv6 packet to the station `mid`, so that the fast path gets a
-    /// permission for further packets.
-    pub(super) fn note_own_packet(&mut self, now: Time, mid: u64) {
-        let Some(acceleration) = &mut self.acceleration else { return };
-        if let Some(way) = acceleration.own_packet_permissions.get_mut(&mid) {
-            way.used = now;
-            acceleration.update_due |= way.value.is_none();
-        } else if acceleration.own_packet_permissions.len() < MAX_PERMISSIONS {
-            acceleration.own_packet_permissions.insert(mid, Permission { value: None, used: now });
+    if let Some((destination, place)) = onward
+        && router.mib.max_packet_data_rate.is_none()
+    {
+        if let Some((told, known)) = acceleration.forwarding_permissions.get_mut(&destination) {
+            acceleration.update_due |= told.value.is_none() || *known != place;
+            (told.used, *known) = (now, place);
+        } else if acceleration.forwarding_permissions.len() < MAX_PERMISSIONS {
+            acceleration
+                .forwarding_permissions
+                .insert(destination, (Permission { value: None, used: now }, place));
             acceleration.update_due = true;
         }
     }
+}
 
-    /// Notes that a GUC of the station `mid` arrived, for this station or another, so that the fast path gets
-    /// a permission for further packets.
-    pub(super) fn note_received_packet(&mut self, now: Time, mid: u64, onward: Option<(u64, Position)>) {
-        let Some(acceleration) = &mut self.acceleration else { return };
-        if !acceleration.sources.contains_key(&mid) && acceleration.sources.len() >= MAX_PERMISSIONS {
-            return;
-        }
-        let Some(slot) = self.table.find(now, mid) else { return };
-        if acceleration.sources.insert(mid, now).is_none() {
-            let sequences = self.table.entry(slot).duplicates.iter().collect();
-            self.outputs.push_back(Output::Accelerate(FastPathUpdate::Source(mac_of(mid), sequences)));
-            acceleration.update_due = true;
-        }
-        if let Some((destination, place)) = onward
-            && self.mib.max_packet_data_rate.is_none()
-        {
-            if let Some((told, known)) = acceleration.forwarding_permissions.get_mut(&destination) {
-                acceleration.update_due |= told.value.is_none() || *known != place;
-                (told.used, *known) = (now, place);
-            } else if acceleration.forwarding_permissions.len() < MAX_PERMISSIONS {
-                acceleration
-                    .forwarding_permissions
-                    .insert(destination, (Permission { value: None, used: now }, place));
-                acceleration.update_due = true;
-            }
-        }
+/// Outputs the permissions that have changed. The router calls this after every input.
+pub(super) fn update(router: &mut Router, now: Time) {
+    let seen = (router.table.generation(), router.own_coordinates());
+    let Some(acceleration) = &mut router.acceleration else { return };
+    if acceleration.is_idle()
+        || (!acceleration.update_due
+            && acceleration.last_checked_state == Some(seen)
+            && acceleration.position == router.position)
+    {
+        return;
     }
-
-    /// Withdraws all permissions after a change of address or a reset.
-    pub(super) fn withdraw_fast_path(&mut self) {
-        let Some(acceleration) = &mut self.acceleration else { return };
-        let ways = std::mem::take(&mut acceleration.own_packet_permissions)
-            .into_keys()
-            .map(|mid| FastPathUpdate::NoOwnPacketPath(mac_of(mid)));
-        let onwards = std::mem::take(&mut acceleration.forwarding_permissions)
-            .into_keys()
-            .map(|mid| FastPathUpdate::NoForwardingPath(mac_of(mid)));
-        let sources = std::mem::take(&mut acceleration.sources)
-            .into_keys()
-            .map(|mid| FastPathUpdate::NoSource(mac_of(mid)));
+    let Some(mut acceleration) = router.acceleration.take() else { return };
+    (acceleration.update_due, acceleration.last_checked_state) = (false, Some(seen));
+    acceleration.sources.retain(|mid, used| {
+        let stays =
+            now.saturating_since(*used) < PERMISSION_IDLE_TIME && router.table.find(now, *mid).is_some();
+        if !stays {
+            router.outputs.push_back(Output::Accelerate(FastPathUpdate::NoSource(mac_of(*mid))));
+        }
+        stays
+    });
+    acceleration.own_packet_permissions.retain(|mid, told| {
+        let idle = now.saturating_since(told.used) >= PERMISSION_IDLE_TIME;
+        let way = if idle { None } else { own_packet_path(router, now, *mid, acceleration.hop_limit) };
+        if let Some(change) = change(&mut told.value, way) {
+            let change = change.map_or(FastPathUpdate::NoOwnPacketPath(mac_of(*mid)), |way| {
+                FastPathUpdate::Way(Box::new(way))
+            });
+            router.outputs.push_back(Output::Accelerate(change));
+        }
+        !idle
+    });
+    acceleration.forwarding_permissions.retain(|mid, (told, place)| {
+        let idle = now.saturating_since(told.used) >= PERMISSION_IDLE_TIME;
+        let onward = if idle { None } else { forwarding_path(router, now, *mid, *place) };
+        if let Some(change) = change(&mut told.value, onward) {
+            let change = change.map_or(FastPathUpdate::NoForwardingPath(mac_of(*mid)), |onward| {
+                FastPathUpdate::Onward(Box::new(onward))
+            });
+            router.outputs.push_back(Output::Accelerate(change));
+        }
+        !idle
+    });
+    if acceleration.is_idle() {
         acceleration.position = None;
-        self.outputs.extend(ways.chain(onwards).chain(sources).map(Output::Accelerate));
     }
+    // Output the position vector last. The fast path must know which packets it may forward before it
+    // sends packets with this vector.
+    if !acceleration.is_idle()
+        && acceleration.position != router.position
+        && let Ok(position) = router.own_position()
+    {
+        acceleration.position = Some(position);
+        router.outputs.push_back(Output::Accelerate(FastPathUpdate::Position(position)));
+    }
+    router.acceleration = Some(acceleration);
+}
 
-    /// Outputs the permissions that have changed. The router calls this after every input.
-    pub(super) fn update_fast_path(&mut self, now: Time) {
-        let seen = (self.table.generation(), self.own_coordinates());
-        let Some(acceleration) = &mut self.acceleration else { return };
-        if acceleration.is_idle()
-            || (!acceleration.update_due
-                && acceleration.last_checked_state == Some(seen)
-                && acceleration.position == self.position)
-        {
-            return;
-        }
-        let Some(mut acceleration) = self.acceleration.take() else { return };
-        (acceleration.update_due, acceleration.last_checked_state) = (false, Some(seen));
-        acceleration.sources.retain(|mid, used| {
-            let stays =
-                now.saturating_since(*used) < PERMISSION_IDLE_TIME && self.table.find(now, *mid).is_some();
-            if !stays {
-                self.outputs.push_back(Output::Accelerate(FastPathUpdate::NoSource(mac_of(*mid))));
-            }
-            stays
-        });
-        acceleration.own_packet_permissions.retain(|mid, told| {
-            let idle = now.saturating_since(told.used) >= PERMISSION_IDLE_TIME;
-            let way = if idle { None } else { self.way(now, *mid, acceleration.hop_limit) };
-            if let Some(change) = change(&mut told.value, way) {
-                let change = change.map_or(FastPathUpdate::NoOwnPacketPath(mac_of(*mid)), |way| {
-                    FastPathUpdate::Way(Box::new(way))
-                });
-                self.outputs.push_back(Output::Accelerate(change));
-            }
-            !idle
-        });
-        acceleration.forwarding_permissions.retain(|mid, (told, place)| {
-            let idle = now.saturating_since(told.used) >= PERMISSION_IDLE_TIME;
-            let onward = if idle { None } else { self.onward(now, *mid, *place) };
-            if let Some(change) = change(&mut told.value, onward) {
-                let change = change.map_or(FastPathUpdate::NoForwardingPath(mac_of(*mid)), |onward| {
-                    FastPathUpdate::Onward(Box::new(onward))
-                });
-                self.outputs.push_back(Output::Accelerate(change));
-            }
-            !idle
-        });
-        if acceleration.is_idle() {
-            acceleration.position = None;
-        }
-        // Output the position vector last. The fast path must know which packets it may forward before it
-        // sends packets with this vector.
-        if !acceleration.is_idle()
-            && acceleration.position != self.position
-            && let Ok(position) = self.own_position()
-        {
-            acceleration.position = Some(position);
-            self.outputs.push_back(Output::Accelerate(FastPathUpdate::Position(position)));
-        }
-        self.acceleration = Some(acceleration);
+/// Returns the path that [`Router::handle_request`] would use for an IPv6 packet to this station; `None`
+/// if it would not send the packet at once.
+fn own_packet_path(router: &mut Router, now: Time, mid: u64, hop_limit: Option<u8>) -> Option<OwnPacketPath> {
+    let source = router.position?;
+    let slot = router.table.find(now, mid)?;
+    let destination = router.table.entry(slot).position_vector().short();
+    let transport = Transport::GeoUnicast(destination.address);
+    let request = Request::new(transport, CommonNextHeader::Ipv6, &[]);
+    let own = router.check(&Request { maximum_hop_limit: hop_limit, ..request }).ok()?;
+    let place = Position::new(destination.latitude, destination.longitude);
+    let next = router.greedy_next_hop(now, &Target::station(mid, place))?;
+    // The router shapes own packets that other stations have to forward (annex B.2).
+    if router.mib.max_packet_data_rate.is_some() && mac_key(next) != mid {
+        return None;
     }
+    let extended = ExtendedHeader::GeoUnicast { sequence: 0, source, destination };
+    let mut packet = Packet::new(extended, own.next_header, own.lifetime, own.hop_limit, &[]);
+    packet.common.traffic_class = own.traffic_class;
+    packet.common.mobile = router.mib.is_mobile;
+    let mut headers = [0; GUC_HEADERS_LENGTH];
+    packet.emit_into(&mut headers).ok()?;
+    // Clear the fields that differ between packets; they are not part of the path.
+    headers[16..40].fill(0);
+    let until = router.table.entry(slot).expires().min(valid_until(router, now, next));
+    Some(OwnPacketPath { destination: mac_of(mid), next_hop: next, headers, valid_until: until })
+}
 
-    /// Returns the path that [`Router::handle_request`] would use for an IPv6 packet to this station; `None`
-    /// if it would not send the packet at once.
-    fn way(&mut self, now: Time, mid: u64, hop_limit: Option<u8>) -> Option<OwnPacketPath> {
-        let source = self.position?;
-        let slot = self.table.find(now, mid)?;
-        let destination = self.table.entry(slot).position_vector().short();
-        let transport = Transport::GeoUnicast(destination.address);
-        let request = Request::new(transport, CommonNextHeader::Ipv6, &[]);
-        let own = self.check(&Request { maximum_hop_limit: hop_limit, ..request }).ok()?;
-        let place = Position::new(destination.latitude, destination.longitude);
-        let next = self.greedy_next_hop(now, &Target::station(mid, place))?;
-        // The router shapes own packets that other stations have to forward (annex B.2).
-        if self.mib.max_packet_data_rate.is_some() && mac_key(next) != mid {
-            return None;
-        }
-        let extended = ExtendedHeader::GeoUnicast { sequence: 0, source, destination };
-        let mut packet = Packet::new(extended, own.next_header, own.lifetime, own.hop_limit, &[]);
-        packet.common.traffic_class = own.traffic_class;
-        packet.common.mobile = self.mib.is_mobile;
-        let mut headers = [0; GUC_HEADERS_LENGTH];
-        packet.emit_into(&mut headers).ok()?;
-        // Clear the fields that differ between packets; they are not part of the path.
-        headers[16..40].fill(0);
-        let until = self.table.entry(slot).expires().min(self.until(now, next));
-        Some(OwnPacketPath { destination: mac_of(mid), next_hop: next, headers, valid_until: until })
+/// Returns the path that [`Router::handle_frame`] would use for a GUC to this station with the
+/// destination position `place`.
+fn forwarding_path(router: &mut Router, now: Time, mid: u64, place: Position) -> Option<ForwardingPath> {
+    router.position?;
+    let neighbour = router.table.find(now, mid).filter(|slot| router.table.entry(*slot).is_neighbour());
+    let next = router.greedy_next_hop(now, &Target::station(mid, place))?;
+    // With prediction a neighbour may be out of range. The next hop then depends on the position in the
+    // packet, so limit the permission to this position.
+    if neighbour.is_some() && next != mac_of(mid) {
+        return None;
     }
+    let known = neighbour.map(|slot| router.table.entry(slot).position_vector().short());
+    Some(ForwardingPath {
+        destination: mac_of(mid),
+        next_hop: next,
+        required_position: neighbour.is_none().then_some((place.latitude, place.longitude)),
+        destination_vector: known,
+        valid_until: valid_until(router, now, next),
+    })
+}
 
-    /// Returns the path that [`Router::handle_frame`] would use for a GUC to this station with the
-    /// destination position `own_coordinates`.
-    fn onward(&mut self, now: Time, mid: u64, place: Position) -> Option<ForwardingPath> {
-        self.position?;
-        let neighbour = self.table.find(now, mid).filter(|slot| self.table.entry(*slot).is_neighbour());
-        let next = self.greedy_next_hop(now, &Target::station(mid, place))?;
-        // With prediction a neighbour may be out of range. The next hop then depends on the position in the
-        // packet, so limit the permission to this position.
-        if neighbour.is_some() && next != mac_of(mid) {
-            return None;
-        }
-        let known = neighbour.map(|slot| self.table.entry(slot).position_vector().short());
-        Some(ForwardingPath {
-            destination: mac_of(mid),
-            next_hop: next,
-            required_position: neighbour.is_none().then_some((place.latitude, place.longitude)),
-            destination_vector: known,
-            valid_until: self.until(now, next),
-        })
-    }
-
-    /// Returns the time until which a next hop is valid if no further packet of it arrives. A predicted next
-    /// hop that is not a neighbour is valid for [`PREDICTED_HOP_LIFETIME`].
-    fn until(&self, now: Time, next_hop: MacAddress) -> Time {
-        let slot = self.table.find(now, mac_key(next_hop));
-        let entry = slot.map(|slot| self.table.entry(slot)).filter(|entry| entry.is_neighbour());
-        entry.map_or(now + PREDICTED_HOP_LIFETIME, |entry| entry.neighbour_until())
-    }
+/// Returns the time until which a next hop is valid if no further packet of it arrives. A predicted next
+/// hop that is not a neighbour is valid for [`PREDICTED_HOP_LIFETIME`].
+fn valid_until(router: &Router, now: Time, next_hop: MacAddress) -> Time {
+    let slot = router.table.find(now, mac_key(next_hop));
+    let entry = slot.map(|slot| router.table.entry(slot)).filter(|entry| entry.is_neighbour());
+    entry.map_or(now + PREDICTED_HOP_LIFETIME, |entry| entry.neighbour_until())
 }
 
 /// Replaces the stored permission by `new`. Returns `new` if it differs from the stored one.

@@ -9,12 +9,15 @@
 //! The link returns the frame itself, so the router stores no state for feedback. A link without feedback
 //! costs nothing. If only the acknowledgement was lost, two copies of the packet exist, and duplicate
 //! detection drops one.
+//!
+//! An upper layer that knows a better path can take its own packets back instead. These packets wait for a
+//! station, or the link could not deliver them. This is an extension of the standard.
 
 use carnet_base::Time;
-use carnet_wire::geonet::{ExtendedHeader, Packet};
+use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, Packet};
 
 use super::forward::Origin;
-use super::{MAX_UNREACHABLE_STATIONS, Router};
+use super::{MAX_UNREACHABLE_STATIONS, Router, accelerate};
 use crate::geodesy::{self, Metric, Position};
 use crate::location_table::{mac_key, mid_key};
 use crate::mib::AreaForwarding;
@@ -34,7 +37,7 @@ impl Router {
             }
             self.unreachable_stations.push_back((mac_key(neighbour), now));
         }
-        self.update_fast_path(now);
+        accelerate::update(self, now);
     }
 
     /// Handles a unicast frame that the link layer could not deliver; `octets` are the octets behind its
@@ -103,5 +106,51 @@ impl Router {
         };
         self.counters.rerouted += 1;
         self.dispatch(now, BufferedPacket { frame, meta }, Origin::Here)
+    }
+
+    /// Removes this station's waiting IPv6 packets to another station, and returns them in order to the upper
+    /// layer. They count neither as sent nor as dropped.
+    pub fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
+        let mid = mac_key(station);
+        let is_for = |meta: &PacketProperties| {
+            meta.own && matches!(meta.target, Target::Station { mid: target, .. } if target == mid)
+        };
+        let mut packets = self.unicast_buffer.remove_matching(is_for);
+        if let Some(search) = self.searches.get_mut(&mid) {
+            packets.extend(search.take_waiting_packets());
+        }
+        self.schedule_buffer_timers();
+        let mut payloads = Vec::new();
+        for packet in packets {
+            payloads.extend(self.own_unicast(station, &packet.frame));
+            self.recycle(packet.frame);
+        }
+        payloads
+    }
+
+    /// Returns the packet of an unacknowledged frame to `station`, if `wanted` returns true for it. The upper
+    /// layer takes the packet back, and the station is no longer a neighbour. Returns `None` otherwise: the
+    /// caller passes the frame to [`Router::handle_unacknowledged`].
+    pub fn take_back_unacknowledged(
+        &mut self,
+        now: Time,
+        station: MacAddress,
+        octets: &[u8],
+        wanted: impl FnOnce(&[u8]) -> bool,
+    ) -> Option<Vec<u8>> {
+        let payload = self.own_unicast(station, octets).filter(|payload| wanted(payload))?;
+        self.counters.unacknowledged += 1;
+        self.handle_link_failure(now, station);
+        Some(payload)
+    }
+
+    /// Returns the IPv6 packet in an own GeoUnicast to a station.
+    fn own_unicast(&self, station: MacAddress, octets: &[u8]) -> Option<Vec<u8>> {
+        let (packet, _) = self.parse_with_recovery_header(octets).ok()?;
+        let ExtendedHeader::GeoUnicast { source, destination, .. } = packet.extended else { return None };
+        let own = mid_key(source.address) == mid_key(self.address);
+        let there = mid_key(destination.address) == mac_key(station);
+        let is_ipv6 = packet.common.next_header == CommonNextHeader::Ipv6;
+        (own && there && is_ipv6).then(|| packet.payload.to_vec())
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! `receive` validates packets and learns from them; `source` builds the packets of upper layers. `forward`
 //! forwards a packet by the algorithms of [`crate::forwarding`]; `feedback` selects another next hop if the
-//! link could not reach the first. `taking_back` returns packets to an upper layer. `service` has the
-//! Location Service, beacons and other timers. `accelerate` lets a fast path send packets like those of this
-//! router. All of them use the state in this file.
+//! link could not reach the first, and returns packets to an upper layer. `service` has the Location
+//! Service, beacons and other timers. `accelerate` lets a fast path send packets like those of this router.
+//! All of them use the state in this file.
 //!
 //! **Use.** Each `handle_*` takes the time and an input. The caller then calls [`Router::poll_output`] until
 //! it returns `None` (asserted in debug builds), and [`Router::handle_timeout`] at the time that
@@ -17,7 +17,6 @@ mod forward;
 mod receive;
 mod service;
 mod source;
-mod taking_back;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -25,7 +24,7 @@ use std::time::Duration;
 use carnet_base::{RateLimiter, Rng, Time, TimerTable};
 use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 
-use crate::acceleration::{OwnSequenceNumbers, SequenceNumbers};
+use crate::acceleration::{FastPathReport, OwnSequenceNumbers, SequenceNumbers};
 use crate::buffers::PacketBuffer;
 use crate::forwarding::contention_based::{ContentionBuffer, Identity};
 use crate::forwarding::greedy::{NextHopCache, RetainedNextHops};
@@ -33,8 +32,10 @@ use crate::forwarding::predictive::AnnouncedMovement;
 use crate::geodesy::Position;
 use crate::io::{Event, Output};
 use crate::location_table::{LocationTable, Slot, mid_key};
+use crate::mib::NonAreaForwarding;
 use crate::packet_rate::Shaper;
 use crate::{GeonetDrop, MacAddress, Mib};
+use accelerate::Acceleration;
 
 /// Largest number of buffers that the router keeps for the next packets.
 const MAX_POOLED_BUFFERS: usize = 256;
@@ -133,7 +134,7 @@ pub struct Router {
     position: Option<LongPositionVector>,
     /// Source of the sequence numbers (8.3).
     sequence_numbers: Box<dyn SequenceNumbers>,
-    acceleration: Option<Box<accelerate::Acceleration>>,
+    acceleration: Option<Box<Acceleration>>,
     table: LocationTable,
     next_hops: NextHopCache,
     held_next_hops: RetainedNextHops,
@@ -294,7 +295,7 @@ impl Router {
         (self.counters, self.pool) = (old.counters, old.pool);
         (self.sequence_numbers, self.acceleration) = (old.sequence_numbers, old.acceleration);
         self.sequence_numbers.restart();
-        self.withdraw_fast_path();
+        self.withdraw_permissions();
         if let Some(position) = old.position {
             self.position = Some(LongPositionVector { address, ..position });
             self.clock = old.clock;
@@ -302,11 +303,17 @@ impl Router {
         }
     }
 
+    /// Withdraws all permissions of the fast path after a change of address or a reset.
+    fn withdraw_permissions(&mut self) {
+        let Some(acceleration) = &mut self.acceleration else { return };
+        self.outputs.extend(acceleration.withdraw());
+    }
+
     /// Changes the address and drops all packets with the old address. After a conflict that address belongs
     /// to another station.
     fn set_address(&mut self, address: GnAddress) {
         self.address = address;
-        self.withdraw_fast_path();
+        self.withdraw_permissions();
         self.repetitions.clear();
         self.drop_own_packet();
         if let Some(position) = &mut self.position {
@@ -336,8 +343,38 @@ impl Router {
         }
         let first = self.position.replace(LongPositionVector { address: self.address, ..position }).is_none();
         self.schedule_beacon(now, first);
-        self.update_fast_path(now);
+        accelerate::update(self, now);
         Ok(())
+    }
+
+    /// Makes `numbers` the source of sequence numbers.
+    pub fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
+        self.sequence_numbers = numbers;
+    }
+
+    /// Starts a fast path without permissions. `hop_limit` is the hop limit of IPv6 packets; the default if
+    /// `None`.
+    pub fn accelerate(&mut self, hop_limit: Option<u8>) {
+        if self.mib.non_area_forwarding != NonAreaForwarding::Greedy {
+            return;
+        }
+        self.acceleration = Some(Box::new(Acceleration::new(hop_limit)));
+    }
+
+    /// Stops the fast path. Its permissions end without further outputs.
+    pub fn decelerate(&mut self) {
+        self.acceleration = None;
+    }
+
+    /// Returns whether the fast path has any permission; then the router expects reports.
+    pub fn is_accelerated(&self) -> bool {
+        self.acceleration.as_ref().is_some_and(|acceleration| !acceleration.is_idle())
+    }
+
+    /// Handles a report of the fast path.
+    pub fn handle_report(&mut self, now: Time, report: &FastPathReport) {
+        self.assert_drained();
+        accelerate::handle_report(self, now, report);
     }
 
     /// Returns this station's time (TST), which the position vectors define; `None` until the first position

@@ -6,7 +6,7 @@
 use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, LongPositionVector, Packet};
 
-use super::{MAX_OWN_POSITIONS, Router};
+use super::{MAX_OWN_POSITIONS, Router, accelerate};
 use crate::forwarding::contention_based;
 use crate::forwarding::perimeter::{self, RecoveryHeader};
 use crate::geodesy::{self, Metric, Position};
@@ -62,7 +62,7 @@ impl Router {
         if let Err(reason) = result {
             self.count_drop(reason);
         }
-        self.update_fast_path(now);
+        accelerate::update(self, now);
         result
     }
 
@@ -296,7 +296,7 @@ impl Router {
             self.learn_multi_hop(now, received, sequence)?;
             if matches!(packet.extended, ExtendedHeader::GeoUnicast { .. }) {
                 self.deliver(received);
-                self.note_received_packet(now, mid_key(received.source().address), None);
+                accelerate::note_received_packet(self, now, mid_key(received.source().address), None);
             }
             return Ok(());
         }
@@ -312,7 +312,12 @@ impl Router {
         let slot = self.learn_multi_hop(now, received, sequence)?;
         self.forward_received(now, received, slot, Target::station(mid, position))?;
         if received.recovery.is_none() && matches!(packet.extended, ExtendedHeader::GeoUnicast { .. }) {
-            self.note_received_packet(now, mid_key(received.source().address), Some((mid, position)));
+            accelerate::note_received_packet(
+                self,
+                now,
+                mid_key(received.source().address),
+                Some((mid, position)),
+            );
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use carnet_wire::geonet::{
 
 use super::forward::{OWN_TRAFFIC_CLASS, Origin};
 use super::source::OwnPacketFields;
-use super::{Router, Timer};
+use super::{Router, Timer, accelerate};
 use crate::buffers::PacketBuffer;
 use crate::forwarding::predictive::AnnouncedMovement;
 use crate::geodesy::Position;
@@ -60,7 +60,7 @@ impl Router {
                 Timer::Shaper => self.shaper_due(now),
             }
         }
-        self.update_fast_path(now);
+        accelerate::update(self, now);
     }
 
     /// Sets the timer of the location table to the earliest expiry of an entry.

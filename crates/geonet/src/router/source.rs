@@ -8,7 +8,7 @@ use carnet_wire::geonet::{
 };
 
 use super::forward::Origin;
-use super::{MAX_OWN_POSITIONS, MAX_REPETITIONS, Router, Timer};
+use super::{MAX_OWN_POSITIONS, MAX_REPETITIONS, Router, Timer, accelerate};
 use crate::GeonetDrop;
 use crate::dcc::Profile;
 use crate::geodesy::{self, Metric, Position};
@@ -52,7 +52,7 @@ impl Router {
         if let Err(reason) = result {
             self.count_drop(reason);
         }
-        self.update_fast_path(now);
+        accelerate::update(self, now);
         result
     }
 
@@ -85,8 +85,11 @@ impl Router {
                     Some(_) => {
                         let ipv6 = request.next_header == CommonNextHeader::Ipv6;
                         let result = self.send_own(now, request, packet);
-                        if ipv6 && result.is_ok() {
-                            self.note_own_packet(now, mid);
+                        if ipv6
+                            && result.is_ok()
+                            && let Some(acceleration) = &mut self.acceleration
+                        {
+                            acceleration.note_own_packet(now, mid);
                         }
                         result
                     }
