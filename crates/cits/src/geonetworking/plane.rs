@@ -24,6 +24,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::{RateLimiter, Rng, Time, next_of, parts};
+use carnet_geonet::dcc::Gate;
 use carnet_geonet::geo_destinations::GeoDestinations;
 use carnet_geonet::ipv6_adaptation::in_order::ReorderingBuffer;
 use carnet_geonet::ipv6_adaptation::patience::DuplicateAckDelay;
@@ -32,10 +33,13 @@ use carnet_geonet::multicast::MulticastProxy;
 use carnet_geonet::{GeonetDrop, MacAddress, Output as Routed, ReceivedFrame, Router};
 use carnet_wire::geonet::GnAddress;
 
-use self::congestion::Congestion;
 pub use self::congestion::Held;
+use self::congestion::{Congestion, NO_DCC, Sender};
 use self::echo::Echo;
+use self::fast_path::accelerate;
 pub use self::stations::StationMessage;
+use self::stations::StationMessages;
+use super::acceleration::{FastPathReport, SequenceNumbers};
 use super::config::GeonetSettings;
 use super::input::{GeonetRequest, GeonetTransport, VirtualFrame, next_header};
 use super::output::{Delivered, Output};
@@ -66,9 +70,7 @@ pub struct Geonet {
     /// GN address at the start; the router's address may have changed since (10.2.1.5).
     address: GnAddress,
     echo_replies: RateLimiter,
-    /// Queue of received messages about neighbouring mobile networks; `None` if the station has no such
-    /// routes.
-    station_messages: Option<VecDeque<StationMessage>>,
+    station_messages: StationMessages,
     pub(super) outputs: VecDeque<Output>,
 }
 
@@ -117,7 +119,7 @@ impl Geonet {
             congestion: dcc.map(|config| Box::new(Congestion::new(config, address))),
             destinations: GeoDestinations::default(),
             echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
-            station_messages: None,
+            station_messages: StationMessages::default(),
             outputs: VecDeque::new(),
         };
         geonet.collect_ipv6();
@@ -178,7 +180,10 @@ impl Geonet {
 
     /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.look_at_channel(now);
+        if let Some(congestion) = &mut self.congestion {
+            let warning = congestion.handle_timeout(now, self.facilities.as_mut());
+            self.outputs.extend(warning.map(Output::Warning));
+        }
         self.router.handle_timeout(now);
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.handle_timeout(now);
@@ -192,12 +197,12 @@ impl Geonet {
         if let Some(facilities) = &mut self.facilities {
             facilities.handle_timeout(now);
         }
-        self.collect_multicast();
+        multicast::collect_multicast(self.multicast.as_mut(), &mut self.outputs);
         self.collect(now);
         self.take_verified(now);
         self.lose_patience(now);
         self.follow(now);
-        self.open_gate(now);
+        self.sender().open_gate(now);
     }
 
     /// Handles a frame of EtherType 0x8947.
@@ -211,7 +216,9 @@ impl Geonet {
     /// Passes a frame to the router. If the station has a security entity, the entity validates the frame
     /// first.
     fn route_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
-        self.overhear_copy(frame.packet);
+        if let Some(congestion) = &mut self.congestion {
+            congestion.overhear_copy(frame.packet);
+        }
         // The router counts the frames that it drops.
         let _counted = self.router.handle_frame(now, frame);
         self.collect(now);
@@ -270,6 +277,114 @@ impl Geonet {
         self.collect(now);
     }
 
+    /// Returns the congestion gate in front of the radio, if the station has one.
+    pub fn gate(&self) -> Option<&Gate<Held>> {
+        self.congestion.as_ref().map(|congestion| congestion.gate())
+    }
+
+    /// Handles a report of the channel load, in thousandths.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the load is above 1000, or if the station has no gate.
+    pub fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
+        self.congestion.as_mut().ok_or(NO_DCC)?.handle_channel_busy(now, thousandths)
+    }
+
+    /// Returns the parts of the plane by which a packet leaves the station.
+    fn sender(&mut self) -> Sender<'_> {
+        Sender {
+            congestion: self.congestion.as_deref_mut(),
+            secured: self.secured.as_mut(),
+            router: &mut self.router,
+            outputs: &mut self.outputs,
+        }
+    }
+
+    /// Sets the source from which the router and the fast path draw sequence numbers.
+    pub fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
+        self.router.share_sequence_numbers(numbers);
+    }
+
+    /// Starts or ends the use of a fast path.
+    pub fn handle_fast_path(&mut self, now: Time, is: bool) {
+        // A fast path cannot hold or mark the host's packets, sign packets, or wait for a congestion gate. So
+        // a station with one of these functions has no fast path.
+        if is
+            && self.secured.is_none()
+            && self.congestion.is_none()
+            && self.patience.is_none()
+            && !self.ipv6.as_ref().is_some_and(|ipv6| ipv6.marks())
+        {
+            let hop_limit = self.ipv6.as_ref().and_then(|ipv6| ipv6.hop_limit());
+            self.router.accelerate(hop_limit);
+        } else {
+            self.router.decelerate();
+        }
+        self.collect(now);
+    }
+
+    /// Handles a report of the fast path about its packets.
+    pub fn handle_report(&mut self, now: Time, report: &FastPathReport) {
+        if let Some(ipv6) = &mut self.ipv6 {
+            ipv6.count_accelerated(report.sent, report.delivered);
+        }
+        self.router.handle_report(now, report);
+        self.collect(now);
+    }
+
+    /// Starts or ends the queue of [`Self::poll_station_message`]. Packets in this queue do not go to the
+    /// host.
+    pub fn listen_to_stations(&mut self, listen: bool) {
+        self.station_messages.listen(listen);
+    }
+
+    /// Returns the next message about neighbouring mobile networks.
+    pub fn poll_station_message(&mut self) -> Option<StationMessage> {
+        self.station_messages.poll()
+    }
+
+    /// Sends an IPv6 packet to all stations within `hops` hops.
+    pub fn announce(&mut self, now: Time, hops: u8, packet: &[u8]) {
+        let _counted = self.router.handle_request(now, stations::announcement(hops, packet));
+        self.collect(now);
+    }
+
+    /// Sends an IPv6 packet to one station.
+    pub fn send_straight(&mut self, now: Time, hops: u8, station: MacAddress, packet: &[u8]) {
+        let _counted = self.router.handle_request(now, stations::unicast(hops, station, packet));
+        self.collect(now);
+    }
+
+    /// Removes from the router the packets that wait for a station, and returns them.
+    pub fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
+        self.router.take_back(station)
+    }
+
+    /// Returns the IPv6 packet of an unacknowledged frame, if the packet is to take another route.
+    pub fn take_back_unacknowledged(
+        &mut self,
+        now: Time,
+        station: MacAddress,
+        octets: &[u8],
+        wanted: impl FnOnce(&[u8]) -> bool,
+    ) -> Option<Vec<u8>> {
+        let packet = self.as_routed(octets);
+        self.router.take_back_unacknowledged(now, station, &packet, wanted)
+    }
+
+    /// Removes expired areas, and searches for the stations in the centres of areas if necessary.
+    pub(crate) fn follow(&mut self, now: Time) {
+        self.destinations.handle_timeout(now, &mut self.router);
+        self.tell_groups(now);
+        self.collect(now);
+    }
+
+    /// Passes the area of each multicast group to the IPv6 adaptation.
+    pub(crate) fn tell_groups(&mut self, now: Time) {
+        areas::update_groups(now, &self.router, &self.destinations, self.ipv6.as_mut());
+    }
+
     /// Sends a payload over GeoNetworking.
     ///
     /// # Errors
@@ -300,19 +415,25 @@ impl Geonet {
 
     fn collect_router(&mut self, now: Time) {
         let mut answers = Vec::new();
-        self.follow_address();
+        if let Some(congestion) = &mut self.congestion {
+            congestion.handle_address(self.router.address());
+        }
         while let Some(output) = self.router.poll_output() {
             match output {
-                Routed::Transmit(transmission) => self.transmit(now, transmission),
+                Routed::Transmit(transmission) => self.sender().transmit(now, transmission),
                 Routed::Deliver(delivery) => {
                     if let Some(delivery) = self.deliver_ipv6(now, delivery) {
                         self.hear(now, &delivery);
                         answers.extend(self.deliver(now, delivery.into()));
                     }
                 }
-                Routed::Accelerate(told) => self.outputs.push_back(Output::Accelerate(self.accelerate(told))),
+                Routed::Accelerate(told) => {
+                    let may_deliver = self.in_order.is_none() && self.patience.is_none();
+                    let told = accelerate(told, &self.router, self.ipv6.as_ref(), may_deliver);
+                    self.outputs.push_back(Output::Accelerate(told));
+                }
                 Routed::Event(event) => {
-                    self.overhear(&event);
+                    self.station_messages.handle_event(&event);
                     self.outputs.extend(event_output(event));
                 }
             }

@@ -17,22 +17,25 @@
 //!
 //! A fast path would bypass the gate, so a station with a gate has no fast path.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_geonet::dcc::{Config, DccDrop, Gate, Packet, Profile};
-use carnet_geonet::{MacAddress, Transmission};
+use carnet_geonet::{MacAddress, Router, Transmission};
 use carnet_wire::btp::{BtpB, port};
 use carnet_wire::geonet::{
     CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, Packet as Routed, set_lifetime,
 };
 
-use super::Geonet;
+use crate::facilities::plane::Facilities;
 use crate::geonetworking::input::Frame;
 use crate::geonetworking::output::Output;
+use crate::security::plane::Secured;
 
 /// Error for a reported channel load if the station has no congestion control.
-const NO_DCC: &str = "this station has no congestion control: there is no [geonet.dcc] in its config";
+pub(super) const NO_DCC: &str =
+    "this station has no congestion control: there is no [geonet.dcc] in its config";
 /// Channel load of a channel that is busy all the time, in thousandths.
 const ALWAYS: u16 = 1000;
 /// Longest time for which a packet over one hop waits at the gate.
@@ -83,6 +86,66 @@ impl Congestion {
     pub(super) fn reset(&mut self) {
         self.gate.discard(DccDrop::Reset, |_| true);
     }
+
+    /// Returns the congestion gate in front of the radio.
+    pub(super) fn gate(&self) -> &Gate<Held> {
+        &self.gate
+    }
+
+    /// Handles a report of the channel load, in thousandths.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the load is above 1000.
+    pub(super) fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
+        if thousandths > ALWAYS {
+            return Err(format!(
+                "the reported channel load is {thousandths} thousandths, expected 0 to 1000"
+            ));
+        }
+        self.gate.handle_busy_ratio(now, f64::from(thousandths) / f64::from(ALWAYS));
+        Ok(())
+    }
+
+    /// Another station sends this packet: drops this station's copy that waits for contention-based
+    /// forwarding.
+    pub(super) fn overhear_copy(&mut self, packet: &[u8]) {
+        if self.gate.queue_lengths() != [0; 4]
+            && let Some(copy) = identity(packet)
+        {
+            self.gate.discard(DccDrop::Overheard, |held| held.contended == Some(copy));
+        }
+    }
+
+    /// Drops waiting own packets if the station's address has changed to another `address`.
+    pub(super) fn handle_address(&mut self, address: GnAddress) {
+        if std::mem::replace(&mut self.address, address) != address {
+            self.gate.discard(DccDrop::AddressChanged, |held| held.own);
+        }
+    }
+
+    /// Recomputes the gate from the channel load. Passes the interval of CAMs that follows from the gate to
+    /// the facilities. Returns a warning if the reports of the channel load have stopped.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Time,
+        facilities: Option<&mut Box<Facilities>>,
+    ) -> Option<String> {
+        if !self.gate.handle_timeout(now) {
+            return None;
+        }
+        let interval = self.gate.interval(Profile::Dp2);
+        if std::mem::replace(&mut self.interval, interval) != interval
+            && let Some(facilities) = facilities
+        {
+            facilities.handle_interval_of_dcc(now, interval);
+        }
+        let stale = self.gate.counters().stale;
+        (std::mem::replace(&mut self.stale, stale) == 0 && stale > 0).then(|| {
+            "the reports of the channel load have stopped: the station goes on with the last reported value"
+                .into()
+        })
+    }
 }
 
 /// Computes the gate's terms for a packet: its profile, lifetime, and longest wait.
@@ -121,28 +184,15 @@ fn identity(packet: &[u8]) -> Option<Identity> {
     Some((packet.extended.source().address, packet.extended.sequence()?))
 }
 
-impl Geonet {
-    /// Returns the congestion gate in front of the radio, if the station has one.
-    pub fn gate(&self) -> Option<&Gate<Held>> {
-        self.congestion.as_ref().map(|congestion| &congestion.gate)
-    }
+/// The parts of the plane by which a packet leaves the station.
+pub(super) struct Sender<'a> {
+    pub(super) congestion: Option<&'a mut Congestion>,
+    pub(super) secured: Option<&'a mut Secured>,
+    pub(super) router: &'a mut Router,
+    pub(super) outputs: &'a mut VecDeque<Output>,
+}
 
-    /// Handles a report of the channel load, in thousandths.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the load is above 1000, or if the station has no gate.
-    pub fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
-        let congestion = self.congestion.as_mut().ok_or(NO_DCC)?;
-        if thousandths > ALWAYS {
-            return Err(format!(
-                "the reported channel load is {thousandths} thousandths, expected 0 to 1000"
-            ));
-        }
-        congestion.gate.handle_busy_ratio(now, f64::from(thousandths) / f64::from(ALWAYS));
-        Ok(())
-    }
-
+impl Sender<'_> {
     /// Passes a packet of the router to the link, or queues it at the gate.
     pub(super) fn transmit(&mut self, now: Time, mut transmission: Transmission) {
         if self.congestion.is_none() {
@@ -163,17 +213,6 @@ impl Geonet {
         let goes = self.congestion.as_mut().and_then(|congestion| congestion.gate.offer(now, packet));
         if let Some(held) = goes {
             self.release(now, profile, held);
-        }
-    }
-
-    /// Another station sends this packet: drops this station's copy that waits for contention-based
-    /// forwarding.
-    pub(super) fn overhear_copy(&mut self, packet: &[u8]) {
-        if let Some(congestion) = &mut self.congestion
-            && congestion.gate.queue_lengths() != [0; 4]
-            && let Some(copy) = identity(packet)
-        {
-            congestion.gate.discard(DccDrop::Overheard, |held| held.contended == Some(copy));
         }
     }
 
@@ -215,35 +254,6 @@ impl Geonet {
         self.outputs.extend(secured.poll_warning().map(Output::Warning));
         self.router.recycle(packet);
         signed
-    }
-
-    /// Drops waiting own packets if the station's address has changed.
-    pub(super) fn follow_address(&mut self) {
-        if let Some(congestion) = &mut self.congestion
-            && std::mem::replace(&mut congestion.address, self.router.address()) != self.router.address()
-        {
-            congestion.gate.discard(DccDrop::AddressChanged, |held| held.own);
-        }
-    }
-
-    /// Recomputes the gate from the channel load, and from the gate the interval of CAMs.
-    pub(super) fn look_at_channel(&mut self, now: Time) {
-        let Some(congestion) = &mut self.congestion else { return };
-        if !congestion.gate.handle_timeout(now) {
-            return;
-        }
-        let interval = congestion.gate.interval(Profile::Dp2);
-        if std::mem::replace(&mut congestion.interval, interval) != interval
-            && let Some(facilities) = &mut self.facilities
-        {
-            facilities.handle_interval_of_dcc(now, interval);
-        }
-        let stale = congestion.gate.counters().stale;
-        if std::mem::replace(&mut congestion.stale, stale) == 0 && stale > 0 {
-            let message = "the reports of the channel load have stopped: the station goes on with the \
-                last reported value";
-            self.outputs.push_back(Output::Warning(message.into()));
-        }
     }
 
     /// Sends the packets that the gate releases.

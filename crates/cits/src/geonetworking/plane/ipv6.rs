@@ -6,10 +6,11 @@ use std::net::Ipv6Addr;
 use carnet_base::Time;
 use carnet_geonet::ipv6_adaptation::{self as adaptation, HostFrame, LinkId, addresses};
 use carnet_geonet::location_table::{mac_key, mid_key};
+use carnet_geonet::multicast::{LanPacket, MulticastProxy};
 use carnet_geonet::{Delivery, Request, Transport};
 use carnet_wire::geonet::{CommonNextHeader, GnAddress, HeaderType, StationType, TrafficClass};
 
-use super::Geonet;
+use super::{Geonet, multicast};
 use crate::geonetworking::input::VirtualFrame;
 use crate::geonetworking::output::{Output, VirtualLink};
 use crate::security::plane::Secured;
@@ -84,6 +85,34 @@ impl Geonet {
         self.collect(now);
     }
 
+    /// Handles a multicast packet from an interface of the mobile network.
+    pub fn handle_lan_packet(&mut self, now: Time, packet: LanPacket<'_>) {
+        self.tell_groups(now);
+        let (Some(proxy), Some(ipv6)) = (&mut self.multicast, &mut self.ipv6) else { return };
+        // The proxy and the sublayer count the packets that they drop.
+        let onward = proxy.handle_lan_packet(now, packet, ipv6.mtu(), |group| ipv6.is_mapped(group));
+        if let Ok(Some(packet)) = onward
+            && let Ok(request) = ipv6.handle_forwarded(&packet)
+        {
+            let _counted = self.router.handle_request(now, request);
+        }
+        multicast::collect_multicast(self.multicast.as_mut(), &mut self.outputs);
+        self.collect(now);
+    }
+
+    /// Handles the list of addresses of an interface of the mobile network.
+    pub fn handle_lan_addresses(&mut self, now: Time, interface: &str, addresses: &[(Ipv6Addr, u8)]) {
+        if let Some(proxy) = &mut self.multicast {
+            proxy.handle_addresses(now, interface, addresses);
+        }
+        multicast::collect_multicast(self.multicast.as_mut(), &mut self.outputs);
+    }
+
+    /// Returns the multicast proxy, if the station has one.
+    pub fn multicast(&self) -> Option<&MulticastProxy> {
+        self.multicast.as_ref()
+    }
+
     /// Delivers a payload to the host if it is IPv6 and virtual interfaces for it exist; otherwise returns
     /// the payload.
     pub(super) fn deliver_ipv6(&mut self, now: Time, delivery: Delivery) -> Option<Delivery> {
@@ -94,13 +123,15 @@ impl Geonet {
             return Some(delivery);
         }
         match ipv6.handle_delivery(now, &delivery) {
-            Ok(_) if self.concerns_stations(&delivery) => self.collect_ipv6(),
+            Ok(_) if self.station_messages.handle_delivery(&delivery, self.router.address()) => {
+                self.collect_ipv6()
+            }
             Ok(placed) => {
                 self.collect_ipv6();
                 if let Some(proxy) = self.multicast.as_mut().filter(|_| placed.destination[0] & 1 != 0) {
                     // The proxy counts the packets that it drops.
                     let _counted = proxy.handle_upstream(now, &delivery.payload);
-                    self.collect_multicast();
+                    multicast::collect_multicast(self.multicast.as_mut(), &mut self.outputs);
                 }
                 let stream = delivery.sequence.filter(|_| delivery.header_type == HeaderType::GeoUnicast);
                 let hops = delivery.maximum_hop_limit.saturating_sub(delivery.remaining_hop_limit);
