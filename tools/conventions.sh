@@ -75,6 +75,14 @@ users=$(cargo tree --offline --workspace --all-features --target all --edges nor
 # No new circle among sibling modules; BPF headers include downwards.
 tools/circles || bad=1
 
+# The methods of a type lie in at most six files (docs/architecture.md, "Wings").
+for crate in nemo cits mobility station; do
+  for type in $(grep -rhoE '^impl(<[^>]*>)? [A-Z][A-Za-z]*' "crates/$crate/src" | sed 's/.* //' | sort -u); do
+    files=$(grep -rlE "^impl(<[^>]*>)? $type(<[^>]*>)? \{" "crates/$crate/src" | wc -l)
+    [ "$files" -le 6 ] || complain "crates/$crate: the methods of $type lie in $files files, expected at most 6"
+  done
+done
+
 # Lines of at most 110 columns. Rows of tables, drawings and recorded texts are longer: their number may only fall.
 long=$(git ls-files -- '*.rs' '*.c' '*.h' ':!crates/its/src/asn1' | python3 -c '
 import os, sys

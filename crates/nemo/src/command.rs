@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 
-use crate::plane::Nemo;
+use crate::plane::Roles;
 
 const NO_HOME_AGENT: &str = "this station is no home agent";
 
-impl Nemo {
+impl Roles {
     /// Uses this uplink and no other uplink, for all packets or for those of a policy; `None` ends an earlier
     /// command of this kind.
     ///
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
-    pub fn handle_handover(
+    pub(crate) fn handle_handover(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -40,7 +40,7 @@ impl Nemo {
     ///
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
-    pub fn handle_drain(
+    pub(crate) fn handle_drain(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -55,7 +55,7 @@ impl Nemo {
     ///
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
-    pub fn handle_drain_end(&mut self) -> Result<(), String> {
+    pub(crate) fn handle_drain_end(&mut self) -> Result<(), String> {
         self.agent.as_mut().ok_or(NO_HOME_AGENT)?.machine.handle_drain_end()
     }
 
@@ -63,7 +63,7 @@ impl Nemo {
     ///
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
-    pub fn handle_revocation(
+    pub(crate) fn handle_revocation(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -74,8 +74,8 @@ impl Nemo {
         agent.machine.handle_revocation(now, wall, home_address, bids)
     }
 
-    /// De-registers, and ends the state that peers have about this station.
-    pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
+    /// De-registers, and ends the advertisements of the roles.
+    pub(crate) fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         if let Some(advertiser) = self.agent.as_mut().and_then(|agent| agent.advertiser.as_mut()) {
             advertiser.handle_shutdown(now);
         }
@@ -85,12 +85,6 @@ impl Nemo {
             }
             router.machine.handle_shutdown(now, wall);
             router.agents.handle_shutdown(now, wall);
-        }
-        if let Some(neighbours) = &mut self.neighbours {
-            neighbours.machine.handle_shutdown(now);
-        }
-        if let Some(direct) = &mut self.direct {
-            direct.handle_shutdown(now);
         }
     }
 }

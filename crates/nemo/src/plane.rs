@@ -2,6 +2,7 @@
 
 mod access;
 mod config_changes;
+mod data_path;
 mod direct;
 mod inputs;
 mod lan_mtu;
@@ -14,28 +15,31 @@ mod persistence;
 mod protection;
 mod roles;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use carnet_base::{Interface, Rng, Time, WallTime, next_of};
 use carnet_mobility::agents::Agents;
+use carnet_mobility::home_agent::StoredBinding;
 use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_mobility::{Direct, HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
 
 use crate::config::NemoConfig;
 use crate::forwarding::LanSettings;
-use crate::forwarding::desired::{DesiredState, Entry};
+use crate::forwarding::desired::Entry;
 use crate::forwarding::forwarder::Forwarder;
-use crate::forwarding::fragments::Reassembler;
 use crate::forwarding::path_mtu::PathMtus;
-use crate::input::TunnelTraffic;
 use crate::output::Output;
 use crate::persistent_state::PersistentState;
 use access::Access;
+use data_path::DataPath;
+use direct::DirectRoutes;
 use lan_mtu::LanMtu;
 pub use neighbours::GeonetOrder;
 use neighbours::Neighbours;
+use packets::MessageCounters;
 use protection::Protection;
+pub(crate) use roles::Roles;
 
 /// Owner of a part of the desired forwarding state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,30 +88,20 @@ const TOKENS: u64 = 2;
 /// The NEMO plane: a mobile router, a home agent, or both, with their data path.
 #[derive(Debug)]
 pub struct Nemo {
-    pub(crate) agent: Option<Agent>,
-    pub(crate) router: Option<Router>,
-    /// Stored state of a role that is inactive now, for a later config with that role.
-    pub(crate) dormant: PersistentState,
+    pub(crate) roles: Roles,
     /// Routes to neighbouring mobile networks, if configured.
     pub(crate) neighbours: Option<Neighbours>,
     /// Direct routes to other mobile networks, if configured.
-    pub(crate) direct: Option<Direct>,
+    pub(crate) direct: DirectRoutes,
     /// Roadside units, if the interface to other stations is an uplink.
     pub(crate) access: Option<Access>,
     pub(crate) interfaces: BTreeMap<String, Interface>,
     /// Names of the interfaces of IPv6 over GeoNetworking that exist or may appear.
     virtual_interfaces: Vec<String>,
-    pub(crate) desired: DesiredState<Scope>,
-    pub(crate) forwarder: Forwarder,
-    pub(crate) path_mtus: PathMtus,
-    reassembler: Reassembler,
+    data_path: DataPath,
     /// State of messages under IPsec, if a node uses IPsec.
     protection: Option<Box<Protection>>,
-    pub(crate) outputs: VecDeque<Output>,
-    pub(crate) received: BTreeMap<&'static str, u64>,
-    pub(crate) dropped: BTreeMap<MobilityDrop, u64>,
-    /// Packet counts of the tunnels in the last report of a fast path.
-    pub(crate) fast_traffic: Vec<TunnelTraffic>,
+    messages: MessageCounters,
     rng: Rng,
     /// Random generator for the tokens of the home agent. After a change of the config, the new home agent
     /// uses other tokens.
@@ -119,23 +113,15 @@ impl Nemo {
     /// [`Self::start`] starts the roles.
     pub fn new(mut rng: Rng, virtual_interfaces: Vec<String>) -> Nemo {
         Nemo {
-            agent: None,
-            router: None,
-            dormant: PersistentState::default(),
+            roles: Roles::default(),
             neighbours: None,
-            direct: None,
+            direct: DirectRoutes::default(),
             access: None,
             interfaces: BTreeMap::new(),
             virtual_interfaces,
-            desired: DesiredState::new(),
-            forwarder: Forwarder::new(&mut rng),
-            path_mtus: PathMtus::new(Rng::new(rng.u64())),
-            reassembler: Reassembler::default(),
+            data_path: DataPath::new(&mut rng),
             protection: None,
-            outputs: VecDeque::new(),
-            received: BTreeMap::new(),
-            dropped: BTreeMap::new(),
-            fast_traffic: Vec::new(),
+            messages: MessageCounters::default(),
             // The tokens have a random stream of their own, so that older recordings can still be replayed.
             tokens: rng.stream(TOKENS),
             rng,
@@ -155,22 +141,22 @@ impl Nemo {
 
     /// Returns the home agent, if the station has this role.
     pub fn home_agent(&self) -> Option<&HomeAgent> {
-        self.agent.as_ref().map(|agent| &agent.machine)
+        self.roles.home_agent()
     }
 
     /// Returns the mobile router's selection of home agents, if the station is a mobile router.
     pub fn agents(&self) -> Option<&Agents> {
-        self.router.as_ref().map(|router| &router.agents)
+        self.roles.router.as_ref().map(|router| &router.agents)
     }
 
     /// Returns the mobile router, if the station has this role.
     pub fn mobile_router(&self) -> Option<&MobileRouter> {
-        self.router.as_ref().map(|router| &router.machine)
+        self.roles.router.as_ref().map(|router| &router.machine)
     }
 
     /// Returns the interfaces of the mobile network.
     pub(crate) fn lan(&self) -> &[String] {
-        self.router.as_ref().map_or(&[], |router| &router.lan)
+        self.roles.router.as_ref().map_or(&[], |router| &router.lan)
     }
 
     /// Returns the last reported state of an interface.
@@ -180,12 +166,12 @@ impl Nemo {
 
     /// Returns the slow path's forwarder.
     pub fn forwarder(&self) -> &Forwarder {
-        &self.forwarder
+        &self.data_path.forwarder
     }
 
     /// Returns the secret key of the outer flow labels; see [`Forwarder::flow_label_key`].
     pub fn flow_label_key(&self) -> u64 {
-        self.forwarder.flow_label_key()
+        self.data_path.forwarder.flow_label_key()
     }
 
     /// Returns the flow label key of a station that will be created with this `rng`, for a fast path that
@@ -197,48 +183,49 @@ impl Nemo {
 
     /// Returns all entries of the desired state.
     pub fn desired_entries(&self) -> impl Iterator<Item = &Entry> {
-        self.desired.entries()
+        self.data_path.desired.entries()
     }
 
     pub(crate) fn path_mtus(&self) -> &PathMtus {
-        &self.path_mtus
+        &self.data_path.path_mtus
     }
 
     pub(crate) fn messages_received(&self) -> &BTreeMap<&'static str, u64> {
-        &self.received
+        &self.messages.received
     }
 
     pub(crate) fn messages_dropped(&self) -> &BTreeMap<MobilityDrop, u64> {
-        &self.dropped
+        &self.messages.dropped
     }
 
     /// Returns whether the station has finished its work after [`Self::handle_shutdown`].
     pub fn is_quiescent(&self) -> bool {
         let quiescent = |router: &Router| router.machine.is_quiescent() && router.agents.is_quiescent();
-        self.router.as_ref().is_none_or(quiescent)
+        self.roles.router.as_ref().is_none_or(quiescent)
     }
 
     /// Returns the next output; the caller calls this until it returns `None`.
     pub fn poll_output(&mut self) -> Option<Output> {
-        next_of(&mut self.outputs)
+        next_of(&mut self.data_path.outputs)
     }
 
     /// Returns when the timers of the home agent or the mobile router are due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let agent = self.agent.as_ref().and_then(|agent| {
+        let agent = self.roles.agent.as_ref().and_then(|agent| {
             let advertiser = agent.advertiser.as_ref().and_then(RouterAdvertiser::poll_timeout);
             agent.machine.poll_timeout().into_iter().chain(advertiser).min()
         });
-        let router = self.router.as_ref().and_then(|router| {
+        let router = self.roles.router.as_ref().and_then(|router| {
             let advertisers = router.advertisers.iter().filter_map(RouterAdvertiser::poll_timeout);
             let lan_mtu = router.lan_mtu.poll_timeout().into_iter().chain(router.nesting.poll_timeout());
             let agents = router.agents.poll_timeout();
             router.machine.poll_timeout().into_iter().chain(agents).chain(advertisers).chain(lan_mtu).min()
         });
-        let router = router.into_iter().chain(self.direct.as_ref().and_then(Direct::poll_timeout)).min();
+        let router =
+            router.into_iter().chain(self.direct.machine.as_ref().and_then(Direct::poll_timeout)).min();
         // A packet has used a watched tunnel, so path MTU discovery must act at once.
-        let used = self.forwarder.has_used().then_some(Time::ZERO);
-        let path_mtus = self.path_mtus.poll_timeout().into_iter().chain(used);
+        let used = self.data_path.forwarder.has_used().then_some(Time::ZERO);
+        let path_mtus = self.data_path.path_mtus.poll_timeout().into_iter().chain(used);
         let path_mtus = path_mtus.chain(self.access.as_ref().and_then(Access::poll_timeout));
         agent.into_iter().chain(router).chain(path_mtus).min()
     }
@@ -251,10 +238,54 @@ impl Nemo {
     /// Asserts that the caller has taken all outputs before the next input.
     pub fn assert_drained(&self) {
         debug_assert!(
-            self.outputs.is_empty(),
+            self.data_path.outputs.is_empty(),
             "the caller must call poll_output until it returns None; \
              left: {:?}",
-            self.outputs
+            self.data_path.outputs
         );
+    }
+
+    /// Returns the part of the present state that survives a restart.
+    pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
+        self.roles.persistent_state(now, wall)
+    }
+
+    /// Returns the state of one node of the home agent for stable storage; `None` if the node has no state.
+    pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
+        self.roles.stored_node(now, wall, home_address)
+    }
+
+    /// Returns the state for stable storage, without the home agent's nodes.
+    pub fn own_state(&self) -> PersistentState {
+        self.roles.own_state()
+    }
+
+    /// Returns the direct routes; `None` if the config has no direct routes.
+    pub fn direct(&self) -> Option<&Direct> {
+        self.direct.machine.as_ref()
+    }
+
+    /// Returns the neighbouring mobile networks with their routes; `None` if the config does not use them.
+    pub fn neighbours(&self) -> Option<&Mnpp> {
+        self.neighbours.as_ref().map(|neighbours| &neighbours.machine)
+    }
+
+    pub(crate) fn neighbour_interface(&self) -> Option<&str> {
+        self.neighbours.as_ref().map(|neighbours| neighbours.interface.as_str())
+    }
+
+    pub(crate) fn diverted(&self) -> u64 {
+        self.neighbours.as_ref().map_or(0, |neighbours| neighbours.diverted)
+    }
+
+    /// Returns whether the plane needs the messages of neighbouring mobile routers and of access routers.
+    pub fn listens_to_stations(&self) -> bool {
+        self.neighbours.is_some() || self.access.is_some()
+    }
+
+    /// Returns the state of nesting: the routers behind this router, and the addresses from its parent
+    /// router.
+    pub fn nesting(&self) -> Option<&Nesting> {
+        self.roles.router.as_ref().map(|router| &router.nesting)
     }
 }

@@ -25,14 +25,14 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Interface, Ipv6Router, RateLimiter, Time, WallTime};
+use carnet_base::{Interface, Ipv6Router, RateLimiter, Time};
 use carnet_mobility::mobile_router::Attachment;
 use carnet_wire::icmpv6;
 use carnet_wire::nd::{self, NdOption, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
-use super::Nemo;
-use crate::input::{InRange, Stations};
+use super::Router;
+use crate::input::Stations;
 
 /// Interval between solicitations, after a burst of three.
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(1);
@@ -83,7 +83,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub(super) fn new(interface: String) -> Access {
+    fn new(interface: String) -> Access {
         Access {
             interface,
             routers: Vec::new(),
@@ -225,49 +225,24 @@ impl Access {
         }
         routers
     }
-}
 
-impl Nemo {
-    /// Starts the selection of roadside units if the interface to other stations is an uplink.
-    pub(super) fn configure_access(&mut self) {
-        let ours = self.virtual_interfaces.first();
-        let uplinks = self.router.iter().flat_map(|router| &router.machine.config().uplinks);
+    /// Returns the selection of roadside units, if the interface to other stations is an uplink of the mobile
+    /// router. `old` is the present selection, and `ours` the interface to other stations.
+    pub(super) fn configured(
+        old: Option<Access>,
+        ours: Option<&String>,
+        router: Option<&Router>,
+    ) -> Option<Access> {
+        let uplinks = router.into_iter().flat_map(|router| &router.machine.config().uplinks);
         let uplink = uplinks.map(|uplink| &uplink.interface).find(|name| ours == Some(name)).cloned();
-        let old = self.access.take().filter(|old| uplink.as_ref() == Some(&old.interface));
-        self.access = uplink.map(|interface| old.unwrap_or_else(|| Access::new(interface)));
-    }
-
-    /// Returns the interface for the mobile router, if it differs from the kernel's interface.
-    pub(super) fn seen_by_access(
-        &mut self,
-        now: Time,
-        interface: &Interface,
-        in_range: InRange<'_>,
-    ) -> Option<Interface> {
-        let others = self.has_other_uplink();
-        let access = self.access.as_mut().filter(|access| access.interface == interface.name)?;
-        Some(access.handle_interface(now, interface, in_range?, others))
-    }
-
-    /// Changes the mobile router to another roadside unit if a change is due.
-    pub fn handle_access_timeout(&mut self, now: Time, wall: WallTime, in_range: InRange<'_>) {
-        let others = self.has_other_uplink();
-        if let (Some(access), Some(stations)) = (&mut self.access, in_range)
-            && let Some(interface) = access.handle_timeout(now, stations, others)
-        {
-            // The timers of the mobile router may have run just before this call.
-            for (output, from_router) in self.take_mobility_outputs(now, wall) {
-                self.translate(now, output, from_router);
-            }
-            self.tell_interface(now, wall, &interface, in_range);
-            self.forward_router(now);
-        }
+        let old = old.filter(|old| uplink.as_ref() == Some(&old.interface));
+        uplink.map(|interface| old.unwrap_or_else(|| Access::new(interface)))
     }
 
     /// Returns whether the mobile router has a working uplink other than the interface to other stations.
-    fn has_other_uplink(&self) -> bool {
-        let Some((access, router)) = self.access.as_ref().zip(self.router.as_ref()) else { return false };
-        let mut others = router.machine.uplinks().iter().filter(|it| it.config.interface != access.interface);
+    pub(super) fn has_other_uplink(&self, router: Option<&Router>) -> bool {
+        let uplinks = router.into_iter().flat_map(|router| router.machine.uplinks());
+        let mut others = uplinks.filter(|uplink| uplink.config.interface != self.interface);
         others.any(|uplink| !matches!(uplink.attachment, Attachment::Down(_)))
     }
 }

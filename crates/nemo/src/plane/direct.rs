@@ -3,72 +3,83 @@
 
 use std::net::Ipv6Addr;
 
-use carnet_base::{DropReason, Time};
+use carnet_base::{DropReason, Rng, Time};
 use carnet_mobility::direct::{Direct, DirectConfig, Output as Wish};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{DirectRoute, MobilityHeader};
 use ipnet::Ipv6Net;
 
-use super::{Nemo, Scope};
+use super::data_path::DataPath;
+use super::{Roles, Router, Scope};
 use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::direct_entries;
-use crate::forwarding::forwarder::Verdict;
+use crate::forwarding::forwarder::{Forwarder, Verdict};
 use crate::forwarding::path_mtu::Ends;
 use crate::output::Output;
 
-impl Nemo {
-    /// Returns the direct routes; `None` if the config has no direct routes.
-    pub fn direct(&self) -> Option<&Direct> {
-        self.direct.as_ref()
-    }
+/// Direct routes to other mobile networks, if configured.
+#[derive(Debug, Default)]
+pub(crate) struct DirectRoutes {
+    pub(crate) machine: Option<Direct>,
+}
 
+impl DirectRoutes {
     /// Starts, ends or changes the use of direct routes.
-    pub(super) fn configure_direct(&mut self, now: Time, networks: Vec<Ipv6Net>) {
-        let router = self.router.as_ref().map(|router| router.machine.config());
+    pub(super) fn configure(
+        &mut self,
+        now: Time,
+        networks: Vec<Ipv6Net>,
+        roles: &Roles,
+        data_path: &mut DataPath,
+        rng: &mut Rng,
+    ) {
+        let router = roles.router.as_ref().map(|router| router.machine.config());
         // A station that is also a home agent has no direct routes, because the home agent's packets for its
         // nodes have tunnels of their own.
-        let router = router.filter(|_| !networks.is_empty() && self.agent.is_none());
+        let router = router.filter(|_| !networks.is_empty() && roles.agent.is_none());
         let wanted = router.map(|router| DirectConfig {
             prefixes: router.prefixes.clone(),
             home_address: router.home_address,
             home_prefix: router.home_prefix,
             networks,
         });
-        let kept = self.direct.as_ref().map(Direct::config) == wanted.as_ref();
+        let kept = self.machine.as_ref().map(Direct::config) == wanted.as_ref();
         if !kept {
-            if let Some(old) = &mut self.direct {
+            if let Some(old) = &mut self.machine {
                 // The shutdown informs the other routers, which would otherwise wait for a timeout.
                 old.handle_shutdown(now);
                 let last = std::iter::from_fn(|| old.poll_output());
-                self.outputs.extend(last.filter_map(|wish| match wish {
+                data_path.outputs.extend(last.filter_map(|wish| match wish {
                     Wish::Straight(packet) => Some(Output::Packet(packet)),
                     Wish::Event(event) => Some(Output::Event(event)),
                     Wish::ThroughTunnel(_) | Wish::Routes => None,
                 }));
             }
-            self.direct = wanted.map(|config| Direct::new(config, self.rng.fork()));
+            self.machine = wanted.map(|config| Direct::new(config, rng.fork()));
         }
-        match &self.direct {
-            Some(direct) => self.path_mtus.set_home_agent(TunnelEnd::Direct, direct.config().home_address),
-            None => self.desired.replace(Scope::Direct, []),
+        match &self.machine {
+            Some(direct) => {
+                data_path.path_mtus.set_home_agent(TunnelEnd::Direct, direct.config().home_address)
+            }
+            None => data_path.desired.replace(Scope::Direct, []),
         }
     }
 
     /// Recomputes the desired entries of direct routes.
-    pub(super) fn forward_direct(&mut self, now: Time) {
-        if let (Some(direct), Some(router)) = (&self.direct, &self.router) {
+    pub(super) fn forward(&self, now: Time, router: Option<&Router>, data_path: &mut DataPath) {
+        if let (Some(direct), Some(router)) = (&self.machine, router) {
             // A home agent's address is never a care-of address.
             let tunnels = direct.tunnels().into_iter().filter(|tunnel| !router.is_home_agent(tunnel.remote));
             let entries = direct_entries(&router.machine, tunnels);
-            self.want(now, Scope::Direct, entries);
+            data_path.want(now, Scope::Direct, entries);
         }
-        self.take_changes();
+        data_path.take_changes();
     }
 
     /// Passes the mobile router's care-of addresses to the direct routes, and executes the outputs of the
     /// direct routes.
-    pub(super) fn follow_direct(&mut self, now: Time) {
-        let (Some(direct), Some(router)) = (&mut self.direct, &self.router) else { return };
+    pub(super) fn follow(&mut self, now: Time, router: Option<&Router>, data_path: &mut DataPath) {
+        let (Some(direct), Some(router)) = (&mut self.machine, router) else { return };
         let machine = &router.machine;
         let paths = machine.paths();
         let is_attached = |address: Ipv6Addr| {
@@ -88,58 +99,60 @@ impl Nemo {
         }
         direct.handle_care_of_addresses(now, addresses, has_tunnel);
         let mut is_changed = false;
-        while let Some(wish) = self.direct.as_mut().and_then(Direct::poll_output) {
+        while let Some(wish) = self.machine.as_mut().and_then(Direct::poll_output) {
             match wish {
                 Wish::ThroughTunnel(packet) => {
                     if let Some(path) = paths.iter().find(|path| path.transmit) {
-                        self.forwarder.send((path.local, path.remote), &packet);
+                        data_path.forwarder.send((path.local, path.remote), &packet);
                     }
                 }
                 Wish::Straight(packet) => {
                     if std::mem::take(&mut is_changed) {
-                        self.forward_direct(now);
+                        self.forward(now, Some(router), data_path);
                     }
-                    self.outputs.push_back(Output::Packet(packet));
+                    data_path.outputs.push_back(Output::Packet(packet));
                 }
                 Wish::Routes => is_changed = true,
-                Wish::Event(event) => self.outputs.push_back(Output::Event(event)),
+                Wish::Event(event) => data_path.outputs.push_back(Output::Event(event)),
             }
         }
         // The rules must be installed before the first direct route.
-        if is_changed || self.desired.is_empty(&Scope::Direct) {
-            self.forward_direct(now);
+        if is_changed || data_path.desired.is_empty(&Scope::Direct) {
+            self.forward(now, Some(router), data_path);
         }
     }
 
     /// Ends a direct route. An error message that is provably about one of our packets has shown that the
     /// route is broken.
-    pub(super) fn direct_is_broken(&mut self, now: Time, ends: Ends) {
+    pub(super) fn handle_broken(&mut self, now: Time, ends: Ends) {
         if let (Some(direct), (Some(local), Some(remote))) =
-            (&mut self.direct, (ends.0.ipv6(), ends.1.ipv6()))
+            (&mut self.machine, (ends.0.ipv6(), ends.1.ipv6()))
         {
             direct.handle_unreachable(now, local, remote);
         }
     }
 
     /// Returns whether a packet from the TUN device came through a direct route's tunnel.
-    pub(super) fn is_direct_tunnel(&self, header: &Header) -> bool {
+    pub(super) fn is_tunnel(&self, header: &Header, forwarder: &Forwarder) -> bool {
         let ends = (header.destination.into(), header.source.into());
-        header.next_header != protocol::MOBILITY && self.forwarder.end_of(ends) == Some(TunnelEnd::Direct)
+        self.machine.is_some()
+            && header.next_header != protocol::MOBILITY
+            && forwarder.end_of(ends) == Some(TunnelEnd::Direct)
     }
 
     /// Returns whether a packet from the tunnel device is a message to a care-of address.
-    pub(super) fn is_direct_message(&self, header: &Header) -> bool {
+    pub(super) fn is_message(&self, header: &Header, router: Option<&Router>) -> bool {
         header.next_header == protocol::MOBILITY
-            && self.direct.is_some()
-            && self.router.as_ref().is_some_and(|router| {
+            && self.machine.is_some()
+            && router.is_some_and(|router| {
                 let mut uplinks = router.machine.uplinks().iter();
                 uplinks.any(|uplink| uplink.care_of_addresses().contains(&header.destination.into()))
             })
     }
 
     /// Handles a message about direct routes that the tunnel device has delivered.
-    pub(super) fn straight_message(&mut self, now: Time, packet: &[u8]) -> Verdict {
-        let Some(direct) = &mut self.direct else { return Verdict::Consumed };
+    pub(super) fn handle_message(&mut self, now: Time, packet: &[u8]) -> Verdict {
+        let Some(direct) = &mut self.machine else { return Verdict::Consumed };
         let result = match parse(packet) {
             Some((header, Some(message))) => {
                 direct.handle_straight(now, header.source, header.destination, &message)
@@ -157,13 +170,13 @@ impl Nemo {
 
     /// Handles a packet from the tunnel to the home agent if it is a test of a direct route. Returns whether
     /// it was one.
-    pub(super) fn is_direct_test(&mut self, now: Time, ends: Ends, inner: &[u8]) -> bool {
+    pub(super) fn is_test(&mut self, now: Time, ends: Ends, inner: &[u8], forwarder: &Forwarder) -> bool {
         // Most packets are no Mobility Header messages, so this check returns early.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
         }
-        let Some(direct) = &mut self.direct else { return false };
-        if self.forwarder.end_of(ends) != Some(TunnelEnd::MobileRouter) {
+        let Some(direct) = &mut self.machine else { return false };
+        if forwarder.end_of(ends) != Some(TunnelEnd::MobileRouter) {
             return false;
         }
         let Some((header, Some(message))) = parse(inner) else { return false };

@@ -3,12 +3,15 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::{Interface, LinkMessage, Time, WallTime};
-use carnet_mobility::mobile_router::{Octets, PathTraffic, PortalProbe};
+use carnet_mobility::mobile_router::{Octets, PortalProbe};
 use carnet_wire::icmpv6;
+use carnet_wire::ipv6::Header;
 
-use super::Nemo;
+use super::path_mtus::handle_echo_reply;
+use super::{Nemo, neighbours};
+use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
-use crate::input::{InRange, TunnelTraffic};
+use crate::input::{InRange, Stations, TunnelTraffic};
 
 /// Name in the message counters for a Home Agent Address Discovery Reply (ICMPv6).
 const DISCOVERY_REPLY: &str = "home_agent_discovery_reply";
@@ -16,14 +19,14 @@ const DISCOVERY_REPLY: &str = "home_agent_discovery_reply";
 impl Nemo {
     /// Runs the timers that are due, without those that need the stations in radio range.
     pub fn handle_timeout(&mut self, now: Time, wall: WallTime) {
-        if let Some(agent) = &mut self.agent {
+        if let Some(agent) = &mut self.roles.agent {
             agent.machine.handle_timeout(now);
             if let Some(advertiser) = &mut agent.advertiser {
                 advertiser.handle_timeout(now);
             }
         }
-        let traffic = self.path_traffic();
-        if let Some(router) = &mut self.router {
+        if let Some(router) = &mut self.roles.router {
+            let traffic = self.data_path.path_traffic(&router.machine);
             router.machine.handle_traffic(now, traffic);
             router.machine.handle_timeout(now, wall);
             router.nesting.handle_timeout(now);
@@ -32,30 +35,10 @@ impl Nemo {
                 advertiser.handle_timeout(now);
             }
         }
-        if let Some(direct) = &mut self.direct {
+        if let Some(direct) = &mut self.direct.machine {
             direct.handle_timeout(now);
         }
-        self.path_mtus.handle_timeout(now);
-    }
-
-    /// Returns the packet counts of each uplink of the mobile router, the sum of slow path and fast path.
-    fn path_traffic(&self) -> Vec<(usize, PathTraffic)> {
-        let Some(router) = &self.router else { return Vec::new() };
-        let mut traffic = vec![PathTraffic::default(); router.machine.uplinks().len()];
-        for path in router.machine.paths() {
-            let slow = self.forwarder.traffic((path.local, path.remote));
-            let fast = self
-                .fast_traffic
-                .iter()
-                .filter(|fast| (fast.local, fast.remote) == (path.local, path.remote));
-            let (sent, received) =
-                fast.fold((0, 0), |(sent, received), it| (sent + it.sent, received + it.received));
-            if let Some(sum) = traffic.get_mut(path.uplink) {
-                sum.sent += slow.packets_out + sent;
-                sum.received += slow.packets_in + received;
-            }
-        }
-        traffic.into_iter().enumerate().collect()
+        self.data_path.path_mtus.handle_timeout(now);
     }
 
     /// Handles the complete state of an interface.
@@ -80,13 +63,13 @@ impl Nemo {
     ) {
         let seen = self.seen_by_access(now, interface, in_range);
         let interface = seen.as_ref().unwrap_or(interface);
-        if let Some(agent) = &mut self.agent {
+        if let Some(agent) = &mut self.roles.agent {
             agent.machine.handle_interface(interface, now);
             if let Some(advertiser) = &mut agent.advertiser {
                 advertiser.handle_interface(now, interface);
             }
         }
-        if let Some(router) = &mut self.router {
+        if let Some(router) = &mut self.roles.router {
             for advertiser in &mut router.advertisers {
                 advertiser.handle_interface(now, interface);
             }
@@ -102,13 +85,13 @@ impl Nemo {
         if let Some(access) = self.access.as_mut().filter(|access| access.interface == name) {
             access.handle_gone();
         }
-        if let Some(agent) = &mut self.agent {
+        if let Some(agent) = &mut self.roles.agent {
             agent.machine.handle_interface_gone(name);
             if let Some(advertiser) = &mut agent.advertiser {
                 advertiser.handle_interface_gone(name);
             }
         }
-        if let Some(router) = &mut self.router {
+        if let Some(router) = &mut self.roles.router {
             for advertiser in &mut router.advertisers {
                 advertiser.handle_interface_gone(name);
             }
@@ -130,7 +113,7 @@ impl Nemo {
         interface: &str,
         dbm: i32,
     ) -> Result<(), String> {
-        let Some(router) = &mut self.router else { return Err("this station has no uplinks".into()) };
+        let Some(router) = &mut self.roles.router else { return Err("this station has no uplinks".into()) };
         let found = router.machine.uplink_called(interface).map(|_| ());
         router.machine.handle_signal(now, wall, interface, Some(dbm));
         router.agents.handle_signal(now, wall, interface, Some(dbm));
@@ -139,7 +122,7 @@ impl Nemo {
 
     /// Handles whether the modem of an uplink roams; `None` if that is not known.
     pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
-        if let Some(router) = &mut self.router {
+        if let Some(router) = &mut self.roles.router {
             router.machine.handle_roaming(now, wall, interface, roaming);
             router.agents.handle_roaming(now, wall, interface, roaming);
         }
@@ -147,7 +130,7 @@ impl Nemo {
 
     /// Handles the result of a request that [`crate::Output::ProbePortal`] demanded.
     pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
-        if let Some(router) = &mut self.router {
+        if let Some(router) = &mut self.roles.router {
             router.machine.handle_portal_probe(now, wall, interface, probe);
             router.agents.handle_portal_probe(now, wall, interface, probe);
         }
@@ -155,7 +138,7 @@ impl Nemo {
 
     /// Handles the counters of an uplink's interface.
     pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
-        if let Some(router) = &mut self.router {
+        if let Some(router) = &mut self.roles.router {
             router.machine.handle_octets(now, wall, interface, octets);
             router.agents.handle_octets(now, wall, interface, octets);
         }
@@ -163,27 +146,27 @@ impl Nemo {
 
     /// Notes that a fast path has sent packets into a tunnel since its last report.
     pub fn handle_tunnel_used(&mut self, now: Time, (local, remote): Ends) {
-        self.path_mtus.handle_traffic(now, (local, remote));
-        if let (Some(direct), Some(remote)) = (&mut self.direct, remote.ipv6()) {
+        self.data_path.path_mtus.handle_traffic(now, (local, remote));
+        if let (Some(direct), Some(remote)) = (&mut self.direct.machine, remote.ipv6()) {
             direct.handle_tunnel_used(now, remote);
         }
     }
 
     /// Stores the packet counts of a fast path.
     pub fn handle_tunnel_traffic(&mut self, traffic: Vec<TunnelTraffic>) {
-        self.fast_traffic = traffic;
+        self.data_path.fast_traffic = traffic;
     }
 
     /// Handles destinations of packets that a fast path has sent into the tunnel to the home agent.
     pub fn handle_destinations(&mut self, now: Time, destinations: Vec<Ipv6Addr>) {
-        if let Some(direct) = &mut self.direct {
+        if let Some(direct) = &mut self.direct.machine {
             destinations.into_iter().for_each(|destination| direct.handle_use(now, destination));
         }
     }
 
     /// Handles an ICMP message from the path (RFC 1191), which proves nothing.
     pub fn handle_datagram_too_big(&mut self, now: Time, ends: Ends, mtu: u32) {
-        self.path_mtus.handle_hint(now, ends, mtu);
+        self.data_path.path_mtus.handle_hint(now, ends, mtu);
     }
 
     /// Handles an ICMPv6 message received on a link: Neighbor Discovery, or an error about a tunnel packet.
@@ -198,20 +181,20 @@ impl Nemo {
             return;
         }
         if message.message.first() == Some(&icmpv6::types::ECHO_REPLY) {
-            self.handle_echo_reply(now, message);
+            handle_echo_reply(&mut self.roles, &mut self.data_path, now, message);
             return;
         }
         let mut results = Vec::new();
         if message.message.first() == Some(&icmpv6::types::DHAAD_REPLY) {
-            *self.received.entry(DISCOVERY_REPLY).or_default() += 1;
+            *self.messages.received.entry(DISCOVERY_REPLY).or_default() += 1;
         }
-        if let Some(agent) = &mut self.agent {
+        if let Some(agent) = &mut self.roles.agent {
             results.push(agent.machine.handle_link_message(now, message));
             if let Some(advertiser) = &mut agent.advertiser {
                 results.push(advertiser.handle_link_message(now, message));
             }
         }
-        if let Some(router) = &mut self.router {
+        if let Some(router) = &mut self.roles.router {
             results.push(router.machine.handle_link_message(now, wall, message));
             // Ignore the result: `Nesting` counts the messages that it rejects.
             let _counted = router.nesting.handle_link_message(now, message, &router.machine);
@@ -221,7 +204,187 @@ impl Nemo {
             }
         }
         for reason in results.into_iter().filter_map(Result::err) {
-            *self.dropped.entry(reason).or_default() += 1;
+            *self.messages.dropped.entry(reason).or_default() += 1;
         }
+    }
+
+    /// Changes the mobile router to another roadside unit if a change is due.
+    pub fn handle_access_timeout(&mut self, now: Time, wall: WallTime, in_range: InRange<'_>) {
+        let (Some(access), Some(stations)) = (&mut self.access, in_range) else { return };
+        let others = access.has_other_uplink(self.roles.router.as_ref());
+        if let Some(interface) = access.handle_timeout(now, stations, others) {
+            // The timers of the mobile router may have run just before this call.
+            for (output, from_router) in self.take_mobility_outputs(now, wall) {
+                self.translate(now, output, from_router);
+            }
+            self.tell_interface(now, wall, &interface, in_range);
+            self.forward_router(now);
+        }
+    }
+
+    /// Returns the interface for the mobile router, if it differs from the kernel's interface.
+    fn seen_by_access(
+        &mut self,
+        now: Time,
+        interface: &Interface,
+        in_range: InRange<'_>,
+    ) -> Option<Interface> {
+        let access = self.access.as_mut().filter(|access| access.interface == interface.name)?;
+        let others = access.has_other_uplink(self.roles.router.as_ref());
+        Some(access.handle_interface(now, interface, in_range?, others))
+    }
+
+    /// Uses this uplink and no other uplink, for all packets or for those of a policy; `None` ends an earlier
+    /// command of this kind.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, in words for the operator.
+    pub fn handle_handover(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        uplink: Option<String>,
+        policy: Option<String>,
+    ) -> Result<(), String> {
+        self.roles.handle_handover(now, wall, uplink, policy)
+    }
+
+    /// Asks all mobile nodes to leave the home agent, for `within_s` seconds.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, in words for the operator.
+    pub fn handle_drain(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        to: &[Ipv6Addr],
+        within_s: u32,
+    ) -> Result<(), String> {
+        self.roles.handle_drain(now, wall, to, within_s)
+    }
+
+    /// Accepts registrations at the home agent again.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, in words for the operator.
+    pub fn handle_drain_end(&mut self) -> Result<(), String> {
+        self.roles.handle_drain_end()
+    }
+
+    /// Ends bindings of a mobile node; all bindings of the node if `bids` is empty.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, in words for the operator.
+    pub fn handle_revocation(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        home_address: Ipv6Addr,
+        bids: &[u16],
+    ) -> Result<(), String> {
+        self.roles.handle_revocation(now, wall, home_address, bids)
+    }
+
+    /// De-registers, and ends the state that peers have about this station.
+    pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
+        self.roles.handle_shutdown(now, wall);
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.machine.handle_shutdown(now);
+        }
+        if let Some(direct) = &mut self.direct.machine {
+            direct.handle_shutdown(now);
+        }
+    }
+
+    /// Runs the timers of the routes to neighbouring mobile networks that are due now.
+    pub fn handle_neighbour_timeout(&mut self, now: Time, in_range: InRange<'_>) {
+        if let (Some(neighbours), Some(stations)) = (&mut self.neighbours, in_range) {
+            neighbours.handle_timeout(now, stations);
+        }
+    }
+
+    /// Takes this station's addresses on the GeoNetworking link.
+    pub fn handle_own_station(&mut self, now: Time, station: [u8; 6], link_local: Ipv6Addr) {
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.machine.handle_station(station, link_local);
+            let valid = self.roles.router.as_ref().is_some_and(|router| router.machine.may_advertise());
+            neighbours.machine.set_valid(now, valid);
+        }
+    }
+
+    /// Handles that a station came into range. `roadside` says whether the station is a roadside unit; `own`
+    /// and `link_local` are this station's addresses. Returns a Router Solicitation to all stations in range.
+    pub fn handle_new_station(
+        &mut self,
+        now: Time,
+        roadside: bool,
+        own: [u8; 6],
+        link_local: Ipv6Addr,
+    ) -> Option<Vec<u8>> {
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.machine.handle_neighbour(now);
+        }
+        let access = self.access.as_mut().filter(|_| roadside);
+        access.and_then(|access| access.solicitation(now, own, link_local))
+    }
+
+    /// Handles a message of a neighbouring mobile router or of an access router.
+    pub fn handle_station_packet(
+        &mut self,
+        now: Time,
+        station: [u8; 6],
+        packet: &[u8],
+        stations: &dyn Stations,
+    ) {
+        let machine = self.neighbours.as_mut().map(|neighbours| &mut neighbours.machine);
+        neighbours::handle_packet(machine, self.access.as_mut(), now, station, packet, stations);
+    }
+
+    /// Sends a packet of the mobile network into the tunnel instead of the direct route.
+    pub fn divert(&mut self, now: Time, packet: &[u8]) {
+        let Ok((header, _)) = Header::parse_packet(packet) else { return };
+        if header.source.is_unicast_link_local() || header.destination.is_unicast_link_local() {
+            return;
+        }
+        let mut buffer = PacketBuffer::new();
+        buffer.copy_from(packet);
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.diverted += 1;
+        }
+        let verdict = self.data_path.forwarder.encapsulate(now, &header, &mut buffer);
+        self.data_path.carry_out(verdict, &buffer);
+        self.data_path.collect_caused();
+    }
+
+    /// Sends a host's packet to a station into the tunnel if the direct route to that station has just ended.
+    /// The host does not know this yet. Returns whether the packet took the tunnel.
+    pub fn was_diverted(&mut self, now: Time, station: [u8; 6], packet: &[u8]) -> bool {
+        let Some(neighbours) = &mut self.neighbours else { return false };
+        neighbours.machine.handle_use(now, station);
+        if !neighbours.diverts(station, packet) {
+            return false;
+        }
+        self.divert(now, packet);
+        true
+    }
+
+    /// Returns whether a packet to this station takes the tunnel, because its direct route has ended.
+    pub fn diverts(&self, station: [u8; 6], packet: &[u8]) -> bool {
+        self.neighbours.as_ref().is_some_and(|neighbours| neighbours.diverts(station, packet))
+    }
+
+    /// Notes that the fast path has sent packets to these stations, so that the routes over them stay in use.
+    pub fn handle_stations_used(&mut self, now: Time, stations: &[[u8; 6]]) {
+        if let Some(neighbours) = &mut self.neighbours {
+            stations.iter().for_each(|station| neighbours.machine.handle_use(now, *station));
+        }
+    }
+
+    /// Notes that a station has not acknowledged a frame. Returns whether the plane has routes to
+    /// neighbouring mobile networks.
+    pub fn handle_unreachable_station(&mut self, now: Time, station: [u8; 6]) -> bool {
+        let Some(neighbours) = &mut self.neighbours else { return false };
+        neighbours.machine.handle_unreachable(now, station);
+        true
     }
 }

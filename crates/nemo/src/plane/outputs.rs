@@ -1,74 +1,46 @@
 //! Fills the plane's queue of outputs from its parts, and applies the desired state to the slow path.
 
-use carnet_base::{Time, WallTime};
+use std::net::Ipv6Addr;
 
-use super::Nemo;
-use crate::forwarding::desired::{Change, Entry, TunnelEnd};
-use crate::forwarding::forwarder::{Caused, Verdict};
+use carnet_base::{Time, WallTime};
+use carnet_mobility::mnpp::Output as NeighbourWish;
+use carnet_mobility::nesting::Output as Wish;
+
+use super::neighbours::GeonetOrder;
+use super::{Nemo, Scope, neighbours};
+use crate::forwarding::desired::TunnelEnd;
+use crate::forwarding::forwarder::Verdict;
 use crate::forwarding::packet::PacketBuffer;
+use crate::forwarding::path_mtu::Order;
+use crate::forwarding::{nesting_entries, router_entries};
 use crate::output::Output;
 use crate::persistent_state::Kept;
 
 impl Nemo {
-    /// Queues the packet in the buffer as an output.
-    pub fn carry_out(&mut self, verdict: Verdict, buffer: &PacketBuffer) {
-        let packet = || buffer.as_slice().to_vec();
-        match verdict {
-            Verdict::Forward => self.outputs.push_back(Output::Packet(packet())),
-            Verdict::Encapsulate { local, remote, may_fragment } => {
-                self.outputs.push_back(Output::Encapsulated {
-                    local,
-                    remote,
-                    packet: packet(),
-                    may_fragment,
-                });
-            }
-            Verdict::Consumed | Verdict::Dropped(_) => {}
-        }
-    }
-
-    /// Queues the changes of the desired state as outputs; the slow path applies them at once.
-    pub(crate) fn take_changes(&mut self) {
-        while let Some(change) = self.desired.poll_change() {
-            match &change {
-                Change::Set(entry) => match &**entry {
-                    Entry::Tunnel(tunnel) => self.forwarder.set_tunnel(tunnel.clone()),
-                    Entry::Distribution(distribution) => self.forwarder.set_distribution(distribution),
-                    _ => {}
-                },
-                Change::Remove(entry) => match &**entry {
-                    Entry::Tunnel(tunnel) => {
-                        self.forwarder.remove_tunnel(tunnel);
-                        self.path_mtus.remove((tunnel.local, tunnel.remote), tunnel.home_address);
-                    }
-                    Entry::Distribution(distribution) => self.forwarder.remove_distribution(distribution),
-                    _ => {}
-                },
-            }
-            self.outputs.push_back(Output::Forwarding(change));
-        }
-    }
-
     /// Collects the outputs of all parts, in their order. `geonet_mtu` is the MTU of IPv6 over GeoNetworking.
     pub fn flush(&mut self, now: Time, wall: WallTime, geonet_mtu: Option<u32>) {
-        self.take_changes();
+        self.data_path.take_changes();
         for (output, from_router) in self.take_mobility_outputs(now, wall) {
             self.translate(now, output, from_router);
         }
         self.follow_nesting(now, wall);
-        self.follow_direct(now);
+        self.direct.follow(now, self.roles.router.as_ref(), &mut self.data_path);
         self.follow_path_mtus(now);
-        if let Some(agent) = &mut self.agent {
+        if let Some(agent) = &mut self.roles.agent {
             agent.inform_advertiser(now);
             if let Some(advertiser) = &mut agent.advertiser {
                 while let Some(message) = advertiser.poll_output() {
-                    self.outputs.push_back(Output::Icmpv6(message));
+                    self.data_path.outputs.push_back(Output::Icmpv6(message));
                 }
             }
         }
-        if let Some(router) = &mut self.router {
+        if let Some(router) = &mut self.roles.router {
             let ends = TunnelEnd::MobileRouter;
-            let in_use = self.forwarder.tunnels().filter(|(tunnel, _)| tunnel.end == ends && tunnel.transmit);
+            let in_use = self
+                .data_path
+                .forwarder
+                .tunnels()
+                .filter(|(tunnel, _)| tunnel.end == ends && tunnel.transmit);
             // Count the MTU of GeoNetworking from the start: otherwise hosts would have to learn a smaller
             // MTU when a neighbour appears.
             let straight = self.neighbours.as_ref().and(geonet_mtu);
@@ -76,23 +48,11 @@ impl Nemo {
             router.inform_advertisers(now, in_use, straight);
             for advertiser in &mut router.advertisers {
                 while let Some(message) = advertiser.poll_output() {
-                    self.outputs.push_back(Output::Icmpv6(message));
+                    self.data_path.outputs.push_back(Output::Icmpv6(message));
                 }
             }
         }
-        self.collect_caused();
-    }
-
-    /// Collects the further packets that the forwarder has made from a packet.
-    pub(crate) fn collect_caused(&mut self) {
-        while let Some(caused) = self.forwarder.poll_output() {
-            self.outputs.push_back(match caused {
-                Caused::Packet(packet) => Output::Packet(packet),
-                Caused::Encapsulated { ends: (local, remote), packet, may_fragment } => {
-                    Output::Encapsulated { local, remote, packet, may_fragment }
-                }
-            });
-        }
+        self.data_path.collect_caused();
     }
 
     /// Collects the outputs of the home agent and the mobile router. The flag is `true` for an output of the
@@ -103,16 +63,16 @@ impl Nemo {
         wall: WallTime,
     ) -> Vec<(carnet_mobility::Output, bool)> {
         let mut outputs = Vec::new();
-        if let Some(agent) = &mut self.agent {
+        if let Some(agent) = &mut self.roles.agent {
             outputs.extend(std::iter::from_fn(|| agent.machine.poll_output()).map(|o| (o, false)));
         }
-        if let Some(router) = &mut self.router {
+        if let Some(router) = &mut self.roles.router {
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));
             router.agents.review(now, wall, &mut router.machine);
             // Handle the outputs of the state machines for other home agents last, because they depend on the
             // one in use.
             let home_agent = router.machine.config().home_agent;
-            self.path_mtus.set_home_agent(TunnelEnd::MobileRouter, home_agent);
+            self.data_path.path_mtus.set_home_agent(TunnelEnd::MobileRouter, home_agent);
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));
             outputs.extend(std::iter::from_fn(|| router.agents.poll_output()).map(|o| (o, true)));
         }
@@ -124,27 +84,146 @@ impl Nemo {
         match output {
             Mobility::Forwarding(_) if from_router => self.forward_router(now),
             Mobility::Forwarding(home_address) => self.forward_node(now, home_address),
-            Mobility::Persist(_) if from_router => self.outputs.push_back(Output::Persist(Kept::Own)),
+            Mobility::Persist(_) if from_router => {
+                self.data_path.outputs.push_back(Output::Persist(Kept::Own))
+            }
             Mobility::Persist(home_address) => {
-                self.outputs.push_back(Output::Persist(Kept::Node(home_address)));
+                self.data_path.outputs.push_back(Output::Persist(Kept::Node(home_address)));
             }
             Mobility::Packet(packet) => {
-                let output = self.under_ipsec(packet);
-                self.outputs.push_back(output);
+                let output = match &mut self.protection {
+                    Some(protection) => protection.output(&self.roles, packet),
+                    None => Output::Packet(packet),
+                };
+                self.data_path.outputs.push_back(output);
             }
             Mobility::Encapsulated { local, remote, packet } => {
                 let may_fragment = true;
-                self.outputs.push_back(Output::Encapsulated { local, remote, packet, may_fragment });
+                self.data_path.outputs.push_back(Output::Encapsulated {
+                    local,
+                    remote,
+                    packet,
+                    may_fragment,
+                });
             }
             Mobility::Tunnelled { local, remote, packet } => {
-                self.forwarder.send((local, remote), &packet);
-                self.collect_caused();
+                self.data_path.forwarder.send((local, remote), &packet);
+                self.data_path.collect_caused();
             }
             Mobility::ProbePortal { uplink, sources } => {
-                self.outputs.push_back(Output::ProbePortal { uplink, sources });
+                self.data_path.outputs.push_back(Output::ProbePortal { uplink, sources });
             }
-            Mobility::Link(message) => self.outputs.push_back(Output::Icmpv6(message)),
-            Mobility::Event(event) => self.outputs.push_back(Output::Event(event)),
+            Mobility::Link(message) => self.data_path.outputs.push_back(Output::Icmpv6(message)),
+            Mobility::Event(event) => self.data_path.outputs.push_back(Output::Event(event)),
+        }
+    }
+
+    /// Queues the packet in the buffer as an output.
+    pub fn carry_out(&mut self, verdict: Verdict, buffer: &PacketBuffer) {
+        self.data_path.carry_out(verdict, buffer);
+    }
+
+    /// Recomputes the desired entries of the mobile router.
+    pub(super) fn forward_router(&mut self, now: Time) {
+        if let Some(router) = &self.roles.router {
+            let assigned = router.lan_addresses();
+            let mut entries = router_entries(
+                &router.machine,
+                router.agents.machines(),
+                &router.lan,
+                &assigned,
+                &self.virtual_interfaces,
+                &self.interfaces,
+            );
+            entries.extend(nesting_entries(&router.nesting, &router.machine));
+            if let Some(neighbours) = &mut self.neighbours {
+                let is_there = router.machine.paths().iter().any(|path| path.transmit);
+                neighbours.machine.handle_tunnel(now, is_there);
+            }
+            self.data_path.want(now, Scope::MobileRouter, entries);
+        }
+        self.data_path.take_changes();
+    }
+
+    /// Recomputes the desired entries of one node of the home agent.
+    pub(super) fn forward_node(&mut self, now: Time, home_address: Ipv6Addr) {
+        if let Some(agent) = &self.roles.agent {
+            self.data_path.want_node(now, &agent.machine, home_address);
+        }
+        self.data_path.take_changes();
+    }
+
+    /// Executes the outputs of path MTU discovery.
+    pub(super) fn follow_path_mtus(&mut self, now: Time) {
+        while let Some(ends) = self.data_path.forwarder.poll_used() {
+            self.data_path.path_mtus.handle_traffic(now, ends);
+        }
+        self.data_path.path_mtus.send(now);
+        while let Some(order) = self.data_path.path_mtus.poll_order() {
+            match order {
+                Order::Changed(ends) => match self.data_path.path_mtus.users(ends) {
+                    Some((TunnelEnd::MobileRouter, _)) => self.forward_router(now),
+                    Some((TunnelEnd::Direct, _)) => {
+                        self.direct.forward(now, self.roles.router.as_ref(), &mut self.data_path);
+                    }
+                    Some((TunnelEnd::HomeAgent, home_addresses)) => {
+                        for home_address in home_addresses {
+                            self.forward_node(now, home_address);
+                        }
+                    }
+                    None => {}
+                },
+                Order::Probe(ends, packet) => self.data_path.forwarder.send(ends, &packet),
+                Order::Watch(ends) => self.data_path.forwarder.watch(ends),
+            }
+            self.data_path.path_mtus.send(now);
+        }
+    }
+
+    /// Executes the outputs of nesting, and the outputs of the mobile router that follow from them.
+    fn follow_nesting(&mut self, now: Time, wall: WallTime) {
+        let Some(router) = &mut self.roles.router else { return };
+        for wish in router.follow_nesting(now, wall, &self.virtual_interfaces) {
+            match wish {
+                Wish::Forwarding => self.forward_router(now),
+                Wish::Link(message) => self.data_path.outputs.push_back(Output::Icmpv6(message)),
+            }
+        }
+        for (output, from_router) in self.take_mobility_outputs(now, wall) {
+            self.translate(now, output, from_router);
+        }
+        if let Some(router) = &mut self.roles.router {
+            router.offer_nesting(now);
+        }
+    }
+
+    /// Executes the outputs of the routes to neighbouring mobile networks, up to the next one that concerns
+    /// GeoNetworking. The caller carries out that order and calls again, until the result is `None`.
+    pub fn poll_geonet_order(&mut self) -> Option<GeonetOrder> {
+        loop {
+            let neighbours = self.neighbours.as_mut()?;
+            let hops = neighbours.machine.config().hops;
+            match neighbours.machine.poll_output()? {
+                NeighbourWish::Announce(packet) => return Some(GeonetOrder::Announce { hops, packet }),
+                NeighbourWish::Straight(station, packet) => {
+                    return Some(GeonetOrder::Send { hops, station, packet });
+                }
+                NeighbourWish::Withdrawn(station) => return Some(GeonetOrder::TakeBack(station)),
+                NeighbourWish::ThroughTunnel(packet) => {
+                    let paths = self.roles.router.as_ref().map(|router| router.machine.paths());
+                    let path = paths.into_iter().flatten().find(|path| path.transmit);
+                    if let Some(path) = path {
+                        self.data_path.forwarder.send((path.local, path.remote), &packet);
+                        self.data_path.collect_caused();
+                    }
+                }
+                NeighbourWish::Routes => {
+                    let router = self.roles.router.as_ref();
+                    neighbours::forward(self.neighbours.as_ref(), router, &mut self.data_path);
+                    self.data_path.take_changes();
+                }
+                NeighbourWish::Event(event) => self.data_path.outputs.push_back(Output::Event(event)),
+            }
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Packets from the tunnel device or a socket, and the parts of the station that receive them.
 
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
 use carnet_base::{DropReason, Endpoint, Time, WallTime};
 use carnet_mobility::home_agent::CARE_OF_TEST_LEN;
 use carnet_mobility::{MobilityDrop, MobilityMessage};
@@ -8,9 +11,10 @@ use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::message_type;
 
+use super::path_mtus::is_probe_answer;
 use super::{Agent, Nemo};
 use crate::drop_reason::TunnelDrop;
-use crate::forwarding::forwarder::Verdict;
+use crate::forwarding::forwarder::{ErrorOutcome, Verdict};
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
 use crate::input::{Arrival, InRange};
@@ -24,6 +28,26 @@ pub(super) struct Outer {
     traffic_class: u8,
 }
 
+/// Counters of the messages of Mobile IPv6.
+#[derive(Debug, Default)]
+pub(crate) struct MessageCounters {
+    pub(crate) received: BTreeMap<&'static str, u64>,
+    pub(crate) dropped: BTreeMap<MobilityDrop, u64>,
+}
+
+impl MessageCounters {
+    /// Returns the verdict on a Mobility Header message. If the station drops the message, counts the reason.
+    pub(super) fn verdict(&mut self, result: Result<(), MobilityDrop>) -> Verdict {
+        match result {
+            Ok(()) => Verdict::Consumed,
+            Err(reason) => {
+                *self.dropped.entry(reason).or_default() += 1;
+                Verdict::Dropped(reason.name())
+            }
+        }
+    }
+}
+
 impl Nemo {
     /// Handles a packet from the tunnel device, without allocation for common packets. On
     /// [`Verdict::Forward`] the buffer holds the packet to write back. On [`Verdict::Encapsulate`] it holds
@@ -31,27 +55,28 @@ impl Nemo {
     pub fn handle_packet(&mut self, at: Arrival<'_>, buffer: &mut PacketBuffer) -> Verdict {
         let Arrival { now, wall, .. } = at;
         let Ok((header, payload)) = Header::parse_packet(buffer.as_slice()) else {
-            return self.forwarder.drop(TunnelDrop::Malformed);
+            return self.data_path.forwarder.drop(TunnelDrop::Malformed);
         };
         let length = HEADER_LEN + payload.len();
         buffer.strip(0, length);
-        if self.protection.is_some()
-            && let Some(verdict) = self.process_protected(now, &header, buffer)
+        let (roles, data_path, messages) = (&self.roles, &mut self.data_path, &mut self.messages);
+        if let Some(protection) = &mut self.protection
+            && let Some(verdict) = protection.process(now, roles, data_path, messages, &header, buffer)
         {
             return verdict;
         }
         if self.is_own(&header) {
             return self.deliver(at, &header, None, buffer, true);
         }
-        if self.is_direct_message(&header) {
-            return self.straight_message(now, buffer.as_slice());
+        if self.direct.is_message(&header, self.roles.router.as_ref()) {
+            return self.direct.handle_message(now, buffer.as_slice());
         }
-        if let Some(direct) = &mut self.direct {
+        if let Some(direct) = &mut self.direct.machine {
             direct.handle_use(now, header.destination);
         }
-        let verdict = self.forwarder.encapsulate(now, &header, buffer);
+        let verdict = self.data_path.forwarder.encapsulate(now, &header, buffer);
         if verdict == Verdict::from(TunnelDrop::NotRegistered)
-            && let Some(router) = &mut self.router
+            && let Some(router) = &mut self.roles.router
         {
             router.machine.handle_demand(now, wall);
         }
@@ -69,12 +94,13 @@ impl Nemo {
         buffer: &mut PacketBuffer,
     ) -> Verdict {
         let Ok((header, payload)) = Header::parse_packet(buffer.as_slice()) else {
-            return self.forwarder.drop(TunnelDrop::Malformed);
+            return self.data_path.forwarder.drop(TunnelDrop::Malformed);
         };
         let length = HEADER_LEN + payload.len();
         buffer.strip(0, length);
-        let to_agent = self.agent.as_ref().is_some_and(|a| a.machine.config().address == header.destination);
-        let to_router = self.router.as_ref().is_some_and(|router| {
+        let to_agent =
+            self.roles.agent.as_ref().is_some_and(|a| a.machine.config().address == header.destination);
+        let to_router = self.roles.router.as_ref().is_some_and(|router| {
             let config = router.machine.config();
             header.destination == config.home_address && router.is_home_agent(header.source)
         });
@@ -89,17 +115,17 @@ impl Nemo {
     /// Returns whether a packet from the tunnel device is for the local address of a tunnel or for a control
     /// address of this station. All other packets are for hosts behind the station.
     fn is_own(&self, header: &Header) -> bool {
-        let to_agent = self.agent.as_ref().is_some_and(|agent| {
+        let to_agent = self.roles.agent.as_ref().is_some_and(|agent| {
             agent.machine.config().address == header.destination
                 || agent.machine.anycast_addresses().contains(&header.destination)
         });
-        let to_router = self.router.as_ref().is_some_and(|router| {
+        let to_router = self.roles.router.as_ref().is_some_and(|router| {
             let config = router.machine.config();
             router.is_home_agent(header.source)
                 && (header.destination == config.home_address
-                    || self.forwarder.has_tunnel(header.destination, header.source))
+                    || self.data_path.forwarder.has_tunnel(header.destination, header.source))
         });
-        let straight = || self.direct.is_some() && self.is_direct_tunnel(header);
+        let straight = || self.direct.is_tunnel(header, &self.data_path.forwarder);
         to_agent || to_router || straight()
     }
 
@@ -127,27 +153,27 @@ impl Nemo {
                 if let Some(problem) = error.parameter_problem(HEADER_LEN)
                     && outer.is_none()
                 {
-                    self.forwarder.error(now, header.destination, problem, buffer.as_slice());
+                    self.data_path.forwarder.error(now, header.destination, problem, buffer.as_slice());
                 }
-                return self.forwarder.drop(TunnelDrop::Malformed);
+                return self.data_path.forwarder.drop(TunnelDrop::Malformed);
             }
         };
         if let Some(fragment) = extensions.fragment {
             if !may_reassemble || header.next_header != protocol::FRAGMENT {
-                return self.forwarder.drop(TunnelDrop::Fragment);
+                return self.data_path.forwarder.drop(TunnelDrop::Fragment);
             }
             let payload = buffer.as_slice().get(extensions.offset..).unwrap_or_default();
-            let stranger = !self.forwarder.has_tunnel(header.destination, header.source);
-            return match self.reassembler.handle(now, header, &fragment, payload, stranger) {
+            let stranger = !self.data_path.forwarder.has_tunnel(header.destination, header.source);
+            return match self.data_path.reassembler.handle(now, header, &fragment, payload, stranger) {
                 Ok(None) => Verdict::Consumed,
                 Ok(Some(whole)) => {
                     buffer.copy_from(&whole);
                     match Header::parse(buffer.as_slice()) {
                         Ok(header) => self.deliver(at, &header, None, buffer, false),
-                        Err(_) => self.forwarder.drop(TunnelDrop::Malformed),
+                        Err(_) => self.data_path.forwarder.drop(TunnelDrop::Malformed),
                     }
                 }
-                Err(_) => self.forwarder.drop(TunnelDrop::Fragment),
+                Err(_) => self.data_path.forwarder.drop(TunnelDrop::Fragment),
             };
         }
         match extensions.protocol {
@@ -156,7 +182,7 @@ impl Nemo {
             }
             protocol::MOBILITY => {
                 let Some(message) = MobilityMessage::new(buffer.as_slice(), header, &extensions) else {
-                    return self.forwarder.drop(TunnelDrop::Malformed);
+                    return self.data_path.forwarder.drop(TunnelDrop::Malformed);
                 };
                 let message = match outer {
                     Some(Outer { ends: (local, remote), .. }) => message.inside(local, remote),
@@ -164,7 +190,7 @@ impl Nemo {
                 };
                 self.mobility(now, wall, message)
             }
-            _ if outer.is_some() => self.forwarder.drop(TunnelDrop::UpperLayer),
+            _ if outer.is_some() => self.data_path.forwarder.drop(TunnelDrop::UpperLayer),
             _ => self.upper_layer(now, wall, header, &extensions, buffer),
         }
     }
@@ -179,23 +205,21 @@ impl Nemo {
         buffer: &mut PacketBuffer,
     ) -> Verdict {
         let Outer { ends, traffic_class } = outer;
-        if let Some(agent) = &self.agent
+        if let Some(agent) = &self.roles.agent
             && agent.machine.is_peer(ends.1)
             && ends.0 == agent.machine.config().address
         {
             let peer = |remote| agent.machine.is_peer(remote);
-            return self.forwarder.relay(now, ends, traffic_class, offset, buffer, peer);
+            return self.data_path.forwarder.relay(now, ends, traffic_class, offset, buffer, peer);
         }
-        match self.forwarder.decapsulate(ends, traffic_class, sequence, offset, buffer) {
-            Ok(()) if self.is_prefix_test(now, in_range, buffer.as_slice()) => Verdict::Consumed,
-            Ok(()) if self.is_direct_test(now, ends, buffer.as_slice()) => Verdict::Consumed,
-            Ok(()) if self.answers_care_of_test(ends, buffer.as_slice()) => Verdict::Consumed,
-            Ok(()) => match self.is_probe_answer(now, ends, buffer.as_slice()) {
+        match self.data_path.forwarder.decapsulate(ends, traffic_class, sequence, offset, buffer) {
+            Ok(()) => match self.is_for_this_station(now, in_range, ends, buffer.as_slice()) {
                 true => Verdict::Consumed,
                 false => Verdict::Forward,
             },
             Err((reason, inner)) => {
-                if let (TunnelDrop::OuterSource, Some(inner), Some(agent)) = (reason, inner, &mut self.agent)
+                if let (TunnelDrop::OuterSource, Some(inner), Some(agent)) =
+                    (reason, inner, &mut self.roles.agent)
                 {
                     let machine = &mut agent.machine;
                     if ends.1.ipv6().is_none() {
@@ -205,12 +229,21 @@ impl Nemo {
                         // Address option. So answer like a machine without such a tunnel (RFC 4443 3.1).
                         let no_tunnel = ErrorMessage::DestinationUnreachable { code: 4 };
                         let address = machine.config().address;
-                        self.forwarder.error(now, address, no_tunnel, buffer.as_slice());
+                        self.data_path.forwarder.error(now, address, no_tunnel, buffer.as_slice());
                     }
                 }
-                self.forwarder.drop(reason)
+                self.data_path.forwarder.drop(reason)
             }
         }
+    }
+
+    /// Handles a packet out of a tunnel if it is a test or an answer for this station. Returns whether it was
+    /// one.
+    fn is_for_this_station(&mut self, now: Time, in_range: InRange<'_>, ends: Ends, inner: &[u8]) -> bool {
+        self.neighbours.as_mut().is_some_and(|neighbours| neighbours.is_prefix_test(now, in_range, inner))
+            || self.direct.is_test(now, ends, inner, &self.data_path.forwarder)
+            || self.answers_care_of_test(ends, inner)
+            || is_probe_answer(&mut self.roles, &mut self.data_path.path_mtus, now, ends, inner)
     }
 
     /// Answers the home agent's test of a care-of address, through the tunnel of the test. If the kernel
@@ -220,21 +253,21 @@ impl Nemo {
         if inner.len() != CARE_OF_TEST_LEN || inner.get(6) != Some(&protocol::ICMPV6) {
             return false;
         }
-        let (Some(router), Ok(header)) = (&self.router, Header::parse(inner)) else { return false };
+        let (Some(router), Ok(header)) = (&self.roles.router, Header::parse(inner)) else { return false };
         if header.destination != router.machine.config().home_address || !router.is_home_agent(header.source)
         {
             return false;
         }
         let Some(reply) = icmpv6::echo_reply(inner) else { return false };
-        self.forwarder.send(ends, &reply);
+        self.data_path.forwarder.send(ends, &reply);
         true
     }
 
     pub(super) fn mobility(&mut self, now: Time, wall: WallTime, message: MobilityMessage<'_>) -> Verdict {
-        *self.received.entry(message_name(message.octets())).or_default() += 1;
+        *self.messages.received.entry(message_name(message.octets())).or_default() += 1;
         let MobilityMessage { source, destination, .. } = message;
         let for_agent = |agent: &&mut Agent| agent.machine.config().address == destination;
-        let result = match (self.agent.as_mut().filter(for_agent), &mut self.router) {
+        let result = match (self.roles.agent.as_mut().filter(for_agent), &mut self.roles.router) {
             (Some(agent), _) => agent.machine.handle_message(now, wall, message),
             (None, Some(router)) => match router.agents.machine_of(source) {
                 Some(beside) if router.machine.config().home_agent != source => {
@@ -244,31 +277,22 @@ impl Nemo {
             },
             (None, None) => Err(MobilityDrop::WrongParty),
         };
-        self.counted(result)
-    }
-
-    /// Returns the verdict on a Mobility Header message. If the station drops the message, counts the reason.
-    pub(super) fn counted(&mut self, result: Result<(), MobilityDrop>) -> Verdict {
-        match result {
-            Ok(()) => Verdict::Consumed,
-            Err(reason) => {
-                *self.dropped.entry(reason).or_default() += 1;
-                Verdict::Dropped(reason.name())
-            }
-        }
+        self.messages.verdict(result)
     }
 
     /// Handles a packet to the home agents' anycast address (RFC 6275 10.5): only discovery requests are
     /// accepted.
     fn discovery(&mut self, now: Time, header: &Header, extensions: &Extensions, packet: &[u8]) -> Verdict {
         let message = packet.get(extensions.offset..).unwrap_or_default();
-        let Some(agent) = &mut self.agent else { return self.forwarder.drop(TunnelDrop::UpperLayer) };
+        let Some(agent) = &mut self.roles.agent else {
+            return self.data_path.forwarder.drop(TunnelDrop::UpperLayer);
+        };
         if extensions.protocol != protocol::ICMPV6 || message.first() != Some(&icmpv6::types::DHAAD_REQUEST) {
-            return self.forwarder.drop(TunnelDrop::UpperLayer);
+            return self.data_path.forwarder.drop(TunnelDrop::UpperLayer);
         }
-        *self.received.entry("home_agent_discovery_request").or_default() += 1;
+        *self.messages.received.entry("home_agent_discovery_request").or_default() += 1;
         let result = agent.machine.handle_discovery(now, header.source, header.destination, message);
-        self.counted(result)
+        self.messages.verdict(result)
     }
 
     /// Handles a Mobile Prefix Solicitation. Returns `None` for another message, or if the node has no
@@ -285,11 +309,11 @@ impl Nemo {
         if kind != Some(&icmpv6::types::MOBILE_PREFIX_SOLICITATION) {
             return None;
         }
-        let (agent, home_address) = (self.agent.as_mut()?, extensions.home_address?);
-        *self.received.entry("mobile_prefix_solicitation").or_default() += 1;
+        let (agent, home_address) = (self.roles.agent.as_mut()?, extensions.home_address?);
+        *self.messages.received.entry("mobile_prefix_solicitation").or_default() += 1;
         let result = agent.machine.handle_prefix_solicitation(now, header.source, home_address, message);
         let bound = result != Err(MobilityDrop::WrongParty);
-        let verdict = self.counted(result);
+        let verdict = self.messages.verdict(result);
         bound.then_some(verdict)
     }
 
@@ -297,12 +321,12 @@ impl Nemo {
     /// it and does not say.
     fn came_through(&self, header: &Header) -> Option<Ends> {
         let is_router = |router: &&super::Router| router.machine.config().home_address == header.destination;
-        match self.router.as_ref().filter(is_router) {
+        match self.roles.router.as_ref().filter(is_router) {
             Some(router) => {
                 let in_use = router.machine.paths().into_iter().find(|path| path.transmit)?;
                 Some((in_use.local, in_use.remote))
             }
-            None => self.forwarder.tunnel_towards(header.source).map(|(ends, _)| ends),
+            None => self.data_path.forwarder.tunnel_towards(header.source).map(|(ends, _)| ends),
         }
     }
 
@@ -317,7 +341,9 @@ impl Nemo {
         extensions: &Extensions,
         packet: &[u8],
     ) -> bool {
-        let (Some(home_address), Some(agent)) = (extensions.home_address, &self.agent) else { return false };
+        let (Some(home_address), Some(agent)) = (extensions.home_address, &self.roles.agent) else {
+            return false;
+        };
         let message = packet.get(extensions.offset..).unwrap_or_default();
         if extensions.protocol != protocol::ICMPV6 || message.first() != Some(&icmpv6::types::ECHO_REPLY) {
             return false;
@@ -333,7 +359,13 @@ impl Nemo {
         // Upper layers treat the address in the Home Address option as the source.
         let seen = Header { source: home_address, next_header: protocol::ICMPV6, payload_length, ..*header };
         let ends = (header.destination.into(), sender);
-        self.is_probe_answer(now, ends, &[&seen.emit(), message].concat())
+        is_probe_answer(
+            &mut self.roles,
+            &mut self.data_path.path_mtus,
+            now,
+            ends,
+            &[&seen.emit(), message].concat(),
+        )
     }
 
     /// Handles a packet of another protocol: to the home agent's address, or from the home agent to the home
@@ -348,7 +380,7 @@ impl Nemo {
     ) -> Verdict {
         let packet = buffer.as_slice();
         let is_anycast = |agent: &Agent| agent.machine.anycast_addresses().contains(&header.destination);
-        if self.agent.as_ref().is_some_and(is_anycast) {
+        if self.roles.agent.as_ref().is_some_and(is_anycast) {
             return self.discovery(now, header, extensions, packet);
         }
         if let Some(verdict) = self.prefix_solicitation(now, header, extensions, packet) {
@@ -356,18 +388,18 @@ impl Nemo {
         }
         if extensions.protocol == protocol::ICMPV6
             && let Some(ends) = self.came_through(header)
-            && self.is_probe_answer(now, ends, packet)
+            && is_probe_answer(&mut self.roles, &mut self.data_path.path_mtus, now, ends, packet)
         {
             return Verdict::Consumed;
         }
         if self.is_probe_answer_of_correspondent(now, header, extensions, packet) {
             return Verdict::Consumed;
         }
-        if self.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination) {
+        if self.roles.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination) {
             // The kernel has this address, so it gets the packet.
             return Verdict::Forward;
         }
-        if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.agent) {
+        if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.roles.agent) {
             // RFC 6275 9.3.1, 9.3.2: the home agent is a correspondent node of a node with a binding; it
             // answers only pings.
             let sender: Endpoint = header.source.into();
@@ -381,11 +413,11 @@ impl Nemo {
             }
             // RFC 6275 9.3.1: the packet has a Home Address option without a matching binding.
             agent.machine.handle_unbound(now, header.destination.into(), header.source.into(), home_address);
-            return self.forwarder.drop(TunnelDrop::UpperLayer);
+            return self.data_path.forwarder.drop(TunnelDrop::UpperLayer);
         }
         if extensions.protocol == protocol::ICMPV6 {
             if let Some(reply) = icmpv6::echo_reply(packet) {
-                if self.answer_in_fragments(&reply) {
+                if self.data_path.answer_in_fragments(&reply) {
                     return Verdict::Consumed;
                 }
                 buffer.copy_from(&reply);
@@ -400,9 +432,58 @@ impl Nemo {
             }
         } else if matches!(extensions.protocol, protocol::TCP | protocol::UDP) {
             let closed = ErrorMessage::DestinationUnreachable { code: 4 };
-            self.forwarder.error(now, header.destination, closed, packet);
+            self.data_path.forwarder.error(now, header.destination, closed, packet);
         }
-        self.forwarder.drop(TunnelDrop::UpperLayer)
+        self.data_path.forwarder.drop(TunnelDrop::UpperLayer)
+    }
+
+    /// Handles an ICMPv6 error about a packet that `local` sent. Returns whether the error was about a
+    /// tunnel.
+    pub(super) fn handle_error(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        source: Ipv6Addr,
+        local: Ipv6Addr,
+        error: ErrorMessage,
+        invoking: &[u8],
+    ) -> bool {
+        match self.data_path.forwarder.handle_error(now, source, local, error, invoking) {
+            ErrorOutcome::Foreign => return false,
+            ErrorOutcome::Handled => {}
+            ErrorOutcome::PathMtu(ends, mtu) => self.data_path.path_mtus.handle_too_big(now, ends, mtu),
+            ErrorOutcome::Broken(ends) => self.direct.handle_broken(now, ends),
+            ErrorOutcome::Refused(_) => {
+                if let Some(router) = &mut self.roles.router
+                    && let Err(reason) = router.machine.handle_tunnel_error(now, wall, source)
+                {
+                    *self.messages.dropped.entry(reason).or_default() += 1;
+                }
+            }
+        }
+        true
+    }
+
+    /// Handles a message that the kernel's IPsec has verified.
+    pub fn handle_protected(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        ends: (Ipv6Addr, Ipv6Addr),
+        label: u32,
+        message: Vec<u8>,
+    ) {
+        let protection = self.protection.as_mut();
+        let opened = protection.and_then(|protection| protection.open(&self.roles, ends, label, message));
+        let Some(packet) = opened else {
+            self.messages.verdict(Err(MobilityDrop::NotProtected));
+            return;
+        };
+        if let (Ok(header), Ok(extensions)) = (Header::parse(&packet), Extensions::parse(&packet))
+            && let Some(message) = MobilityMessage::new(&packet, &header, &extensions)
+        {
+            self.mobility(now, wall, message.under_ipsec());
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The part of the plane's state that survives a restart.
+//! The part of the roles' state that survives a restart.
 
 use std::net::Ipv6Addr;
 
@@ -6,12 +6,12 @@ use carnet_base::{Time, WallTime};
 use carnet_mobility::HomeAgent;
 use carnet_mobility::home_agent::StoredBinding;
 
-use super::{Nemo, Router};
+use super::{Roles, Router};
 use crate::persistent_state::PersistentState;
 
-impl Nemo {
+impl Roles {
     /// Returns the part of the present state that survives a restart.
-    pub fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
+    pub(super) fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
         let home_agent = match self.home_agent() {
             Some(agent) => agent.stored(now, wall),
             None => self.dormant.home_agent.clone(),
@@ -20,7 +20,12 @@ impl Nemo {
     }
 
     /// Returns the state of one node of the home agent for stable storage; `None` if the node has no state.
-    pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
+    pub(super) fn stored_node(
+        &self,
+        now: Time,
+        wall: WallTime,
+        home_address: Ipv6Addr,
+    ) -> Option<StoredBinding> {
         if let Some(agent) = self.home_agent() {
             return agent.stored_node(now, wall, home_address);
         }
@@ -30,7 +35,7 @@ impl Nemo {
     }
 
     /// Returns the state for stable storage, without the home agent's nodes.
-    pub fn own_state(&self) -> PersistentState {
+    pub(super) fn own_state(&self) -> PersistentState {
         let volumes = |router: &Router| {
             let volumes = router.machine.volumes();
             volumes.map(|(interface, volume)| (interface.to_owned(), volume)).collect()

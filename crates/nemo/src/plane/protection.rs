@@ -22,18 +22,21 @@
 //! Left out: IPv4 care-of addresses (for them RFC 5555 has ESP inside UDP), more than one home agent, Mobile
 //! Prefix Discovery under IPsec, and AH.
 
+use std::collections::VecDeque;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, Time, WallTime};
-use carnet_mobility::{Authentication, Event, HOP_LIMIT, MobilityDrop, MobilityMessage};
+use carnet_base::{RateLimiter, Time};
+use carnet_mobility::{Authentication, Event, HOP_LIMIT, MobilityDrop};
 use carnet_wire::extension::{Extensions, home_address_destination, home_address_routing};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{ControlPacket, message_type};
 
-use super::{Agent, Nemo, Router};
+use super::data_path::DataPath;
+use super::packets::MessageCounters;
+use super::{Agent, Roles, Router};
 use crate::drop_reason::TunnelDrop;
-use crate::forwarding::forwarder::Verdict;
+use crate::forwarding::forwarder::{Forwarder, Verdict};
 use crate::forwarding::packet::PacketBuffer;
 use crate::output::Output;
 
@@ -72,23 +75,184 @@ impl Protection {
         let slot = self.care_of_addresses.get_mut(label as usize % ON_THE_WAY)?;
         slot.take_if(|(known, _)| *known == label).map(|(_, care_of_address)| care_of_address)
     }
-}
 
-impl Nemo {
-    /// Starts or ends protection, as the config demands. The station keeps the state of packets that are in
-    /// the kernel.
-    pub(super) fn configure_protection(&mut self) {
+    /// Returns the state of messages under IPsec; `None` if no role's config demands IPsec. The present state
+    /// `old` stays, because its messages are in the kernel.
+    pub(super) fn configured(old: Option<Box<Protection>>, roles: &Roles) -> Option<Box<Protection>> {
         let ipsec = |authentication: &Authentication| *authentication == Authentication::Ipsec;
-        let agent = self.agent.as_ref().map(|agent| agent.machine.config());
+        let agent = roles.agent.as_ref().map(|agent| agent.machine.config());
         let nodes = agent.into_iter().flat_map(|config| &config.nodes).map(|node| &node.authentication);
-        let router = self.router.as_ref().map(|router| &router.machine.config().authentication);
-        if nodes.chain(router).any(ipsec) {
-            self.protection.get_or_insert_with(|| Box::new(Protection::new()));
+        let router = roles.router.as_ref().map(|router| &router.machine.config().authentication);
+        nodes.chain(router).any(ipsec).then(|| old.unwrap_or_else(|| Box::new(Protection::new())))
+    }
+
+    /// Returns the output that sends a packet: through the kernel's IPsec if the packet needs protection.
+    pub(super) fn output(&mut self, roles: &Roles, packet: Vec<u8>) -> Output {
+        let (Ok(header), Ok(extensions)) = (Header::parse(&packet), Extensions::parse(&packet)) else {
+            return Output::Packet(packet);
+        };
+        let message = packet.get(extensions.offset..).unwrap_or_default();
+        let kind = message.get(2).copied();
+        let in_the_clear = matches!(kind, Some(message_type::HEARTBEAT | message_type::BINDING_ERROR));
+        let source = extensions.home_address.unwrap_or(header.source);
+        let destination = extensions.routing_home_address.unwrap_or(header.destination);
+        if extensions.protocol != protocol::MOBILITY || in_the_clear || !roles.protects(source, destination) {
+            return Output::Packet(packet);
+        }
+        // RFC 6275 11.5.5: at home, the router's message has no Home Address option, and the home agent's
+        // answer has no routing header.
+        let away = if roles.is_own_home_address(source) { header.source } else { header.destination };
+        let label = self.remember(away);
+        Output::Protect { source, destination, label, message: message.to_vec() }
+    }
+
+    /// Handles a packet from the tunnel device; returns `None` if the packet does not concern IPsec.
+    pub(super) fn process(
+        &mut self,
+        now: Time,
+        roles: &Roles,
+        data_path: &mut DataPath,
+        messages: &mut MessageCounters,
+        header: &Header,
+        buffer: &mut PacketBuffer,
+    ) -> Option<Verdict> {
+        if matches!(header.next_header, protocol::ESP | protocol::MOBILITY)
+            && roles.protects(header.source, header.destination)
+        {
+            return Some(match header.next_header {
+                protocol::ESP => self.send_protected(roles, &mut data_path.forwarder, header, buffer),
+                _ => {
+                    self.warn(now, &mut data_path.outputs, header);
+                    messages.verdict(Err(MobilityDrop::NotProtected))
+                }
+            });
+        }
+        if !matches!(header.next_header, protocol::DESTINATION_OPTIONS | protocol::ROUTING | protocol::ESP) {
+            return None;
+        }
+        let to_agent = |agent: &Agent| agent.machine.config().address == header.destination;
+        let of_agent = |router: &Router| router.machine.config().home_agent == header.source;
+        if !roles.agent.as_ref().is_some_and(to_agent) && !roles.router.as_ref().is_some_and(of_agent) {
+            return None;
+        }
+        let extensions = Extensions::parse(buffer.as_slice()).ok()?;
+        if extensions.protocol != protocol::ESP || extensions.fragment.is_some() {
+            return None;
+        }
+        let remote = extensions.home_address.unwrap_or(header.source);
+        let local = extensions.routing_home_address.unwrap_or(header.destination);
+        roles.protects(local, remote).then(|| {
+            let forwarder = &mut data_path.forwarder;
+            self.receive_protected(roles, forwarder, header, &extensions, (local, remote), buffer)
+        })
+    }
+
+    /// Sends a packet that the kernel has protected to the message's destination.
+    fn send_protected(
+        &mut self,
+        roles: &Roles,
+        forwarder: &mut Forwarder,
+        header: &Header,
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        let Some(away) = self.recall(header.flow_label) else { return forwarder.drop(TunnelDrop::Malformed) };
+        let length = buffer.as_slice().len().saturating_sub(HEADER_LEN);
+        let mut outer = Header { flow_label: 0, hop_limit: HOP_LIMIT, ..*header };
+        let by_router = roles.is_own_home_address(header.source);
+        let extension = if by_router && away != header.source {
+            (outer.source, outer.next_header) = (away, protocol::DESTINATION_OPTIONS);
+            Some(home_address_destination(protocol::ESP, header.source))
+        } else if !by_router && away != header.destination {
+            (outer.destination, outer.next_header) = (away, protocol::ROUTING);
+            Some(home_address_routing(protocol::ESP, header.destination))
         } else {
-            self.protection = None;
+            None
+        };
+        let extension = extension.as_ref().map_or(&[][..], |octets| octets);
+        outer.payload_length = u16::try_from(length + extension.len()).unwrap_or(u16::MAX);
+        buffer.strip(HEADER_LEN, length);
+        match buffer.prepend(extension) && buffer.prepend(&outer.emit()) {
+            true => Verdict::Forward,
+            false => forwarder.drop(TunnelDrop::Malformed),
         }
     }
 
+    /// Passes an ESP packet to the kernel, between the addresses of its security association.
+    fn receive_protected(
+        &mut self,
+        roles: &Roles,
+        forwarder: &mut Forwarder,
+        header: &Header,
+        extensions: &Extensions,
+        (local, remote): (Ipv6Addr, Ipv6Addr),
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        let to_router = roles.is_own_home_address(local);
+        let plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
+        if plain && self.recall(header.flow_label).is_some() {
+            // The kernel has refused to protect this packet, which has come back.
+            return forwarder.drop(TunnelDrop::UpperLayer);
+        }
+        let away = if to_router { header.destination } else { header.source };
+        let flow_label = self.remember(away);
+        let length = buffer.as_slice().len().saturating_sub(extensions.offset);
+        let inner = Header {
+            flow_label,
+            payload_length: u16::try_from(length).unwrap_or(u16::MAX),
+            next_header: protocol::ESP,
+            source: remote,
+            destination: local,
+            ..*header
+        };
+        buffer.strip(extensions.offset, length);
+        match buffer.prepend(&inner.emit()) {
+            true => Verdict::Forward,
+            false => forwarder.drop(TunnelDrop::Malformed),
+        }
+    }
+
+    /// Forgets a message that the kernel has sent without protection, and queues a warning.
+    fn warn(&mut self, now: Time, outputs: &mut VecDeque<Output>, header: &Header) {
+        let _ = self.recall(header.flow_label);
+        if self.told.allow(now) {
+            let message = format!(
+                "the station cannot send a message from {} to {}: the kernel has no IPsec policy for it; \
+                 is strongSwan running?",
+                header.source, header.destination
+            );
+            outputs.push_back(Output::Event(Event::Warning { message }));
+        }
+    }
+
+    /// Returns the packet that was on the wire before the kernel's IPsec verified this message. Returns
+    /// `None` if the sender needs no protection, or if the station does not remember the message.
+    pub(super) fn open(
+        &mut self,
+        roles: &Roles,
+        (source, destination): (Ipv6Addr, Ipv6Addr),
+        label: u32,
+        mut message: Vec<u8>,
+    ) -> Option<Vec<u8>> {
+        let away = self.recall(label).filter(|_| roles.protects(destination, source))?;
+        let to_agent =
+            roles.agent.as_ref().is_some_and(|agent| agent.machine.config().address == destination);
+        let packet = match to_agent {
+            true => ControlPacket {
+                source: away,
+                home_address: (away != source).then_some(source),
+                ..ControlPacket::plain(source, destination, HOP_LIMIT, &mut message)
+            },
+            false => ControlPacket {
+                destination: away,
+                routing_home_address: (away != destination).then_some(destination),
+                ..ControlPacket::plain(source, destination, HOP_LIMIT, &mut message)
+            },
+        };
+        Some(packet.emit())
+    }
+}
+
+impl Roles {
     /// Returns whether `local` is an address of this station, and messages between `local` and `remote` need
     /// protection.
     fn protects(&self, local: Ipv6Addr, remote: Ipv6Addr) -> bool {
@@ -109,169 +273,5 @@ impl Nemo {
     /// Returns whether this station is the mobile router with this home address.
     fn is_own_home_address(&self, address: Ipv6Addr) -> bool {
         self.router.as_ref().is_some_and(|router| router.machine.config().home_address == address)
-    }
-
-    /// Returns the output that sends a packet: through the kernel's IPsec if the packet needs protection.
-    pub(super) fn under_ipsec(&mut self, packet: Vec<u8>) -> Output {
-        if self.protection.is_none() {
-            return Output::Packet(packet);
-        }
-        let (Ok(header), Ok(extensions)) = (Header::parse(&packet), Extensions::parse(&packet)) else {
-            return Output::Packet(packet);
-        };
-        let message = packet.get(extensions.offset..).unwrap_or_default();
-        let kind = message.get(2).copied();
-        let in_the_clear = matches!(kind, Some(message_type::HEARTBEAT | message_type::BINDING_ERROR));
-        let source = extensions.home_address.unwrap_or(header.source);
-        let destination = extensions.routing_home_address.unwrap_or(header.destination);
-        if extensions.protocol != protocol::MOBILITY || in_the_clear || !self.protects(source, destination) {
-            return Output::Packet(packet);
-        }
-        // RFC 6275 11.5.5: at home, the router's message has no Home Address option, and the home agent's
-        // answer has no routing header.
-        let away = if self.is_own_home_address(source) { header.source } else { header.destination };
-        let Some(protection) = &mut self.protection else { return Output::Packet(packet) };
-        let label = protection.remember(away);
-        Output::Protect { source, destination, label, message: message.to_vec() }
-    }
-
-    /// Handles a packet from the tunnel device; returns `None` if the packet does not concern IPsec.
-    pub(super) fn process_protected(
-        &mut self,
-        now: Time,
-        header: &Header,
-        buffer: &mut PacketBuffer,
-    ) -> Option<Verdict> {
-        if matches!(header.next_header, protocol::ESP | protocol::MOBILITY)
-            && self.protects(header.source, header.destination)
-        {
-            return Some(match header.next_header {
-                protocol::ESP => self.send_protected(header, buffer),
-                _ => self.unprotected(now, header),
-            });
-        }
-        if !matches!(header.next_header, protocol::DESTINATION_OPTIONS | protocol::ROUTING | protocol::ESP) {
-            return None;
-        }
-        let to_agent = |agent: &Agent| agent.machine.config().address == header.destination;
-        let of_agent = |router: &Router| router.machine.config().home_agent == header.source;
-        if !self.agent.as_ref().is_some_and(to_agent) && !self.router.as_ref().is_some_and(of_agent) {
-            return None;
-        }
-        let extensions = Extensions::parse(buffer.as_slice()).ok()?;
-        if extensions.protocol != protocol::ESP || extensions.fragment.is_some() {
-            return None;
-        }
-        let remote = extensions.home_address.unwrap_or(header.source);
-        let local = extensions.routing_home_address.unwrap_or(header.destination);
-        self.protects(local, remote)
-            .then(|| self.receive_protected(header, &extensions, (local, remote), buffer))
-    }
-
-    /// Sends a packet that the kernel has protected to the message's destination.
-    fn send_protected(&mut self, header: &Header, buffer: &mut PacketBuffer) -> Verdict {
-        let recalled = self.protection.as_mut().and_then(|protection| protection.recall(header.flow_label));
-        let Some(away) = recalled else { return self.forwarder.drop(TunnelDrop::Malformed) };
-        let length = buffer.as_slice().len().saturating_sub(HEADER_LEN);
-        let mut outer = Header { flow_label: 0, hop_limit: HOP_LIMIT, ..*header };
-        let by_router = self.is_own_home_address(header.source);
-        let extension = if by_router && away != header.source {
-            (outer.source, outer.next_header) = (away, protocol::DESTINATION_OPTIONS);
-            Some(home_address_destination(protocol::ESP, header.source))
-        } else if !by_router && away != header.destination {
-            (outer.destination, outer.next_header) = (away, protocol::ROUTING);
-            Some(home_address_routing(protocol::ESP, header.destination))
-        } else {
-            None
-        };
-        let extension = extension.as_ref().map_or(&[][..], |octets| octets);
-        outer.payload_length = u16::try_from(length + extension.len()).unwrap_or(u16::MAX);
-        buffer.strip(HEADER_LEN, length);
-        match buffer.prepend(extension) && buffer.prepend(&outer.emit()) {
-            true => Verdict::Forward,
-            false => self.forwarder.drop(TunnelDrop::Malformed),
-        }
-    }
-
-    /// Passes an ESP packet to the kernel, between the addresses of its security association.
-    fn receive_protected(
-        &mut self,
-        header: &Header,
-        extensions: &Extensions,
-        (local, remote): (Ipv6Addr, Ipv6Addr),
-        buffer: &mut PacketBuffer,
-    ) -> Verdict {
-        let to_router = self.is_own_home_address(local);
-        let plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
-        let Some(protection) = &mut self.protection else { return Verdict::Consumed };
-        if plain && protection.recall(header.flow_label).is_some() {
-            // The kernel has refused to protect this packet, which has come back.
-            return self.forwarder.drop(TunnelDrop::UpperLayer);
-        }
-        let away = if to_router { header.destination } else { header.source };
-        let flow_label = protection.remember(away);
-        let length = buffer.as_slice().len().saturating_sub(extensions.offset);
-        let inner = Header {
-            flow_label,
-            payload_length: u16::try_from(length).unwrap_or(u16::MAX),
-            next_header: protocol::ESP,
-            source: remote,
-            destination: local,
-            ..*header
-        };
-        buffer.strip(extensions.offset, length);
-        match buffer.prepend(&inner.emit()) {
-            true => Verdict::Forward,
-            false => self.forwarder.drop(TunnelDrop::Malformed),
-        }
-    }
-
-    /// Warns about a message that the kernel has sent without protection.
-    fn unprotected(&mut self, now: Time, header: &Header) -> Verdict {
-        let _ = self.protection.as_mut().and_then(|protection| protection.recall(header.flow_label));
-        if self.protection.as_mut().is_some_and(|protection| protection.told.allow(now)) {
-            let message = format!(
-                "the station cannot send a message from {} to {}: the kernel has no IPsec policy for it; \
-                 is strongSwan running?",
-                header.source, header.destination
-            );
-            self.outputs.push_back(Output::Event(Event::Warning { message }));
-        }
-        self.counted(Err(MobilityDrop::NotProtected))
-    }
-
-    /// Handles a message that the kernel's IPsec has verified.
-    pub fn handle_protected(
-        &mut self,
-        now: Time,
-        wall: WallTime,
-        (source, destination): (Ipv6Addr, Ipv6Addr),
-        label: u32,
-        mut message: Vec<u8>,
-    ) {
-        let recalled = self.protection.as_mut().and_then(|protection| protection.recall(label));
-        let Some(away) = recalled.filter(|_| self.protects(destination, source)) else {
-            self.counted(Err(MobilityDrop::NotProtected));
-            return;
-        };
-        let to_agent = self.agent.as_ref().is_some_and(|agent| agent.machine.config().address == destination);
-        let packet = match to_agent {
-            true => ControlPacket {
-                source: away,
-                home_address: (away != source).then_some(source),
-                ..ControlPacket::plain(source, destination, HOP_LIMIT, &mut message)
-            },
-            false => ControlPacket {
-                destination: away,
-                routing_home_address: (away != destination).then_some(destination),
-                ..ControlPacket::plain(source, destination, HOP_LIMIT, &mut message)
-            },
-        };
-        let packet = packet.emit();
-        if let (Ok(header), Ok(extensions)) = (Header::parse(&packet), Extensions::parse(&packet))
-            && let Some(message) = MobilityMessage::new(&packet, &header, &extensions)
-        {
-            self.mobility(now, wall, message.under_ipsec());
-        }
     }
 }

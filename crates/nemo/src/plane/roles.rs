@@ -12,9 +12,12 @@ use carnet_mobility::router_advertiser::{AdvertiserConfig, HostConfiguration, Of
 use carnet_mobility::{Event, HomeAgent, MobileRouter, Nesting};
 use carnet_wire::ipv6::HEADER_LEN;
 
+use super::access::Access;
 use super::config_changes::ConfigChanges;
 use super::lan_mtu::LanMtu;
-use super::{Agent, Nemo, Router, Scope};
+use super::neighbours::Neighbours;
+use super::protection::Protection;
+use super::{Agent, Nemo, Router, Scope, neighbours};
 use crate::config::{MobileRouterSettings, NemoConfig};
 use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::{agent_entries, lan_prefixes, setting_entries};
@@ -22,66 +25,19 @@ use crate::input::InRange;
 use crate::output::Output;
 use crate::persistent_state::{PersistentState, dormant};
 
-impl Nemo {
-    /// Applies `config` to the running plane. Bindings, the registration and all unchanged entries of the
-    /// forwarding state stay; the outputs are the differences. Then the caller runs the timers.
-    pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: NemoConfig, in_range: InRange<'_>) {
-        self.assert_drained();
-        let persistent = self.persistent_state(now, wall);
-        let old_nodes: Vec<Ipv6Addr> =
-            self.agent.iter().flat_map(Agent::nodes).map(|node| node.home_address).collect();
-        let mut old_router = self.router.take();
-        let old_agent = self.agent.take();
-        let mut withdrawals = Vec::new();
-        self.configure(now, wall, config, persistent);
-        let changes = self.config_changes(old_agent.as_ref(), old_router.as_ref());
-        let ended = self.ended_bindings(old_agent.as_ref());
-        if let (Some(agent), Some(old)) = (&mut self.agent, old_agent) {
-            agent.machine.adopt(now, old.machine);
-        }
-        if let (Some(router), Some(old)) = (&mut self.router, &mut old_router) {
-            router.machine.adopt(now, wall, &old.machine);
-            if router.nesting.config() == old.nesting.config() {
-                std::mem::swap(&mut router.nesting, &mut old.nesting);
-            }
-            let mut assigned = old.lan_addresses();
-            let wanted = lan_prefixes(&router.machine.config().prefixes, &router.lan_settings);
-            assigned.retain(|address| wanted.contains(address) && !router.advertises(&address.0));
-            router.assigned = assigned;
-            for advertiser in &mut old.advertisers {
-                let mut successors = router.advertisers.iter_mut();
-                let successor = successors.find(|new| new.interface() == advertiser.interface());
-                advertiser.handle_withdrawal(now, successor);
-                withdrawals.extend(std::iter::from_fn(|| advertiser.poll_output()));
-            }
-        }
-        // Pass all interfaces to the mobile router before computing its entries, so that no entry is removed
-        // in between.
-        let mut wanted = self.take_mobility_outputs(now, wall);
-        for (_, interface) in self.interfaces.clone() {
-            self.tell_interface(now, wall, &interface, in_range);
-            wanted.extend(self.take_mobility_outputs(now, wall));
-        }
-        if self.agent.is_none() {
-            self.desired.replace(Scope::HomeAgent, []);
-        }
-        for home_address in old_nodes {
-            if self.agent.as_ref().is_none_or(|agent| agent.machine.node(home_address).is_none()) {
-                self.desired.replace(Scope::Node(home_address), []);
-            }
-        }
-        if self.router.is_none() {
-            self.desired.replace(Scope::MobileRouter, []);
-            for order in (0..3).rev() {
-                self.desired.replace(Scope::Settings(order), []);
-            }
-        }
-        self.forward_router(now);
-        for (output, from_router) in wanted {
-            self.translate(now, output, from_router);
-        }
-        self.outputs.extend(withdrawals.into_iter().map(Output::Icmpv6));
-        self.outputs.extend(changes.into_iter().chain(ended).map(Output::Event));
+/// The roles of the plane, and the stored state of the inactive ones.
+#[derive(Debug, Default)]
+pub(crate) struct Roles {
+    pub(crate) agent: Option<Agent>,
+    pub(crate) router: Option<Router>,
+    /// Stored state of a role that is inactive now, for a later config with that role.
+    pub(super) dormant: PersistentState,
+}
+
+impl Roles {
+    /// Returns the home agent, if the station has this role.
+    pub(super) fn home_agent(&self) -> Option<&HomeAgent> {
+        self.agent.as_ref().map(|agent| &agent.machine)
     }
 
     /// Returns an event with the differences between the new config and the previous one; `None` without
@@ -113,6 +69,69 @@ impl Nemo {
         });
         ended.collect()
     }
+}
+
+impl Nemo {
+    /// Applies `config` to the running plane. Bindings, the registration and all unchanged entries of the
+    /// forwarding state stay; the outputs are the differences. Then the caller runs the timers.
+    pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: NemoConfig, in_range: InRange<'_>) {
+        self.assert_drained();
+        let persistent = self.persistent_state(now, wall);
+        let old_nodes: Vec<Ipv6Addr> =
+            self.roles.agent.iter().flat_map(Agent::nodes).map(|node| node.home_address).collect();
+        let mut old_router = self.roles.router.take();
+        let old_agent = self.roles.agent.take();
+        let mut withdrawals = Vec::new();
+        self.configure(now, wall, config, persistent);
+        let changes = self.roles.config_changes(old_agent.as_ref(), old_router.as_ref());
+        let ended = self.roles.ended_bindings(old_agent.as_ref());
+        if let (Some(agent), Some(old)) = (&mut self.roles.agent, old_agent) {
+            agent.machine.adopt(now, old.machine);
+        }
+        if let (Some(router), Some(old)) = (&mut self.roles.router, &mut old_router) {
+            router.machine.adopt(now, wall, &old.machine);
+            if router.nesting.config() == old.nesting.config() {
+                std::mem::swap(&mut router.nesting, &mut old.nesting);
+            }
+            let mut assigned = old.lan_addresses();
+            let wanted = lan_prefixes(&router.machine.config().prefixes, &router.lan_settings);
+            assigned.retain(|address| wanted.contains(address) && !router.advertises(&address.0));
+            router.assigned = assigned;
+            for advertiser in &mut old.advertisers {
+                let mut successors = router.advertisers.iter_mut();
+                let successor = successors.find(|new| new.interface() == advertiser.interface());
+                advertiser.handle_withdrawal(now, successor);
+                withdrawals.extend(std::iter::from_fn(|| advertiser.poll_output()));
+            }
+        }
+        // Pass all interfaces to the mobile router before computing its entries, so that no entry is removed
+        // in between.
+        let mut wanted = self.take_mobility_outputs(now, wall);
+        for (_, interface) in self.interfaces.clone() {
+            self.tell_interface(now, wall, &interface, in_range);
+            wanted.extend(self.take_mobility_outputs(now, wall));
+        }
+        if self.roles.agent.is_none() {
+            self.data_path.desired.replace(Scope::HomeAgent, []);
+        }
+        for home_address in old_nodes {
+            if self.roles.agent.as_ref().is_none_or(|agent| agent.machine.node(home_address).is_none()) {
+                self.data_path.desired.replace(Scope::Node(home_address), []);
+            }
+        }
+        if self.roles.router.is_none() {
+            self.data_path.desired.replace(Scope::MobileRouter, []);
+            for order in (0..3).rev() {
+                self.data_path.desired.replace(Scope::Settings(order), []);
+            }
+        }
+        self.forward_router(now);
+        for (output, from_router) in wanted {
+            self.translate(now, output, from_router);
+        }
+        self.data_path.outputs.extend(withdrawals.into_iter().map(Output::Icmpv6));
+        self.data_path.outputs.extend(changes.into_iter().chain(ended).map(Output::Event));
+    }
 
     pub(super) fn configure(
         &mut self,
@@ -121,26 +140,26 @@ impl Nemo {
         config: NemoConfig,
         mut persistent: PersistentState,
     ) {
-        self.dormant = dormant(&config, &mut persistent);
-        self.forwarder.serve_nobody();
+        self.roles.dormant = dormant(&config, &mut persistent);
+        self.data_path.forwarder.serve_nobody();
         let direct_networks = config
             .mobile_router
             .as_ref()
             .map(|settings| settings.direct_networks.clone())
             .unwrap_or_default();
         let last = persistent.mobile_router.and_then(|stored| stored.home_agent);
-        self.router = config.mobile_router.map(|settings| Router::new(settings, last, &mut self.rng));
-        if let Some(router) = &mut self.router {
+        self.roles.router = config.mobile_router.map(|settings| Router::new(settings, last, &mut self.rng));
+        if let Some(router) = &mut self.roles.router {
             let config = router.machine.config();
             let home_address = config.home_address.into();
-            self.path_mtus.set_home_agent(TunnelEnd::MobileRouter, config.home_agent);
+            self.data_path.path_mtus.set_home_agent(TunnelEnd::MobileRouter, config.home_agent);
             for prefix in config.prefixes.iter().copied().chain([home_address]) {
-                self.forwarder.serve(prefix, config.home_address);
+                self.data_path.forwarder.serve(prefix, config.home_address);
             }
             // Put these settings before those by which the home agent turns forwarding on, because the kernel
             // needs this order.
             for (order, entries) in setting_entries(&router.machine, &router.lan).into_iter().enumerate() {
-                self.desired.replace(Scope::Settings(order), entries);
+                self.data_path.desired.replace(Scope::Settings(order), entries);
             }
             if let Some(stored) = persistent.mobile_router {
                 router.machine.restore(stored);
@@ -149,14 +168,15 @@ impl Nemo {
                 router.machine.restore_volume(&interface, volume);
             }
         }
-        self.agent = config.home_agent.map(|config| Agent::new(config, &mut self.rng, self.tokens.fork()));
-        if let Some(agent) = &mut self.agent {
+        self.roles.agent =
+            config.home_agent.map(|config| Agent::new(config, &mut self.rng, self.tokens.fork()));
+        if let Some(agent) = &mut self.roles.agent {
             let address = agent.machine.config().address;
-            self.path_mtus.set_home_agent(TunnelEnd::HomeAgent, address);
+            self.data_path.path_mtus.set_home_agent(TunnelEnd::HomeAgent, address);
             for node in agent.nodes() {
                 let home_address = node.home_address.into();
                 for prefix in node.prefixes.iter().copied().chain([home_address]) {
-                    self.forwarder.serve(prefix, address);
+                    self.data_path.forwarder.serve(prefix, address);
                 }
             }
             // Without stored state, the home agent has lost its bindings. Use the date as the restart
@@ -164,15 +184,18 @@ impl Nemo {
             let restart_counter = persistent.restart_counter.unwrap_or_else(|| seconds(wall));
             agent.machine.set_restart_counter(restart_counter);
             agent.machine.restore(now, wall, persistent.home_agent);
-            self.desired.replace(Scope::HomeAgent, agent_entries(&agent.machine));
+            self.data_path.desired.replace(Scope::HomeAgent, agent_entries(&agent.machine));
             let home_addresses: Vec<Ipv6Addr> = agent.nodes().map(|node| node.home_address).collect();
             for home_address in home_addresses {
-                self.want_node(now, home_address);
+                self.data_path.want_node(now, &agent.machine, home_address);
             }
         }
-        self.configure_protection();
-        self.configure_neighbours(config.mnpp);
-        self.configure_direct(now, direct_networks);
+        self.protection = Protection::configured(self.protection.take(), &self.roles);
+        let router = self.roles.router.as_ref();
+        self.neighbours = Neighbours::configured(self.neighbours.take(), config.mnpp, router, &mut self.rng);
+        self.access = Access::configured(self.access.take(), self.virtual_interfaces.first(), router);
+        neighbours::forward(self.neighbours.as_ref(), router, &mut self.data_path);
+        self.direct.configure(now, direct_networks, &self.roles, &mut self.data_path, &mut self.rng);
     }
 }
 

@@ -51,8 +51,8 @@ impl StationMessages {
         }
     }
 
-    /// Queues a message of a neighbouring mobile router; the sublayer has checked its source address. `own` is
-    /// this station's GN address. Returns `true` if the host does not need the message.
+    /// Queues a message of a neighbouring mobile router; the sublayer has checked its source address. `own`
+    /// is this station's GN address. Returns `true` if the host does not need the message.
     pub(super) fn handle_delivery(&mut self, delivery: &Delivery, own: GnAddress) -> bool {
         let Some(heard) = self.0.as_mut().filter(|heard| heard.len() < MOST_MESSAGES) else {
             return false;

@@ -1,0 +1,114 @@
+//! The data path of the plane's roles: the desired state, the slow path, path MTU discovery, and the queue of
+//! outputs.
+
+use std::collections::VecDeque;
+
+use carnet_base::Rng;
+use carnet_mobility::MobileRouter;
+use carnet_mobility::mobile_router::PathTraffic;
+
+use super::Scope;
+use crate::forwarding::desired::{Change, DesiredState, Entry};
+use crate::forwarding::forwarder::{Caused, Forwarder, Verdict};
+use crate::forwarding::fragments::Reassembler;
+use crate::forwarding::packet::PacketBuffer;
+use crate::forwarding::path_mtu::PathMtus;
+use crate::input::TunnelTraffic;
+use crate::output::Output;
+
+/// The data path that the plane's roles share.
+#[derive(Debug)]
+pub(crate) struct DataPath {
+    pub(crate) desired: DesiredState<Scope>,
+    pub(crate) forwarder: Forwarder,
+    pub(crate) path_mtus: PathMtus,
+    pub(super) reassembler: Reassembler,
+    /// Packet counts of the tunnels in the last report of a fast path.
+    pub(super) fast_traffic: Vec<TunnelTraffic>,
+    /// Queue of the plane's outputs.
+    pub(super) outputs: VecDeque<Output>,
+}
+
+impl DataPath {
+    /// Creates a data path without tunnels.
+    pub(super) fn new(rng: &mut Rng) -> DataPath {
+        DataPath {
+            desired: DesiredState::new(),
+            forwarder: Forwarder::new(rng),
+            path_mtus: PathMtus::new(Rng::new(rng.u64())),
+            reassembler: Reassembler::default(),
+            fast_traffic: Vec::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Queues the packet in the buffer as an output.
+    pub(super) fn carry_out(&mut self, verdict: Verdict, buffer: &PacketBuffer) {
+        let packet = || buffer.as_slice().to_vec();
+        match verdict {
+            Verdict::Forward => self.outputs.push_back(Output::Packet(packet())),
+            Verdict::Encapsulate { local, remote, may_fragment } => {
+                self.outputs.push_back(Output::Encapsulated {
+                    local,
+                    remote,
+                    packet: packet(),
+                    may_fragment,
+                });
+            }
+            Verdict::Consumed | Verdict::Dropped(_) => {}
+        }
+    }
+
+    /// Queues the changes of the desired state as outputs; the slow path applies them at once.
+    pub(super) fn take_changes(&mut self) {
+        while let Some(change) = self.desired.poll_change() {
+            match &change {
+                Change::Set(entry) => match &**entry {
+                    Entry::Tunnel(tunnel) => self.forwarder.set_tunnel(tunnel.clone()),
+                    Entry::Distribution(distribution) => self.forwarder.set_distribution(distribution),
+                    _ => {}
+                },
+                Change::Remove(entry) => match &**entry {
+                    Entry::Tunnel(tunnel) => {
+                        self.forwarder.remove_tunnel(tunnel);
+                        self.path_mtus.remove((tunnel.local, tunnel.remote), tunnel.home_address);
+                    }
+                    Entry::Distribution(distribution) => self.forwarder.remove_distribution(distribution),
+                    _ => {}
+                },
+            }
+            self.outputs.push_back(Output::Forwarding(change));
+        }
+    }
+
+    /// Collects the further packets that the forwarder has made from a packet.
+    pub(super) fn collect_caused(&mut self) {
+        while let Some(caused) = self.forwarder.poll_output() {
+            self.outputs.push_back(match caused {
+                Caused::Packet(packet) => Output::Packet(packet),
+                Caused::Encapsulated { ends: (local, remote), packet, may_fragment } => {
+                    Output::Encapsulated { local, remote, packet, may_fragment }
+                }
+            });
+        }
+    }
+
+    /// Returns the packet counts of each uplink, the sum of slow path and fast path.
+    pub(super) fn path_traffic(&self, router: &MobileRouter) -> Vec<(usize, PathTraffic)> {
+        let mut traffic = vec![PathTraffic::default(); router.uplinks().len()];
+        for path in router.paths() {
+            let slow = self.forwarder.traffic((path.local, path.remote));
+            let fast = self
+                .fast_traffic
+                .iter()
+                .filter(|fast| (fast.local, fast.remote) == (path.local, path.remote));
+            let (sent, received) =
+                fast.fold((0, 0), |(sent, received), it| (sent + it.sent, received + it.received));
+            if let Some(sum) = traffic.get_mut(path.uplink) {
+                sum.sent += slow.packets_out + sent;
+                sum.received += slow.packets_in + received;
+            }
+        }
+        traffic.into_iter().enumerate().collect()
+    }
+}
