@@ -82,7 +82,7 @@ fn a_carnet_that_is_not_there_is_named() {
 fn a_shell_needs_a_running_lab() {
     let out = lab(&["shell", "two-uplinks", "mr", "true"]);
     assert_eq!(out.status.code(), Some(1));
-    assert!(said(&out).contains("no lab runs scenario \"two-uplinks\""), "{}", said(&out));
+    assert!(said(&out).contains("no running lab has the scenario \"two-uplinks\""), "{}", said(&out));
 }
 
 #[test]
