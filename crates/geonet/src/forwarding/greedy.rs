@@ -4,7 +4,7 @@
 //! [`Metric`] gives the distances. Every station computes them alike for a packet, so a packet cannot return.
 //! The search uses the spatial index. A cache keeps the result for each destination until a neighbour
 //! appears, leaves or moves, or this station moves. With `next_hop_hold` the router keeps a next hop longer
-//! ([`HeldNextHops`]) while it is a neighbour and nearer than this station. So the packets of a flow keep
+//! ([`RetainedNextHops`]) while it is a neighbour and nearer than this station. So the packets of a flow keep
 //! their order.
 
 use std::time::Duration;

@@ -8,7 +8,8 @@
 //! again cannot reach the destination, and the station drops it.
 //!
 //! **On the air** a packet in perimeter mode is the original packet with two differences. The Common Header's
-//! next header is [`NEXT_HEADER`] (15, undefined), and 32 octets precede the payload, counted by PL:
+//! next header is [`PERIMETER_NEXT_HEADER`] (15, undefined), and 32 octets precede the payload, counted by
+//! PL:
 //!
 //! | octet | field |
 //! |---|---|

@@ -6,17 +6,17 @@
 //! neighbour to the present time. A neighbour is a candidate only if the link to it lasts for
 //! [`crate::mib::Prediction::link_lifetime`]. The speeds of both stations and the range of the radio
 //! (`itsGnDefaultMaxCommunicationRange`) give that time. The candidate nearest to the destination is the next
-//! hop as in E.2, if it is nearer than this station by [`PROGRESS`]. Predicted positions differ between
-//! stations. Without that margin two stations could each believe the other to be nearer and exchange a packet
-//! without end.
+//! hop as in E.2, if it is nearer than this station by [`MIN_PROGRESS_METRES`]. Predicted positions differ
+//! between stations. Without that margin two stations could each believe the other to be nearer and exchange
+//! a packet without end.
 //!
 //! The module needs only the position of the destination. If the destination is in range, the router sends
 //! the packet to it directly, whether it is a neighbour or not. (A stationary station among fast ones sends
 //! beacons rarely.)
 //!
 //! The age of a vector is the difference of its timestamp and this station's clock. The age is at least the
-//! time since reception and at most [`CLOCKS`] more, so that a wrong clock has little effect. The module
-//! extrapolates a vector by at most [`LONGEST`].
+//! time since reception and at most [`MAX_CLOCK_DIFFERENCE`] more, so that a wrong clock has little effect.
+//! The module extrapolates a vector by at most [`MAX_EXTRAPOLATION`].
 //!
 //! The search visits the neighbours nearer to the destination than this station, with a margin for their
 //! movement. The search has no cache, because the predicted positions change with time.
