@@ -84,6 +84,29 @@ pub fn said(out: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }
 
+/// Runs the benchmark in its short form with these further arguments. Returns its folder, its output and its
+/// figures (`bench.json`).
+///
+/// # Panics
+/// Panics with the output if the benchmark fails.
+pub fn smoke_bench(name: &str, arguments: &[&str], carnet: &Path) -> (PathBuf, String, serde_json::Value) {
+    let out = folder(name);
+    let run = Command::new(LAB)
+        .args(["bench", "--smoke"])
+        .args(arguments)
+        .arg("--out")
+        .arg(&out)
+        .arg("--carnet")
+        .arg(carnet)
+        .output()
+        .expect("the lab starts");
+    let told = said(&run);
+    assert!(run.status.success(), "{told}");
+    let text = std::fs::read(out.join("bench.json")).expect("bench.json");
+    let figures = serde_json::from_slice(&text).expect("JSON");
+    (out, told, figures)
+}
+
 /// Lock for the use of the machine. `--test-threads` limits the number of runs that share it.
 static MACHINE: RwLock<()> = RwLock::new(());
 

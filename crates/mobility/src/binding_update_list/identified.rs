@@ -153,8 +153,8 @@ impl BindingUpdateList {
             if !differs {
                 binding.take_request();
             } else if binding.request().is_some() {
-                // Another care-of address or priority is another request, not a repetition. A Binding Update
-                // by the router of a link that was left is lost.
+                // With another care-of address or priority it is a new request, not a retransmission. A
+                // Binding Update that was sent to the router of a link that the uplink has left is lost.
                 let is_moot = |address: IpAddr| {
                     let router = links.next_hop(uplink, address);
                     !candidates.contains(&address)

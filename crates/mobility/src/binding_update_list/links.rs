@@ -8,9 +8,9 @@ pub(crate) trait Links {
     fn count(&self) -> usize;
     /// Returns the care-of addresses of an uplink, the preferred one first.
     fn care_of_addresses(&self, link: usize) -> Vec<IpAddr>;
-    /// Returns the router that packets from a care-of address of this uplink leave by.
+    /// Returns the router to which the uplink sends packets from this care-of address.
     fn next_hop(&self, link: usize, address: IpAddr) -> Option<IpAddr>;
-    /// Whether an uplink has this care-of address.
+    /// Returns whether an uplink has this care-of address.
     fn has_care_of_address(&self, link: usize, address: IpAddr) -> bool;
     /// Returns the BID-PRI of an uplink (RFC 6089 4.1).
     fn priority(&self, link: usize) -> u8;

@@ -15,7 +15,7 @@ use ipnet::Ipv6Net;
 use super::AuthorizedNode;
 
 /// Place in an index entry that has no node.
-const NOBODY: u32 = u32::MAX;
+const NO_NODE: u32 = u32::MAX;
 
 /// The prefix table.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl PrefixTable {
     pub fn of(nodes: &[AuthorizedNode]) -> PrefixTable {
         // The key is 128 minus the prefix length, so that the map has the longest prefixes first.
         let mut of_lengths: BTreeMap<u8, Vec<(Ipv6Addr, u32)>> = BTreeMap::new();
-        for (place, node) in (0..NOBODY).zip(nodes) {
+        for (place, node) in (0..NO_NODE).zip(nodes) {
             for prefix in node.prefixes.iter() {
                 let of_length = of_lengths.entry(128 - prefix.prefix_len()).or_default();
                 of_length.push((prefix.network(), place));
@@ -56,16 +56,16 @@ impl PrefixTable {
         });
         let mut owners = PrefixTable {
             home_addresses: nodes.iter().map(|node| node.home_address).collect(),
-            index: vec![NOBODY; nodes.len() + nodes.len() / 2 + 1].into(),
-            // The mask covers one number more than there are nodes, so that no place equals `NOBODY`.
+            index: vec![NO_NODE; nodes.len() + nodes.len() / 2 + 1].into(),
+            // The mask covers one number more than there are nodes, so that no place equals `NO_NODE`.
             places: u32::try_from(nodes.len())
-                .unwrap_or(NOBODY)
+                .unwrap_or(NO_NODE)
                 .checked_ilog2()
-                .map_or(0, |bits| NOBODY >> (31 - bits)),
+                .map_or(0, |bits| NO_NODE >> (31 - bits)),
             prefixes: prefixes.collect(),
             hasher: RandomState::default(),
         };
-        for (place, node) in (0..NOBODY).zip(nodes) {
+        for (place, node) in (0..NO_NODE).zip(nodes) {
             let (at, _) = owners.look_for(node.home_address);
             let tag = owners.tag(owners.hash(node.home_address));
             if let Some(free) = owners.index.get_mut(at) {
@@ -91,10 +91,10 @@ impl PrefixTable {
         // The product maps the hash evenly to the length of the index, without a division.
         let mut at = ((u128::from(hash) * self.index.len() as u128) >> 64) as usize;
         loop {
-            let there = self.index.get(at).copied().unwrap_or(NOBODY);
+            let there = self.index.get(at).copied().unwrap_or(NO_NODE);
             let place = there & self.places;
-            if there == NOBODY {
-                return (at, NOBODY);
+            if there == NO_NODE {
+                return (at, NO_NODE);
             }
             if there & !self.places == self.tag(hash) && self.home_address(place) == Some(address) {
                 return (at, place);
@@ -106,7 +106,7 @@ impl PrefixTable {
     /// Returns the place of the node with this home address.
     pub fn place(&self, address: Ipv6Addr) -> Option<usize> {
         let (_, place) = self.look_for(address);
-        (place != NOBODY).then_some(place as usize)
+        (place != NO_NODE).then_some(place as usize)
     }
 
     /// Returns the home address of the node at this place.

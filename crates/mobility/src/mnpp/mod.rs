@@ -34,7 +34,7 @@
 //! such as an access network with unencrypted tunnels. The test does not prove the link-layer address.
 //! GeoNetworking without security (TS 103 097) trusts frames. So a station that uses a proven neighbour's
 //! address gets that neighbour's packets, as on any Ethernet. carnet encrypts no packets, be they direct or
-//! in the tunnel. With [`Authorization::Anybody`], for test benches, the router accepts every prefix that
+//! in the tunnel. Test benches may set [`Authorization::Anybody`]: the router then accepts every prefix that
 //! [`MnppDrop`] does not refuse.
 //!
 //! **Meaning of a proof.** The announcing station has received packets to unpredictable addresses of the

@@ -156,11 +156,12 @@ fn fit(address: &Address, route: &Ipv6Router, heard: &LinkRouters) -> Option<Rou
         || route.preferred_source == Some(address.address)
         || subnet.is_some_and(|subnet| address.prefix_length < 128 && subnet.contains(&route.gateway));
     match heard.fit(address.address, route.gateway) {
-        // The operator's route decides, unless the router itself has been renumbered.
+        // The route names this address, so the operator has selected the router. Only a renumbering of the
+        // router overrides this.
         RouterMatch::Unknown | RouterMatch::Leftover | RouterMatch::Foreign if named => {
             Some(RouterMatch::Advertised)
         }
-        // No advertisement names an address of DHCPv6, or one that the operator has configured.
+        // The address is from DHCPv6 or from the operator, so it remains usable without an advertisement.
         RouterMatch::Leftover if address.permanent || address.prefix_length == 128 => {
             Some(RouterMatch::Unknown)
         }

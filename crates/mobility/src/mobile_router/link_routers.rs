@@ -246,9 +246,9 @@ impl LinkRouters {
         known.map(|router| router.address)
     }
 
-    /// Returns the routers that advertise a prefix for which `wanted` is true and are still there, the latest
-    /// first. The valid lifetime of the prefix has not ended. A default router must be in the kernel's list
-    /// and answer.
+    /// Returns the reachable routers that advertise a prefix for which `wanted` is true. The valid lifetime
+    /// of the prefix has not ended. A default router must also be in the kernel's list (`gateways`) and
+    /// answer. The router that advertised last comes first.
     pub fn advertisers(
         &self,
         gateways: &[Ipv6Addr],

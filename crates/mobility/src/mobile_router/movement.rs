@@ -265,9 +265,10 @@ impl MobileRouter {
         }
     }
 
-    /// RFC 6275 11.5.5, RFC 3963 5.8: on the home link the router deletes the binding, from the home address.
-    /// Until the answer the old path carries the traffic if it works; the registration is not renewed. If the
-    /// renewal is due and the home agent is silent, the router breaks off the return.
+    /// De-registers from the home address when the router is on its home link (RFC 6275 11.5.5, RFC 3963
+    /// 5.8). Until the answer the old path carries the traffic if it works. The router does not renew the
+    /// registration: if the renewal is due and the home agent has not answered, the router breaks off the
+    /// return.
     fn go_home(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let was_home = std::mem::replace(&mut self.home.at_home, true);
         let home_address = self.config.home_address;
@@ -315,13 +316,14 @@ impl MobileRouter {
         self.forwarding_changed("the home agent acknowledged the return");
     }
 
-    /// Returns when the first registration is to be renewed.
+    /// Returns the time at which the first of the registrations must be renewed.
     fn first_renewal(&self) -> Option<Time> {
         let all = std::iter::once(&self.list.plain).chain(&self.list.bindings);
         all.filter_map(|entry| entry.refresh_at(false)).min()
     }
 
-    /// Whether the home agent has not answered the return, and the registrations end before long.
+    /// Returns whether the home agent has not answered the return, although the first registration must be
+    /// renewed now.
     pub(super) fn is_return_unanswered(&self, now: Time) -> bool {
         let Some(exchange) = self.list.plain_request(Purpose::Deregister) else { return false };
         self.home.at_home

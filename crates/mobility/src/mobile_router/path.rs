@@ -102,13 +102,13 @@ impl MobileRouter {
     }
 
     /// Returns whether packets may leave from a registered care-of address of an uplink. While the router is
-    /// coming home, the interface's address suffices: the home agent knows no other yet.
+    /// coming home, any address of the interface is good: the home agent still has it in the binding.
     fn may_send_from(&self, uplink: usize, address: IpAddr) -> bool {
         let uplink = &self.uplinks[uplink];
         uplink.has_care_of_address(address) || (self.home.at_home && uplink.has_address(address))
     }
 
-    /// Returns this router's end of the path of traffic without a policy of its own.
+    /// Returns this router's tunnel end for packets to which no policy applies.
     pub fn path(&self) -> Option<Endpoint> {
         self.paths().first().filter(|path| path.transmit).map(|path| path.local)
     }

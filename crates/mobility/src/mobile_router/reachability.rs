@@ -14,7 +14,7 @@
 //! Several routers of a home link may advertise the home prefix. carnet solicits one of them, and if it fails
 //! the next, its *successor*. The mobile router leaves the home link when all have failed.
 //!
-//! Left out: the states of RFC 4861 7.3.2, which the kernel keeps.
+//! Left out: the states of RFC 4861 7.3.2, which the kernel has.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -84,14 +84,13 @@ pub(super) enum DueAction {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reachability {
     probe: Option<RouterProbe>,
-    /// Router of the home link, and the time since when the router has been on that link.
+    /// The home router, and the time since which the uplink has been on the home link.
     home: Option<(Ipv6Addr, Time)>,
-    /// Whether the home router that has just failed had left solicitations unanswered after a router of
-    /// another link advertised.
+    /// Whether a router of another link advertised while the home router that has just failed did not answer.
     has_moved: bool,
-    /// Router that has answered a Neighbor Solicitation last since the link came up.
+    /// Router that answered the last Neighbor Solicitation since the link came up.
     answering: Option<ReachableRouter>,
-    /// Time of the last Router Solicitation because of doubt about this home router.
+    /// Time of the last Router Solicitation because the home router did not answer.
     solicited_at: Option<Time>,
 }
 

@@ -66,7 +66,7 @@ const HOME_PROBE_INTERVAL_WITHOUT_HEARTBEATS: Duration = Duration::from_secs(1);
 /// Time without effect of the home prefix after a return that the home agent has not answered: the first and
 /// the longest. The time doubles with each such return.
 const HOME_DOUBTED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(960));
-/// Most routers whose routes an uplink's own routing tables hold at a time.
+/// Maximum number of routers of an uplink that have their own routing tables at a time.
 pub const MAX_NEXT_HOPS: usize = 4;
 
 /// The operator's config of an uplink.
@@ -160,7 +160,7 @@ pub struct Uplink {
     home_router: Option<Ipv6Addr>,
     /// Whether a router on this interface has ever advertised the home prefix.
     home_was_advertised: bool,
-    /// Time until which the home prefix does not show the home link here, because the home agent has not
+    /// Time until which the home prefix has no effect on this uplink, because the home agent has not
     /// answered a return.
     home_doubted_until: Option<Time>,
     /// Returns that the home agent has not answered since the link came up.
@@ -655,10 +655,11 @@ impl Uplink {
         }
     }
 
-    /// Handles a return home that the home agent has not answered. For a while the home prefix does not show
-    /// the home link, unless the uplink has no other care-of address.
+    /// Handles a return home that the home agent has not answered. For a while the home prefix has no effect,
+    /// unless the uplink has no other care-of address.
     pub(super) fn return_unanswered(&mut self, now: Time, config: &MobileRouterConfig) {
-        let doubted_for = (HOME_DOUBTED.0 * 2_u32.pow(self.unanswered_returns.min(4))).min(HOME_DOUBTED.1);
+        let (first, longest) = HOME_DOUBTED;
+        let doubted_for = (first * 2_u32.saturating_pow(self.unanswered_returns)).min(longest);
         self.unanswered_returns = self.unanswered_returns.saturating_add(1);
         self.home_doubted_until = Some(now + doubted_for);
         self.attach(config);
@@ -670,13 +671,14 @@ impl Uplink {
         self.unanswered_returns = 0;
     }
 
-    /// Whether the home agent has not answered a return over this uplink lately.
+    /// Returns whether the home prefix has no effect, because the home agent did not answer a return over
+    /// this uplink.
     pub(super) fn is_home_doubted(&self) -> bool {
         self.home_doubted_until.is_some()
     }
 
-    /// Sets when the router that advertises the home prefix is solicited next, and stops the probe of a home
-    /// link that was left.
+    /// Sets the time of the next solicitation of the home router. Stops the probe of a home link that the
+    /// uplink has left.
     pub(super) fn watch_home_router(&mut self, now: Time, config: &MobileRouterConfig) {
         self.reachability.watch_home_router(now, self.home_router, home_probe_interval(config));
     }
@@ -829,10 +831,11 @@ impl Uplink {
         let in_home_prefix =
             |own: &&Address| config.is_home_address(own) && !advertised_elsewhere(own.address);
         // Of several routers of the home link, one stays in use until it fails.
-        let known = self.link_routers.advertisers(&gateways, is_home).find(|router| Some(*router) == former);
-        let advertised = known.or_else(|| self.link_routers.advertisers(&gateways, is_home).next());
-        // RFC 6275 11.5.5: the home prefix must be on the link again, which an address that the kernel has
-        // kept does not show.
+        let mut home_routers = self.link_routers.advertisers(&gateways, is_home).peekable();
+        let latest = home_routers.peek().copied();
+        let advertised = home_routers.find(|router| Some(*router) == former).or(latest);
+        // RFC 6275 11.5.5: a router must advertise the home prefix now. An address that the kernel has
+        // kept does not show that.
         let stale = self.home_was_advertised && !self.link_routers.is_empty();
         let is_at_home = advertised.is_some()
             || (!stale && usable.clone().filter(in_home_prefix).any(|address| address.permanent));

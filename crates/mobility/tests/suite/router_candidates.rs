@@ -183,30 +183,41 @@ fn router_of_the_address_is_the_one_that_advertises_its_prefix_since_the_link_ca
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
 }
 
+/// Moves wifi to the network of router B and back to that of router A. The kernel has kept the address of A's
+/// network, and the default route by B. Packets from [`CARE_OF`] are lost, for B is on another link.
+fn back_by_the_router_of_the_other_link(pair: &mut Pair) {
+    pair.detach(0, "wifi");
+    pair.run(0.3);
+    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    show(pair, &[OTHER_CARE_OF], &[ROUTER_B]);
+    pair.run(2.0);
+    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+    pair.detach(0, "wifi");
+    pair.dead = vec![addr(CARE_OF)];
+    pair.run(0.3);
+    pair.forget();
+    show(pair, &[CARE_OF], &[ROUTER_B]);
+    assert_eq!(pair_in_use(pair), Some((addr(CARE_OF), addr(ROUTER_B))));
+}
+
+/// Lets router A advertise, by which packets from [`CARE_OF`] arrive.
+fn own_router_advertises(pair: &mut Pair) {
+    pair.dead.clear();
+    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
+    show(pair, &[CARE_OF], &[ROUTER_B, ROUTER_A]);
+    assert_eq!(pair_in_use(pair), Some((addr(CARE_OF), addr(ROUTER_A))));
+}
+
 /// Back on a link whose address the kernel has kept, with the default route of the link between. The first
 /// Binding Update leaves before the router advertises, and so by the router of the other link.
 #[test]
 fn update_sent_through_the_router_of_another_link_is_repeated_when_the_links_own_router_advertises() {
     for setup in [with_heartbeats(), Setup::plain()] {
         let mut pair = registered(setup);
-        pair.detach(0, "wifi");
-        pair.run(0.3);
-        pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-        show(&mut pair, &[OTHER_CARE_OF], &[ROUTER_B]);
-        pair.run(2.0);
-        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
-        pair.detach(0, "wifi");
-        pair.dead = vec![addr(CARE_OF)];
-        pair.run(0.3);
-        pair.forget();
-        show(&mut pair, &[CARE_OF], &[ROUTER_B]);
-        assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_B))));
+        back_by_the_router_of_the_other_link(&mut pair);
         assert_eq!(pair.last_update().source, addr(CARE_OF));
         pair.run(0.001);
-        pair.dead.clear();
-        pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-        show(&mut pair, &[CARE_OF], &[ROUTER_B, ROUTER_A]);
-        assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
+        own_router_advertises(&mut pair);
         let took = pair.run_while(5.0, "a registration", |pair| !pair.is_registered(0));
         assert!(took <= Duration::from_millis(500), "{took:?}");
     }
@@ -795,24 +806,10 @@ fn update_with_identifier_that_left_by_the_router_of_another_link_is_sent_again(
         show(&mut pair, &[CARE_OF], &[ROUTER_A]);
         pair.run(5.0);
         assert_eq!(pair.path(), Some(addr(CARE_OF)));
-        pair.detach(0, "wifi");
-        pair.run(0.3);
-        pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-        show(&mut pair, &[OTHER_CARE_OF], &[ROUTER_B]);
-        pair.run(2.0);
-        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
-        pair.detach(0, "wifi");
-        pair.dead = vec![addr(CARE_OF)];
-        pair.run(0.3);
-        pair.forget();
-        show(&mut pair, &[CARE_OF], &[ROUTER_B]);
-        assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_B))));
+        back_by_the_router_of_the_other_link(&mut pair);
         pair.run(0.05);
         assert_eq!(pair.last_update().source, addr(CARE_OF));
-        pair.dead.clear();
-        pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-        show(&mut pair, &[CARE_OF], &[ROUTER_B, ROUTER_A]);
-        assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
+        own_router_advertises(&mut pair);
         let took = pair.run_while(5.0, "a registration", |pair| {
             pair.bound() != Some(addr(CARE_OF)) || pair.path() != pair.bound()
         });

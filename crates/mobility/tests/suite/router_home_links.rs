@@ -1,5 +1,5 @@
-//! Mobile router: home links with several routers, and forged Router Advertisements (RFC 6275 11.5.5, RFC 4861
-//! 6.1.2).
+//! Mobile router: home links with several routers, and forged Router Advertisements (RFC 6275 11.5.5, RFC
+//! 4861 6.1.2).
 
 use std::net::Ipv6Addr;
 
@@ -176,9 +176,9 @@ fn flood_of_routers_does_not_end_the_home_link() {
     }
 }
 
-/// With Binding Identifiers, the router leaves home before the home agent has answered the de-registration.
-#[test]
-fn return_with_identifiers_that_is_broken_off_is_put_right() {
+/// Returns a pair whose router, registered with a Binding Identifier, has just come home. The home agent does
+/// not receive the de-registration.
+fn coming_home_with_identifier() -> Pair {
     let mut setup = with_heartbeats();
     setup.routers[0].uplinks[0].bid = Some(1);
     let mut pair = Pair::new(setup);
@@ -190,6 +190,13 @@ fn return_with_identifiers_that_is_broken_off_is_put_right() {
     pair.dead.push(addr(HOME));
     show(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A, HOME_ROUTER]);
     pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    pair
+}
+
+/// With Binding Identifiers, the router leaves home before the home agent has answered the de-registration.
+#[test]
+fn return_with_identifiers_that_is_broken_off_is_put_right() {
+    let mut pair = coming_home_with_identifier();
     pair.run(1.0);
     assert!(at_home(&pair));
     pair.detach(0, "wifi");
@@ -203,16 +210,7 @@ fn return_with_identifiers_that_is_broken_off_is_put_right() {
 /// RFC 3963 5.8: until the acknowledgement of the return, traffic leaves by the tunnel.
 #[test]
 fn tunnel_with_identifiers_is_used_until_the_return_is_acknowledged() {
-    let mut setup = with_heartbeats();
-    setup.routers[0].uplinks[0].bid = Some(1);
-    let mut pair = Pair::new(setup);
-    show(&mut pair, &[], &[ROUTER_A]);
-    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-    pair.run(5.0);
-    pair.dead.push(addr(HOME));
-    show(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A, HOME_ROUTER]);
-    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    let mut pair = coming_home_with_identifier();
     assert!(at_home(&pair) && !pair.machine().is_home());
     for _ in 0..20 {
         run_answered(&mut pair, 100, &[HOME_ROUTER]);

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{As, LAB, alone, folder, obstacle, said, skipped};
+use crate::common::{As, LAB, alone, obstacle, skipped, smoke_bench};
 
 #[test]
 fn every_path_passes_packets_without_loss() {
@@ -21,18 +21,7 @@ fn every_path_passes_packets_without_loss() {
         }
     }
     let _alone = alone();
-    let out = folder("bench");
-    let run = Command::new(LAB)
-        .args(["bench", "--smoke", "--out"])
-        .arg(&out)
-        .arg("--carnet")
-        .arg(&carnet)
-        .output()
-        .expect("the lab starts");
-    let told = said(&run);
-    assert!(run.status.success(), "{told}");
-    let text = std::fs::read(out.join("bench.json")).expect("bench.json");
-    let bench: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let (out, told, bench) = smoke_bench("bench", &[], &carnet);
     let list = |key: &str| bench[key].as_array().expect("an array").clone();
     let mut paths = Vec::new();
     for path in list("paths") {

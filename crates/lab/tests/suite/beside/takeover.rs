@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{As, LAB, beside, folder, obstacle, repository, said, skipped};
+use crate::common::{As, LAB, beside, obstacle, repository, skipped, smoke_bench};
 
 #[test]
 fn whatever_happens_no_binding_is_lost_and_no_two_acknowledge() {
@@ -21,19 +21,8 @@ fn whatever_happens_no_binding_is_lost_and_no_two_acknowledge() {
         return skipped("takeover", "etcd is missing (tools/setup.sh test)");
     }
     let _beside = beside();
-    let out = folder("takeover");
-    let run = Command::new(LAB)
-        .args(["bench", "--smoke", "--only", "takeover", "--out"])
-        .arg(&out)
-        .arg("--carnet")
-        .arg(&carnet)
-        .output()
-        .expect("the lab starts");
     // If the run fails, the message has the seed and each fault.
-    let told = said(&run);
-    assert!(run.status.success(), "{told}");
-    let text = std::fs::read(out.join("bench.json")).expect("bench.json");
-    let bench: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let (out, told, bench) = smoke_bench("takeover", &["--only", "takeover"], &carnet);
     let list = |key: &str| bench[key].as_array().expect("an array").clone();
     assert_eq!((list("takeovers").len(), list("faults").len()), (2, 2), "{told}");
     for one in list("takeovers") {

@@ -68,7 +68,7 @@ const DEVICES_MAX: usize = 256;
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5).
 const HOP_LIMIT: u8 = 64;
 /// Tunnel ends that no node uses (RFC 6666), to test whether the kernel supports tunnel devices.
-const NOBODY: TunnelAddresses =
+const UNUSED_ENDS: TunnelAddresses =
     (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 2));
 
 /// Lowest MTU of a path that carries an inner packet of 1280 octets.
@@ -143,7 +143,7 @@ impl Kernel {
         let probe = |requests: &mut Requests| {
             let links = requests.links().list()?;
             let name = free_name(|name| links.iter().any(|link| link.name == name));
-            let (local, remote) = NOBODY;
+            let (local, remote) = UNUSED_ENDS;
             let device = Ip6Tunnel { name: &name, group: GROUP, local, remote, hop_limit: HOP_LIMIT };
             requests.links().add_ip6_tunnel(&device)?;
             match requests.links().find(&name)? {

@@ -87,8 +87,8 @@ struct Flows {
     number: fn(&Maps) -> u32,
 }
 
-/// A cached binding with the generation and version numbers of its lookup. It is valid while both numbers are
-/// the same.
+/// A cached binding with the generation and version numbers of its lookup. The cached binding is valid while
+/// the maps have the same two numbers.
 #[derive(Debug)]
 struct CachedBinding {
     value: BindingValue,
