@@ -13,13 +13,14 @@ use anyhow::{Context, anyhow, bail, ensure};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce};
 use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, sendmmsg, setsockopt};
-use socket2::{Protocol, Socket};
+use socket2::Socket;
 use std::io::{IoSlice, IoSliceMut};
 
-use super::sender::{QdiscBypass, open};
+use super::sender::QdiscBypass;
 use super::updates::{Identity, KEY, Signer, UPDATE, acknowledgement, update};
 use super::world::{HOME_AGENT, World, WorldInterface, link_addresses, run_in_node};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
+use carnet_testbed::frame_socket::packet_socket;
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
 
 /// Maximum number of frames per system call.
@@ -121,8 +122,7 @@ impl Fleet {
     pub fn new(world: &World, place: WorldInterface, number: u32, lifetime: u16) -> anyhow::Result<Fleet> {
         let node = world.node(place.node);
         let socket = run_in_node(&node, || {
-            let ipv6 = Protocol::from(i32::from((libc::ETH_P_IPV6 as u16).to_be()));
-            let socket = open(place.interface, Some(ipv6))?;
+            let socket = packet_socket(place.interface, Some(libc::ETH_P_IPV6 as u16))?;
             setsockopt(&socket, SndBufForce, &BUFFER)?;
             setsockopt(&socket, RcvBufForce, &BUFFER)?;
             setsockopt(&socket, QdiscBypass, &true)?;

@@ -22,12 +22,13 @@ use aya::maps::Array;
 use aya::programs::tc::{SchedClassifier, TcAttachType, qdisc_add_clsact};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::SndBufForce;
-use nix::sys::socket::{MsgFlags, MultiHeaders, bind, sendmmsg, setsockopt};
+use nix::sys::socket::{MsgFlags, MultiHeaders, sendmmsg, setsockopt};
 use nix::{setsockopt_impl, sockopt_impl};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 
 use super::packet::{Frame, IPV6, LINK, UDP, pseudo_sum};
 use super::world::{World, WorldInterface, run_in_node};
+use carnet_testbed::frame_socket::packet_socket;
 use carnet_testbed::process::{in_node, output};
 use carnet_testbed::tools;
 
@@ -236,7 +237,7 @@ impl Drop for DisabledOffloads {
     fn drop(&mut self) {
         if let Err(error) = self.change(self.checksums, true) {
             carnet_testbed::console::step(&format!(
-                "cannot turn off the offloads of {}: {error:#}",
+                "cannot restore the offloads of {}: {error:#}",
                 self.interface
             ));
         }
@@ -251,22 +252,12 @@ fn socket_at(
     let node = world.node(place.node);
     run_in_node(&node, || {
         // With protocol 0 the socket receives no packets.
-        let socket = open(place.interface, None)?;
+        let socket = packet_socket(place.interface, None)?;
         setsockopt(&socket, SndBufForce, &BUFFER)?;
         prepare(&socket)?;
         Ok(socket)
     })
     .with_context(|| format!("cannot open a packet socket at {} of {node}", place.interface))
-}
-
-pub(super) fn open(interface: &str, protocol: Option<Protocol>) -> anyhow::Result<Socket> {
-    let socket = Socket::new(Domain::PACKET, Type::RAW, protocol)?;
-    let address = nix::ifaddrs::getifaddrs()?
-        .filter(|one| one.interface_name == interface)
-        .find_map(|one| one.address?.as_link_addr().copied())
-        .ok_or_else(|| anyhow!("there is no interface {interface}"))?;
-    bind(socket.as_raw_fd(), &address)?;
-    Ok(socket)
 }
 
 /// Fails unless the frames arrive at `there` one by one, unchanged. `there` is the peer of the sender's
@@ -280,8 +271,7 @@ pub fn check_frames_arrive(
     let mut sender = Sender::in_bursts(world, place, frame)?;
     let node = world.node(there.node);
     // The socket receives packets of all protocols: those of the benchmark and perhaps others.
-    let every = Protocol::from(i32::from((libc::ETH_P_ALL as u16).to_be()));
-    let mut socket = run_in_node(&node, || open(there.interface, Some(every)))
+    let mut socket = run_in_node(&node, || packet_socket(there.interface, Some(libc::ETH_P_ALL as u16)))
         .with_context(|| format!("cannot open a receiving socket at {} of {node}", there.interface))?;
     socket.set_read_timeout(Some(Duration::from_secs(2)))?;
     // Send one complete burst and a part of another.

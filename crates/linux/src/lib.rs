@@ -70,7 +70,7 @@ pub use event::PlatformEvent;
 pub use fast_path::geonet as geonet_path;
 pub use fast_path::{FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};
 pub use link_socket::WatchedInterface;
-pub use listening::{bind_datagrams, has_address, listen};
+pub use listening::{bind_datagrams, bind_packet_socket, has_address, listen};
 pub use memory::{give_back_code, give_back_memory};
 pub use observer::interface_exists;
 pub use platform::{Platform, PlatformConfig};

@@ -1,8 +1,10 @@
-//! Opens sockets at addresses that the machine may get later.
+//! Opens sockets at addresses that the machine may get later, and binds packet sockets to interfaces.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
 
+use nix::net::if_::if_nametoindex;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Maximum number of connections that wait until carnet accepts them.
@@ -48,4 +50,30 @@ pub fn bind_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
 /// Returns whether an interface of this machine has the address now.
 pub fn has_address(address: SocketAddr) -> bool {
     UdpSocket::bind(SocketAddr::new(address.ip(), 0)).is_ok()
+}
+
+/// Binds a packet socket (`AF_PACKET`) to an interface. The socket keeps the EtherType with which it was opened.
+///
+/// # Errors
+///
+/// Fails with `ENODEV` if there is no such interface, and if the interface is down.
+pub fn bind_packet_socket(socket: &impl AsFd, interface: &str) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::c_ushort,
+        sll_protocol: 0,
+        sll_ifindex: if_nametoindex(interface)? as libc::c_int,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: `address` is a live `sockaddr_ll`, and the length is that of its type.
+    let result = unsafe {
+        libc::bind(
+            socket.as_fd().as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

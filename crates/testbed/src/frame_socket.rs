@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nix::errno::Errno;
-use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, LinkAddr, MsgFlags, MultiHeaders, bind, recvmmsg, recvmsg, sendmmsg,
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, recvmmsg, recvmsg, sendmmsg,
     setsockopt, sockopt,
 };
 use nix::sys::time::TimeVal;
@@ -23,12 +22,17 @@ pub const GEONETWORKING: u16 = 0x8947;
 /// `ETH_P_ALL`: frames of all EtherTypes, in both directions.
 pub const ALL: u16 = 3;
 
-/// Returns the address that binds a socket to an interface.
-fn look(interface: &str) -> anyhow::Result<LinkAddr> {
-    getifaddrs()?
-        .filter(|found| found.interface_name == interface)
-        .find_map(|found| found.address.and_then(|address| address.as_link_addr().copied()))
-        .with_context(|| format!("there is no interface {interface}"))
+/// Opens a packet socket on an interface. With `None` as protocol (`ETH_P_*`), the socket only sends.
+///
+/// # Errors
+///
+/// Fails if there is no such interface, if it is down, or without `CAP_NET_RAW`.
+pub fn packet_socket(interface: &str, protocol: Option<u16>) -> anyhow::Result<Socket> {
+    let protocol = protocol.map(|protocol| Protocol::from(i32::from(protocol.to_be())));
+    let socket = Socket::new(Domain::PACKET, Type::RAW, protocol).context("cannot open a packet socket")?;
+    carnet_linux::bind_packet_socket(&socket, interface)
+        .with_context(|| format!("cannot bind a packet socket to the interface {interface}"))?;
+    Ok(socket)
 }
 
 /// A packet socket on an interface.
@@ -40,12 +44,7 @@ pub struct Link {
 impl Link {
     /// Opens a socket for frames of an EtherType; with `None` the socket only sends.
     pub fn open(interface: &str, ether_type: Option<u16>) -> anyhow::Result<Link> {
-        let address = look(interface)?;
-        let protocol = ether_type.map(|ether_type| Protocol::from(i32::from(ether_type.to_be())));
-        let socket =
-            Socket::new(Domain::PACKET, Type::RAW, protocol).context("cannot open a packet socket")?;
-        // Leave the EtherType out of the address: the socket then keeps the one with which it was opened.
-        bind(socket.as_raw_fd(), &address).with_context(|| format!("cannot bind to {interface}"))?;
+        let socket = packet_socket(interface, ether_type)?;
         // Without privileges on the host the kernel refuses the forced size, and its own limit applies.
         if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).is_err() {
             let _ = socket.set_recv_buffer_size(BUFFER);

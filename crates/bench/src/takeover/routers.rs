@@ -18,15 +18,16 @@ use anyhow::{Context, bail};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce};
 use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, sendmmsg, setsockopt};
-use socket2::{Protocol, Socket};
+use socket2::Socket;
 
 use super::super::fleet::{MOBILE, identity};
 use super::super::packet::{Frame, IPV6, LINK, SMALLEST, UDP};
-use super::super::sender::{QdiscBypass, open};
+use super::super::sender::QdiscBypass;
 use super::super::updates::{KEY, Signer, acknowledgement, update};
 use super::super::world::{CN, run_in_node};
 use super::world::{Machines, NET, address, hardware};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
+use carnet_testbed::frame_socket::packet_socket;
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
 
 /// Maximum number of frames per system call.
@@ -173,8 +174,7 @@ impl Routers {
         for (at, member) in machines.members.iter().enumerate() {
             for (kind, hosts) in [('f', false), ('h', true)] {
                 let socket = run_in_node(NET, || {
-                    let ipv6 = Protocol::from(i32::from((libc::ETH_P_IPV6 as u16).to_be()));
-                    let socket = open(&member.end(kind), Some(ipv6))?;
+                    let socket = packet_socket(&member.end(kind), Some(libc::ETH_P_IPV6 as u16))?;
                     setsockopt(&socket, SndBufForce, &BUFFER)?;
                     setsockopt(&socket, RcvBufForce, &BUFFER)?;
                     setsockopt(&socket, QdiscBypass, &true)?;
