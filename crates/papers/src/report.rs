@@ -390,9 +390,11 @@ mod tests {
         {
             assert!(page.contains(word), "the page lacks {word}");
         }
-        for word in
-            ["moves to WiMAX</text>", "lost (1)</text>", "round trip, Wi-Fi (emulated as in the paper): 3.1</text>"]
-        {
+        for word in [
+            "moves to WiMAX</text>",
+            "lost (1)</text>",
+            "round trip, Wi-Fi (emulated as in the paper): 3.1</text>",
+        ] {
             // The picture of the whole and the picture of the moves are each drawn twice.
             assert_eq!(page.matches(word).count(), 4, "{word}");
         }

@@ -25,7 +25,6 @@
 #![forbid(unsafe_code)]
 
 pub mod certificate;
-pub mod claims;
 mod clock;
 pub mod coer;
 pub mod config;
@@ -38,6 +37,7 @@ pub mod ids;
 pub mod inspection;
 pub mod keys;
 pub mod message;
+pub mod message_permissions;
 pub mod permissions;
 pub mod pki;
 pub mod pseudonym;

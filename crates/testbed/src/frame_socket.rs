@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Context;
 use nix::errno::Errno;
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, recvmmsg, recvmsg, sendmmsg,
-    setsockopt, sockopt,
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, recvmmsg, recvmsg, sendmmsg, setsockopt,
+    sockopt,
 };
 use nix::sys::time::TimeVal;
 use socket2::{Domain, Protocol, Socket, Type};

@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::Time;
 
+use super::acknowledged_registration::{Registration, mapped};
 use super::exchange::{Event, Exchange, Purpose, Transmission};
-use super::registration::{Registration, mapped};
 use super::{Bid, Links};
 use crate::flow::FlowBinding;
 

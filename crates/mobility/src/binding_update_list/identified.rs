@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
+use super::acknowledged_registration::Registration;
 use super::entry::{BindingUpdateListEntry, MAX_UPDATES, Update, UpdatedBinding};
 use super::exchange::{Event, Exchange};
-use super::registration::Registration;
 use super::retransmission::INITIAL_BINDACK_TIMEOUT;
 use super::{BindingUpdateList, Links};
 use crate::is_newer;

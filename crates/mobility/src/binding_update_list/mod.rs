@@ -6,13 +6,13 @@
 //! ([`Update`]). All entries share one sequence of numbers ([`UpdateNumbers`]). Direct routes have no entry
 //! here, but an [`Exchange`] sends their requests too.
 
+mod acknowledged_registration;
 mod entry;
 mod exchange;
 mod identified;
 mod links;
 mod numbers;
-mod registration;
-mod remedy;
+mod refusal_remedy;
 mod retransmission;
 
 use std::collections::VecDeque;
@@ -21,15 +21,15 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
+pub use acknowledged_registration::Registration;
+pub(crate) use acknowledged_registration::{Renewal, mapped};
 pub use entry::BindingUpdateListEntry;
 pub(crate) use entry::{MultipleCareOfSupport, Update, UpdatedBinding};
 pub(crate) use exchange::{Event, Exchange, Outstanding, Purpose, Transmission};
 pub(crate) use identified::{DueUpdate, FULL_TIMEOUT, STAGGER};
 pub(crate) use links::Links;
 pub(crate) use numbers::{Judgement, UpdateNumbers};
-pub use registration::Registration;
-pub(crate) use registration::{Renewal, mapped};
-pub(crate) use remedy::{RefusalReaction, refusal_reaction};
+pub(crate) use refusal_remedy::{RefusalReaction, refusal_reaction};
 pub(crate) use retransmission::{
     CONNECTION_ATTEMPT_DELAY, INITIAL_BINDACK_TIMEOUT, MAX_BINDACK_TIMEOUT, Retransmission,
 };

@@ -22,8 +22,8 @@ use ipnet::Ipv6Net;
 
 use super::binding::{Binding, FormerPath};
 use super::node::{BindingEntry, DueEvent, Node};
-use super::owners::PrefixTable;
-use super::replay::{KeyNumbers, Replay};
+use super::prefix_owners::PrefixTable;
+use super::replay_state::{KeyNumbers, Replay};
 use super::{AuthorizedNode, Timer};
 use crate::Authentication;
 use crate::flow::FlowBinding;

@@ -24,13 +24,12 @@
 //! 169), Binding Refresh Advice (the state survives restarts, so nodes need not refresh earlier), key
 //! management mobility (the answer to the K flag is always 0).
 
-mod admission;
 mod answers;
 mod binding;
 mod binding_cache;
+mod binding_changes;
 mod care_of_address;
 mod care_of_test;
-mod carrying_out;
 mod discovery;
 mod drain;
 mod flows;
@@ -41,14 +40,15 @@ mod identifiers;
 mod limits;
 mod node;
 mod notices;
-mod owners;
+mod prefix_owners;
 mod proxy_nd;
-mod registration;
-mod replay;
+mod replay_state;
 mod request;
 mod revocation;
 mod silence;
 mod stored;
+mod update_checks;
+mod verification_limits;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -62,13 +62,12 @@ use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingError, Builder, Message, message_type};
 use ipnet::Ipv6Net;
 
-use admission::{NodeUpdateLimits, UnboundSourceLimits};
 use answers::Answer;
 pub use binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS};
 pub use binding_cache::BindingCache;
+use binding_changes::UntestedRegistration;
 use care_of_test::CareOfTests;
 pub use care_of_test::{CARE_OF_TEST_LEN, CareOfTestCounters};
-use carrying_out::UntestedRegistration;
 use drain::Drain;
 pub use drain::{DrainPhase, DrainStatus, Relay};
 pub use flows::MAX_FLOWS;
@@ -78,12 +77,13 @@ pub(crate) use home_link::{HomeLink, NeighborMessage};
 use limits::{NodeAnswerLimits, UnknownSourceLimits};
 use notices::Notices;
 use proxy_nd::ProxyNd;
-pub use replay::KeyNumbers;
-use replay::Replay;
+pub use replay_state::KeyNumbers;
+use replay_state::Replay;
 use request::Request;
 use revocation::Revocation;
 use silence::UnansweredUpdateLog;
 pub use stored::{StoredBinding, StoredPath, StoredRegistration};
+use verification_limits::{NodeUpdateLimits, UnboundSourceLimits};
 
 use crate::flow::FlowBinding;
 use crate::{Authentication, Event, MobilityDrop, MobilityMessage, Output, is_unicast_routable};

@@ -14,7 +14,7 @@ use carnet_base::{Endpoint, Few, Time};
 use ipnet::Ipv6Net;
 
 use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS, rank};
-use super::replay::{KeyNumbers, Replay};
+use super::replay_state::{KeyNumbers, Replay};
 use crate::flow::FlowBinding;
 use crate::sequence::count;
 

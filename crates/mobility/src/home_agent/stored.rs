@@ -14,8 +14,8 @@ use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BI
 use super::care_of_address::is_acceptable;
 use super::care_of_test::TESTED_LIFETIME;
 use super::drain::RELAY_LIFETIME;
-use super::registration::shared;
-use super::replay::{KeyNumbers, Replay};
+use super::replay_state::{KeyNumbers, Replay};
+use super::update_checks::shared;
 use super::{HomeAgent, MAX_FLOWS, Relay, RemovedNode, Timer};
 use crate::flow::FlowBinding;
 use crate::sequence::count;

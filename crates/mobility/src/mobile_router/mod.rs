@@ -25,10 +25,11 @@
 //!
 //! Left out: the K and L flags.
 
+mod address_and_router;
 mod agent_orders;
 mod answers;
 mod binding_loss_hints;
-mod candidate;
+mod binding_update_sender;
 mod capacity;
 mod captive_portal;
 mod composer;
@@ -47,7 +48,6 @@ mod policies;
 mod quality;
 mod reachability;
 mod refusals;
-mod registering;
 mod unanswered_uplinks;
 mod uplink;
 mod uplinks;
@@ -63,10 +63,10 @@ use carnet_wire::mobility::{BindingError, Message, MobilityOption};
 use carnet_wire::{icmpv6, nd};
 use serde::{Deserialize, Serialize};
 
+pub use address_and_router::Candidate;
 use agent_orders::AgentOrders;
 pub use agent_orders::SwitchOrder;
 use binding_loss_hints::BindingLossHints;
-pub use candidate::Candidate;
 pub use captive_portal::PortalProbe;
 use captive_portal::PortalProber;
 pub use config::{MobileRouterConfig, RegistrationMode};

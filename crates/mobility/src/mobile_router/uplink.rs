@@ -35,7 +35,7 @@ use carnet_wire::{icmpv6, nd};
 use ipnet::Ipv6Net;
 
 use super::MobileRouterConfig;
-use super::candidate::{Candidate, FailedCandidates, candidates, ipv4_candidates, is_usable_ipv4};
+use super::address_and_router::{Candidate, FailedCandidates, candidates, ipv4_candidates, is_usable_ipv4};
 use super::capacity::CapacityEstimate;
 use super::captive_portal::{CaptivePortal, PortalProbes};
 use super::link_routers::LinkRouters;

@@ -17,12 +17,12 @@ use carnet_wire::geonet::{BasicHeader, BasicNextHeader, CommonNextHeader, Packet
 use super::{Now, Security};
 use crate::SecurityDrop;
 use crate::certificate::Certificate;
-use crate::claims::SspBits;
 use crate::config::Policy;
 use crate::crypto::{SigningKey, signature_input};
 use crate::ids::{HashedId3, HashedId8};
 use crate::inspection::{application_of, application_of_payload, facilities_message};
 use crate::message::{HeaderInfo, MAX_REQUESTED_CERTIFICATES, Signer, ThreeDLocation, seal, to_be_signed};
+use crate::message_permissions::SspBits;
 use crate::permissions::Psid;
 use crate::store::{CertificateStore, TrustedCertificate};
 use crate::time::{Time64, ValidityPeriod};

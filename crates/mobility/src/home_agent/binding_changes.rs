@@ -10,9 +10,9 @@ use super::answers::Answer;
 use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, NewBinding};
 use super::care_of_test::TESTED_LIFETIME;
 use super::flows::{self, FlowAnswers};
-use super::registration::{Registration, Verdict, judge};
-use super::replay::Replay;
+use super::replay_state::Replay;
 use super::request::Request;
+use super::update_checks::{Registration, Verdict, judge};
 use super::{HomeAgent, Timer};
 use crate::sequence::{MANY_NUMBERS, MAX_NUMBERS, is_later};
 use crate::{

@@ -35,7 +35,7 @@ use super::desired::{
     TABLE_NEXT_HOP, TABLE_NOWHERE, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
 use super::entries::{LOCAL, METRIC, host, into_tunnel_device, route, unreachable};
-use super::for_ipv4;
+use super::policy_routing_for_ipv4_tunnels;
 use super::ways::ways;
 
 /// Protocols of the home agent's packets to a care-of address: tunnelled packets, Mobility Headers, and
@@ -191,7 +191,8 @@ pub(crate) fn router_entries<'a>(
             }
             _ => {}
         }
-        entries.extend(for_ipv4::entries(uplink, |number| next_hop_table(index, number)));
+        entries
+            .extend(policy_routing_for_ipv4_tunnels::entries(uplink, |number| next_hop_table(index, number)));
     }
 
     entries.extend(tunnels(router, &beside));

@@ -15,7 +15,7 @@ use ipnet::Ipv6Net;
 use super::binding::NewBinding;
 use super::binding_cache::BindingCache;
 use super::care_of_address::{ipv4_path, is_acceptable};
-use super::replay::Replay;
+use super::replay_state::Replay;
 use super::request::Request;
 use super::{AuthorizedNode, HomeAgentConfig, identifiers};
 use crate::security::DEFAULT_WINDOW;

@@ -18,7 +18,7 @@ use carnet_wire::ipv6::protocol;
 
 use super::desired::{Entry, InterfaceAddress, RouteAction, Rule, TABLE_NESTED, priority};
 use super::entries::{METRIC, host, route};
-use super::for_mobile_router::next_hop_table;
+use super::policy_routing_for_mobile_router::next_hop_table;
 
 /// Protocols that pass: tunnelled packets and their fragments, Mobility Headers, and ICMPv6 errors about
 /// these packets.

@@ -12,7 +12,7 @@ use ipnet::Ipv6Net;
 
 use super::desired::{Entry, RouteAction, Rule, TABLE_MAIN, TABLE_NEIGHBOURS, priority};
 use super::entries::{LOCAL, METRIC, host, route};
-use super::for_mobile_router::inside;
+use super::policy_routing_for_mobile_router::inside;
 
 /// Returns the rules and routes. `interface` is the interface of IPv6 over GeoNetworking, which may be an
 /// uplink as well.
