@@ -75,8 +75,8 @@ pub enum Command {
     /// restores everything that it has changed on the machine.
     #[command(after_help = "\
 Examples:
-  carnet run --config /etc/carnet/bus-42.toml
-  carnet run --config bus-42.toml --log carnet=debug")]
+  carnet run --config /etc/carnet/bus-42.toml           run the station of this config
+  carnet run --config bus-42.toml --log carnet=debug    also log what carnet does in detail")]
     Run {
         /// The config file; docs/config.md describes it.
         #[arg(long, value_name = "FILE")]
@@ -96,8 +96,8 @@ Examples:
     /// what is wrong, what was expected. A setting that is valid but probably not intended gives a warning.
     #[command(after_help = "\
 Examples:
-  carnet check /etc/carnet/bus-42.toml
-  carnet check --config /etc/carnet/bus-42.toml")]
+  carnet check /etc/carnet/bus-42.toml             print the mistakes in this config file
+  carnet check --config /etc/carnet/bus-42.toml    the same, with the option of `carnet run`")]
     Check {
         /// The config file.
         #[command(flatten)]
@@ -109,13 +109,17 @@ Examples:
     /// config.
     #[command(after_help = "\
 Examples:
+  IPsec for the signalling alone, with a shared secret:
   carnet ipsec --config bus-42.toml --gateway 2001:db8:ff::2 >/etc/swanctl/conf.d/carnet.conf
+
+  IPsec also for the tunnelled traffic, with certificates:
   carnet ipsec --config bus-42.toml --gateway 2001:db8:ff::2 --data --auth pubkey")]
     Ipsec(Ipsec),
     #[cfg(feature = "replay")]
     /// Replay a recording (`station.record`), and print what the station did, as JSON lines.
     #[command(after_help = "\
-The same config and recording give the same outputs, to the octet. The command sends nothing.
+The same config and recording always give the same outputs, to the octet. The command sends
+no packets.
 
 Example:
   carnet replay --config /etc/carnet/bus-42.toml bus-42.jsonl")]
@@ -130,9 +134,10 @@ Example:
     /// Show the status of a running station.
     #[command(after_help = "\
 Examples:
-  carnet status
-  carnet status --socket /run/carnet/bus-42.sock --json
-  carnet status --wait registered --timeout 30s    for scripts: exit status 1 after 30 s")]
+  carnet status                                            the one station of this machine
+  carnet status --socket /run/carnet/bus-42.sock --json    one of several stations
+  carnet status --wait registered --timeout 30s            in scripts: wait until the mobile
+                                    router is registered; exit status 1 after 30 s")]
     Status {
         /// Wait until the station has reached this state; also waits for a station that does not run yet.
         #[arg(long, value_enum, value_name = "STATE")]
@@ -150,10 +155,10 @@ Examples:
     /// Show the state of a running station.
     #[command(after_help = "\
 Examples:
-  carnet show bindings
-  carnet show uplinks --json
-  carnet show neighbours
-  carnet show counters --socket /run/carnet/bus-42.sock")]
+  carnet show bindings          the binding cache, or the Binding Update List
+  carnet show uplinks --json    state of each uplink, as JSON
+  carnet show neighbours        GeoNetworking stations in radio range
+  carnet show counters --socket /run/carnet/bus-42.sock    one of several stations")]
     Show {
         /// Show a table of a running station.
         what: Table,
@@ -167,8 +172,8 @@ Examples:
     /// Print the events of a running station, until Ctrl-C or the station's end.
     #[command(after_help = "\
 Examples:
-  carnet watch
-  carnet watch --json | jq 'select(.event == \"handover\")'")]
+  carnet watch                  print each event as a line of text
+  carnet watch --json | jq 'select(.event == \"handover\")'    only handovers, as JSON")]
     Watch {
         /// The output.
         #[command(flatten)]
@@ -181,17 +186,17 @@ Examples:
     #[command(after_help = "\
 Examples:
   carnet handover wlan0      prefer wlan0 to all others for as long as it can be used
-  carnet handover auto       let the router select again
+  carnet handover auto       let the mobile router select the uplink again
   carnet handover wwan0 --policy video
                              select wwan0 for the packets of the policy video
 
-If the selected uplink is down, or the home agent does not answer over it, the router uses
-another one until it works again.")]
+If the selected uplink is down, or the home agent does not answer over it, the mobile router
+uses another uplink until the selected one works again.")]
     Handover {
         /// Interface of the uplink, or `auto`.
         uplink: String,
-        /// Name of a policy in the config: only its packets use the uplink. This lasts until `auto`, or until
-        /// the config is read again.
+        /// Name of a policy in the config: only its packets use the uplink. The selection lasts until `auto`,
+        /// or until carnet reloads the config.
         #[arg(long, value_name = "NAME")]
         policy: Option<String>,
         /// The station.
@@ -200,24 +205,27 @@ another one until it works again.")]
     },
     /// Move all mobile routers to another home agent, without packet loss, before maintenance of this one.
     #[command(after_help = "\
-Each mobile router first registers with the other home agent, and then de-registers here.
-The command shows the progress, and ends when all mobile routers have left or the time is
-over. From then on no mobile router can register here, until --end or a restart.
+Each mobile router first registers with the other home agent, and then de-registers with this
+one. The command shows the progress. It ends when all mobile routers have left, or when the
+time of --within is over. From then on this home agent accepts no registration until
+`carnet drain --end` or a restart.
 
 Examples:
-  carnet drain                              to a home agent of the config or of the home link
+  carnet drain                    move them to a home agent of the config or of the home link
   carnet drain --to 2001:db8:1::2 --within 2m
-  carnet drain --end                        mobile routers may register here again")]
+                                  move them to this home agent, within two minutes
+  carnet drain --end              let mobile routers register with this home agent again")]
     Drain(Drain),
     /// End the bindings of a mobile router at its home agent.
     #[command(after_help = "\
-The home agent informs the mobile router, which asks again after ten minutes. A mobile router
-with several home agents in its config registers with the next one: revoke it there as well.
+The home agent sends the mobile router a Binding Revocation Indication. The mobile router tries
+to register again after ten minutes. If its config names several home agents, it registers with
+the next one: revoke its bindings there as well.
 
 Examples:
-  carnet revoke 2001:db8:1::1234
-  carnet revoke 2001:db8:1::1234 --bid 2    one of its uplinks
-  carnet revoke --all                       all mobile routers that are registered")]
+  carnet revoke 2001:db8:1::1234            all bindings of this home address
+  carnet revoke 2001:db8:1::1234 --bid 2    only its binding with BID 2
+  carnet revoke --all                       all bindings of all mobile routers")]
     Revoke {
         /// Home address of the mobile router.
         #[arg(required_unless_present = "all")]
@@ -235,19 +243,22 @@ Examples:
     #[cfg(feature = "geonet")]
     /// Set or remove a geographical area for GeoNetworking packets while the station runs.
     #[command(after_help = "\
-The centre is a place, this station, or another station; then the area moves with it. Packets to the IPv6
-multicast group of the area go to all stations inside, as for areas of the config.
+The centre of the area is a place or a station. An area around a station moves with the station.
+GeoNetworking delivers packets to the area's IPv6 multicast group to all stations in the area.
 
 Examples:
   carnet area jam --around 48.8375,2.1008 --radius 300m --group ff1e::42 --lifetime 10m
+                               a circle around a place, for ten minutes
   carnet area near --around here --radius 500m --group ff1e::43
+                               a circle around this station
   carnet area convoy --around 1400:0200:0000:000a --radius 200m
-  carnet area near --remove")]
+                               a circle around the station with this GeoNetworking address
+  carnet area near --remove    remove the area `near`")]
     Area(AreaCommand),
     #[cfg(feature = "geonet")]
     /// Ping stations over GeoNetworking: shows their address, position, number of hops and round trip.
     #[command(after_help = "\
-Only stations that run carnet answer. The exit status is 1 without an answer.
+Only stations that run carnet answer. If no station answers, the exit status is 1.
 
 Examples:
   carnet gnping 1400:0200:0000:000a              by GeoNetworking address
@@ -257,7 +268,9 @@ Examples:
     #[cfg(feature = "geonet")]
     /// Send one packet over GeoNetworking.
     #[command(after_help = "\
-guc goes to a station (--to), gac and gbc to an area (--area or --circle), tsb and shb to all.
+Transport types of GeoNetworking: guc reaches one station (--to), gac one station in an area,
+gbc all stations in an area (--area or --circle), shb all stations in radio range, tsb all
+stations within --hops hops.
 
 Examples:
   carnet gnsend shb --payload 0102
@@ -270,34 +283,38 @@ Examples:
     /// Print the payloads that GeoNetworking delivers to this station, as JSON lines, until Ctrl-C.
     #[command(after_help = "\
 Examples:
-  carnet gnrecv
-  carnet gnrecv --port 2002                      BTP to this port, A or B
-  carnet gnrecv --next-header btp-b
-  carnet gnrecv | jq 'select(.type == \"gbc\") | .payload'")]
+  carnet gnrecv                                  all payloads
+  carnet gnrecv --port 2002                      only BTP-A and BTP-B packets to this port
+  carnet gnrecv --next-header btp-b              only BTP-B packets
+  carnet gnrecv | jq 'select(.type == \"gbc\") | .payload'
+                                                 only payloads of geographical broadcasts")]
     Gnrecv(GnRecv),
     #[cfg(feature = "geonet")]
     /// Report an event on the road, or its end, to other stations (DENM).
     #[command(after_help = "\
-Stations that receive the event keep it in their Local Dynamic Map: `carnet show ldm`.
+Stations that receive the message store the event in their Local Dynamic Map (`carnet show ldm`).
 
 Examples:
   carnet denm trigger stationary_vehicle --relevance 500m --every 500ms --for 10m
   carnet denm trigger accident --at 48.8375,2.1008 --area crossing
   carnet denm update 305419896:1 stationary_vehicle --sub-cause 2
-  carnet denm cancel 305419896:1                 an event of this station is over
-  carnet denm negate 2712847316:7                an event of another station is over")]
+  carnet denm cancel 305419896:1                 say that this station's event is over
+  carnet denm negate 2712847316:7                say that another station's event is over")]
     Denm(DenmCommand),
     /// Collect information about a fault for a maintainer in an archive, without secrets.
     #[command(after_help = "\
-The archive has the version, machine, config, all tables of the running station, routes,
-rules and links of its network namespace, BPF programs and the last lines of its log. It has
-no keys and tokens, but names, addresses and positions. manifest.json lists what is missing.
-The command works without a running station. For an ordinary user the archive has less.
+The archive contains the version, the machine, the config, all tables of the running station,
+the routes, rules and links of its network namespace, the BPF programs, and the last lines of
+its log. It contains no keys and no tokens, but it contains names, addresses and positions. Its
+file manifest.json lists what the command could not collect, for example without root rights or
+without a running station.
 
 Examples:
-  carnet support-bundle
+  carnet support-bundle             the one station of this machine
   carnet support-bundle --out /tmp/bus-42.tar.gz --socket /run/carnet/bus-42.sock
-  carnet support-bundle --config /etc/carnet/bus-42.toml      a station that does not start")]
+                                    one of several stations, in this file
+  carnet support-bundle --config /etc/carnet/bus-42.toml
+                                    a station that does not start")]
     SupportBundle(SupportBundle),
 }
 

@@ -55,7 +55,10 @@ impl Client {
                 sockets.push(last);
                 sockets.sort();
                 let names: Vec<String> = sockets.iter().map(|path| path.display().to_string()).collect();
-                bail!("there are several stations, choose one with --socket: {}", names.join(", "))
+                bail!(
+                    "expected one running station, found several: choose one with --socket: {}",
+                    names.join(", ")
+                )
             }
             None => bail!(
                 "no station runs in {}, expected one socket there, --socket or CARNET_SOCKET",
@@ -111,7 +114,7 @@ impl Client {
     async fn send(&self, method: Method, path: &str, body: Bytes) -> anyhow::Result<Response<Incoming>> {
         match tokio::time::timeout(ANSWER_WITHIN, self.exchange(method, path, body)).await {
             Ok(answer) => answer,
-            Err(_) => bail!("the station at {} does not answer", self.socket.display()),
+            Err(_) => bail!("the station at {} did not answer the request in time", self.socket.display()),
         }
     }
 
@@ -138,7 +141,7 @@ impl Client {
     }
 
     fn lost<T>(&self, result: Result<T, hyper::Error>) -> anyhow::Result<T> {
-        result.with_context(|| format!("lost the station at {}", self.socket.display()))
+        result.with_context(|| format!("the station at {} closed the connection", self.socket.display()))
     }
 }
 
@@ -146,7 +149,7 @@ impl Client {
 fn refusal(status: StatusCode, body: &[u8]) -> anyhow::Error {
     match serde_json::from_slice::<ErrorBody>(body) {
         Ok(body) => anyhow!(body.error),
-        Err(_) => anyhow!("the station answers {status}"),
+        Err(_) => anyhow!("the station refused the request with HTTP status {status}, without a reason"),
     }
 }
 
@@ -175,13 +178,15 @@ impl Events {
             while let Some(end) = self.buffer.iter().position(|octet| *octet == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
                 if let Some(data) = line.strip_prefix(b"data:") {
-                    return Ok(Some(serde_json::from_slice(data).context("an event is no JSON")?));
+                    return Ok(Some(
+                        serde_json::from_slice(data).context("expected an event in JSON from the station")?,
+                    ));
                 }
             }
             match self.body.frame().await {
                 None => return Ok(None),
                 Some(frame) => {
-                    let frame = frame.context("lost the station")?;
+                    let frame = frame.context("the station closed the connection")?;
                     if let Some(data) = frame.data_ref() {
                         self.buffer.extend_from_slice(data);
                     }
@@ -212,7 +217,8 @@ mod tests {
         assert_eq!(
             find().expect_err("two sockets").to_string(),
             format!(
-                "there are several stations, choose one with --socket: {directory}/a.sock, {directory}/b.sock"
+                "expected one running station, found several: choose one with --socket: {directory}/a.sock, \
+                 {directory}/b.sock"
             )
         );
         // A killed station leaves its socket file.
@@ -227,7 +233,7 @@ mod tests {
         assert_eq!(refusal(StatusCode::CONFLICT, br#"{"error": "no"}"#).to_string(), "no");
         assert_eq!(
             refusal(StatusCode::BAD_GATEWAY, b"<html>").to_string(),
-            "the station answers 502 Bad Gateway"
+            "the station refused the request with HTTP status 502 Bad Gateway, without a reason"
         );
     }
 }

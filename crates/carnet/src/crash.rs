@@ -142,7 +142,7 @@ mod tests {
     use crate::scratch::Scratch;
 
     #[test]
-    fn reports_are_few_and_their_owners() {
+    fn station_keeps_four_private_crash_reports() {
         let scratch = Scratch::new();
         for name in ["bus.state", "bus.crash.x.txt", "bus-42.crash.5.txt", "bus.crash.6.txt.old"] {
             fs::write(scratch.path().join(name), "").expect("a file of something else");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn report_ends_at_its_limit() {
+    fn crash_report_is_cut_at_its_limit() {
         let mut text = Bounded(String::new());
         while writeln!(text, "a frame").is_ok() {}
         assert!((LONGEST - 8..=LONGEST).contains(&text.0.len()), "{}", text.0.len());

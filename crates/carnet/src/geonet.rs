@@ -231,13 +231,17 @@ impl Geonet {
         let (has, wants) = (MacAddress(self.mac_addresses), MacAddress(wanted));
         if !self.config.set_link_address {
             warn!(
-                "unicast frames to this station are lost: the radio has the link-layer address {has}, not {wants}"
+                "this station receives no unicast frames: the radio has the link-layer address {has}, \
+                 expected {wants}"
             );
             return;
         }
         match self.link.set_address(wanted) {
             Ok(()) => info!("changed the link-layer address of the radio from {has} to {wants}"),
-            Err(error) => warn!("unicast frames to this station are lost: {error}"),
+            Err(error) => warn!(
+                "this station receives no unicast frames, because the radio keeps its link-layer address: \
+                 {error}"
+            ),
         }
         self.mac_addresses = self.link.address();
     }
@@ -303,7 +307,7 @@ impl Geonet {
     pub fn link_changed(&mut self, now: Time, state: LinkState) -> Option<WireAddress> {
         if self.reported_link != Some(state) {
             self.reported_link = Some(state);
-            info!("the GeoNetworking link is {}", state_word(state));
+            info!("the radio interface of GeoNetworking is {}", state_word(state));
         }
         let (before, has) = (self.mac_addresses, self.link.address());
         let own = self.address.map(WireAddress::mid);
@@ -313,7 +317,7 @@ impl Geonet {
             && own != Some(has)
         {
             let address = settings::geonet::address(&self.config, has);
-            info!("the GeoNetworking address is {}", GnAddress(address.0));
+            info!("this station's GeoNetworking address is {}", GnAddress(address.0));
             (self.address, self.mac_addresses) = (Some(address), has);
             return Some(address);
         }
@@ -337,7 +341,7 @@ impl Geonet {
         let (position, news) = match event {
             PositionEvent::Fix(fix) => {
                 if self.state != "fix" && self.event_limiter.allow(now) {
-                    info!("the position is known");
+                    info!("the station knows its position");
                 }
                 self.state = "fix";
                 self.reckoner.handle_fix(fix);
@@ -346,14 +350,14 @@ impl Geonet {
             PositionEvent::Lost { reason } => {
                 self.state = word(&reason);
                 self.reckoner.handle_lost();
-                (self.tell(now), Some(format!("the position is not known: {}", lost(&reason))))
+                (self.tell(now), Some(format!("the station does not know its position: {}", lost(&reason))))
             }
             PositionEvent::Mode(mode) => {
-                debug!("fix: {mode:?}");
+                debug!("the position receiver reports fix mode {mode:?}");
                 (None, None)
             }
             PositionEvent::Connected { release } => {
-                info!("connected to gpsd {release}");
+                info!("connected to the position daemon gpsd {release}");
                 (None, None)
             }
             PositionEvent::Clock(clock) if clock.is_clock_wrong => {
@@ -704,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upper_layer_gets_no_btp_header() {
+    fn listener_receives_payload_without_btp_header() {
         let btp = [0x07, 0xd2, 0x00, 0x05, 0xc0, 0xff];
         for (next_header, octets, port, source_port, port_info, payload) in [
             (1, &btp[..], Some(2002), Some(5), None, &btp[4..]),
@@ -721,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_behind_or_ahead() {
+    fn warning_says_whether_clock_is_behind_or_ahead() {
         assert_eq!(difference(1500), "1500 ms ahead of");
         assert_eq!(difference(-1500), "1500 ms behind");
     }

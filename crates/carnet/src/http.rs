@@ -59,7 +59,7 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 
 /// Pause between two attempts to bind the port of `station.http`, and its words in the log.
 const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 5000 });
-const AGAIN_IN: &str = "the station continues without it, and tries again every 5 s";
+const AGAIN_IN: &str = "the station continues without this port, and tries to open it every 5 s";
 
 /// Time for which the ending server waits for answers under way.
 const END_WITHIN: Duration = Duration::from_millis(500);
@@ -133,7 +133,7 @@ async fn serve_port(
         }
         port = open_port(&http).ok();
         if port.is_some() {
-            info!("station.http: listening at {}", http.address);
+            info!("station.http: the API listens at {}", http.address);
         }
     };
     port.serve(gate, app, stopped).await
@@ -203,10 +203,13 @@ impl Drop for SocketFile {
 pub fn is_stale(path: &Path) -> anyhow::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(file) if !file.file_type().is_socket() => {
-            bail!("cannot listen at {}: there is a file that is no socket", path.display())
+            bail!(
+                "cannot listen at {}: expected a socket or no file there, found another file",
+                path.display()
+            )
         }
         Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
-            Ok(_) => bail!("another station runs at {}", path.display()),
+            Ok(_) => bail!("cannot listen at {}: another running station uses this socket", path.display()),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
             Err(error) => Err(error).with_context(|| {
                 format!(

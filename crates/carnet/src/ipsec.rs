@@ -39,15 +39,22 @@ struct Pair<'a> {
 /// command.
 pub fn swanctl(config: &Config, wanted: &Ipsec) -> anyhow::Result<String> {
     if !config.has_ipsec() {
-        bail!("nothing in {} is under IPsec, expected auth = \"ipsec\"", wanted.config.display());
+        bail!(
+            "{}: expected a mobile router or home agent with auth = \"ipsec\", found none",
+            wanted.config.display()
+        );
     }
     if wanted.data && config.dataplane.path != DataplanePath::Tun {
-        bail!("IPsec does not see what BPF programs forward, expected dataplane.path = \"tun\" for --data");
+        bail!(
+            "--data: expected dataplane.path = \"tun\", because IPsec cannot encrypt packets that BPF \
+             programs forward"
+        );
     }
     let own = |address| address == wanted.gateway;
     if config.home_agent.as_ref().is_some_and(|agent| own(agent.address)) {
         bail!(
-            "{} is the home agent's address, which is on no interface; expected another one of its machine",
+            "--gateway: expected an address on an interface of the home agent's machine, found the home \
+             agent's own address {}",
             wanted.gateway
         );
     }

@@ -59,7 +59,7 @@ pub fn start(filter: Option<&str>) -> anyhow::Result<()> {
         tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     }
     if let Some(error) = mistake {
-        tracing::warn!("RUST_LOG is not used: {error:#}");
+        tracing::warn!("carnet ignores the environment variable RUST_LOG: {error:#}");
     }
     Ok(())
 }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn filters() {
+    fn log_filters_are_parsed_or_refused() {
         let filter = parse("warn,carnet=debug").expect("a filter");
         assert!(filter.would_enable("carnet::run", &tracing::Level::DEBUG));
         assert!(!filter.would_enable("hyper", &tracing::Level::INFO));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn terminals_get_lines_and_characters_only() {
+    fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(escaped("name\tvalue\nb\u{fc}s\n"), "name\tvalue\nb\u{fc}s\n");
         assert_eq!(escaped("\u{1b}[2Jx\u{9b}31m\r\u{202e}"), "\\u001b[2Jx\\u009b31m\\r\\u202e");
         // The escapes in a JSON text keep it valid JSON.

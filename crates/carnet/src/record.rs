@@ -51,7 +51,7 @@ impl Recorder {
     pub fn end(&mut self, reason: &str) {
         if self.0.is_some() {
             self.flush();
-            tracing::warn!("the recording has ended: {reason}");
+            tracing::warn!("station.record: the recording of inputs has ended: {reason}");
             self.0 = None;
         }
     }
@@ -60,7 +60,7 @@ impl Recorder {
     /// recording.
     fn check(&mut self, written: Option<std::io::Result<()>>) {
         if let Some(Err(error)) = written {
-            tracing::error!("the recording has ended: {error}");
+            tracing::error!("station.record: the recording of inputs has ended: {error}");
             self.0 = None;
         }
     }

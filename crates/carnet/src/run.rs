@@ -103,7 +103,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     // another station.
     http::is_stale(&config.station.socket)?;
     if let Err(error) = geonet_path::remove_leftovers() {
-        warn!("cannot remove the devices of an earlier run: {error}");
+        warn!("cannot remove the network devices that an earlier run of carnet left: {error}");
     }
     if config.has_ipsec() {
         carnet_linux::prepare_ipsec();
@@ -195,7 +195,9 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
             runner.close().await;
             bail!(why);
         }
-        runner.report(&Event::Warning { message: format!("{why}; the station continues without it") });
+        runner.report(&Event::Warning {
+            message: format!("the station continues without IPv6 over GeoNetworking: {why}"),
+        });
     }
     let (requests, mut inbox) = mpsc::channel(REQUESTS);
     let station = &runner.config.station;
@@ -207,7 +209,11 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
             return Err(error);
         }
     };
-    info!("station {} is up, socket {}", runner.config.station.name, server.socket().display());
+    info!(
+        "station {} is running; its API socket is {}",
+        runner.config.station.name,
+        server.socket().display()
+    );
     runner.tell_of_sandbox();
     runner.tell_uplinks();
     runner.warn_of_missing_interfaces();
@@ -233,7 +239,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                     runner.packets().await;
                     Ok(())
                 }
-                Err(error) => Err(anyhow::Error::from(error).context("the tunnel device failed")),
+                Err(error) => Err(anyhow::Error::from(error).context("cannot read from the tunnel device")),
             },
             ready = datagrams_readable(datagrams.as_ref()) => match ready {
                 Ok(()) => {
@@ -241,11 +247,12 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                     runner.datagrams().await;
                     Ok(())
                 }
-                Err(error) => Err(anyhow::Error::from(error).context("a socket failed")),
+                Err(error) => Err(anyhow::Error::from(error).context("cannot read from a tunnel socket")),
             },
             ready = protected.readable() => {
                 runner.protected_messages(&protected);
-                ready.map_err(|error| anyhow::Error::from(error).context("the socket for IPsec failed"))
+                ready.map_err(|error| anyhow::Error::from(error).context("cannot read from the raw socket \
+                 for messages under IPsec"))
             }
             event = next_event(runner.platform.as_mut()) => match event {
                 Ok(PlatformEvent::DataPath(obstacles)) => runner.data_path(&obstacles),
@@ -255,7 +262,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                 }
                 // The fault may be temporary; the next call reads all state of the kernel again.
                 Err(error) if runner.may_recover() && !error.is_fatal() => {
-                    error!("{error}; looking again");
+                    error!("carnet will read the kernel's whole state again after a failure: {error}");
                     sleep(RECOVERY).await;
                     Ok(())
                 }
@@ -289,7 +296,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                     }
                     Err(error) if geonet_failures < MAX_FAILURES => {
                         geonet_failures += 1;
-                        error!("{error}; trying again");
+                        error!("carnet will use GeoNetworking's sockets again after a failure: {error}");
                         sleep(RECOVERY).await;
                         Ok(())
                     }
@@ -341,7 +348,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         }
     };
 
-    info!("station {} stops", runner.config.station.name);
+    info!("station {} is stopping", runner.config.station.name);
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     if result.is_ok() {
         runner.count(&counted);
@@ -359,7 +366,7 @@ fn optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow
     match opened {
         Ok(part) => Ok(Some(part)),
         Err(error) if settings::needs_platform(config) => {
-            warn!("{what} has failed; the station continues without it until a restart: {error:#}");
+            warn!("the station continues without {what} until a restart: {error:#}");
             Ok(None)
         }
         Err(error) => Err(error),
@@ -374,7 +381,10 @@ fn confine(config: &Config, path: &Path) -> anyhow::Result<(SandboxPlan, Option<
     let plan = settings::sandbox::plan(config, path);
     let held = sandbox::enter(&plan);
     if config.station.sandbox == Sandbox::Required && !held.lacking.is_empty() {
-        bail!("cannot apply station.sandbox = \"required\": {}", held.lacking.join("; "));
+        bail!(
+            "cannot restrict the process as station.sandbox = \"required\" demands: {}",
+            held.lacking.join("; ")
+        );
     }
     Ok((plan, Some(held)))
 }
@@ -388,7 +398,7 @@ fn open_platform(config: &Config) -> anyhow::Result<Option<Platform>> {
     if settings::undo_file(config).exists() {
         let cleaned = Platform::open(settings::platform(config)).and_then(Platform::close);
         if let Err(error) = cleaned {
-            warn!("cannot clean up after an earlier run: {error}");
+            warn!("cannot remove the routes, rules and settings that an earlier run of carnet left: {error}");
         }
     }
     Ok(None)
@@ -453,7 +463,7 @@ async fn next_event(platform: Option<&mut Platform>) -> carnet_linux::Result<Pla
 fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> anyhow::Result<()> {
     let obstacles = platform.accelerate(&settings::fast_path(config, flow_label_key));
     if let Some(path) = platform.loading() {
-        info!("packets take the TUN device while carnet loads the data path {:?}", path.name());
+        info!("all packets take the TUN device until the data path {:?} is loaded", path.name());
     }
     obstacles.map_or(Ok(()), |obstacles| tell_data_path(platform, config, &obstacles))
 }
@@ -479,7 +489,7 @@ fn tell_data_path(
             settings::what_a_path_needs(*obstacle)
         );
     }
-    info!("the data path is {:?}", path.name());
+    info!("packets take the data path {:?}", path.name());
     if path == carnet_linux::Path::Kernel && wanted.ports.direct {
         warn!(
             "direct routes are off: their messages arrive at the kernel's own tunnel devices, where carnet \
@@ -579,7 +589,7 @@ impl Runner {
             // If signatures fail, the station does not send unsigned packets instead; it continues without
             // GeoNetworking.
             Err(error) if platform.is_some() => {
-                warn!("GeoNetworking is off until a restart; the station continues without it: {error:#}");
+                warn!("the station continues without GeoNetworking until a restart: {error:#}");
                 if let Some(Err(error)) = Geonet::of_mut(&mut geonet).map(Geonet::close) {
                     error!("{error}");
                 }
@@ -669,7 +679,7 @@ impl Runner {
                 holds
             }
             Err(error) => {
-                error!("the state cannot be written: {error}");
+                error!("cannot write the bindings to station.state_dir: {error}");
                 true
             }
         }
@@ -801,7 +811,7 @@ impl Runner {
             if held.capabilities.is_empty() { "none".into() } else { held.capabilities.join(" ") };
         let landlock = held.landlock.map_or("no Landlock".into(), |abi| format!("Landlock {abi}"));
         let seccomp = if held.seccomp { "seccomp" } else { "no seccomp" };
-        info!("sandbox: capabilities {capabilities}; {landlock}; {seccomp}");
+        info!("the sandbox is active: capabilities {capabilities}; {landlock}; {seccomp}");
     }
 
     /// Warns if the machine lacks interfaces of the config, because the operator gets no other message about
@@ -940,7 +950,7 @@ impl Runner {
                 if let Change::Remove(entry) = &change
                     && let Entry::Address(InterfaceAddress { interface, address, .. }) = &**entry
                 {
-                    info!("removed the address {address} from {interface}");
+                    info!("removed the address {address} from the interface {interface}");
                 }
                 if let Some(Err(error)) = self.platform.as_mut().map(|platform| platform.apply(&change)) {
                     error!("{error}");
@@ -957,7 +967,7 @@ impl Runner {
                 // message again.
                 if let Err(error) = self.protected().send(source, destination, label, &message) {
                     tracing::debug!(
-                        "a message from {source} to {destination} cannot be sent under IPsec: {error}"
+                        "cannot send the message from {source} to {destination} under IPsec: {error}"
                     );
                 }
             }
@@ -1073,7 +1083,9 @@ impl Runner {
             return None;
         };
         let is_new = !message.contains(&obstacle);
-        is_new.then(|| Event::Warning { message: format!("{message} (on this machine: {obstacle})") })
+        is_new.then(|| Event::Warning {
+            message: format!("{message} (possible cause on this machine: {obstacle})"),
+        })
     }
 
     fn report(&mut self, event: &Event) {

@@ -114,13 +114,14 @@ fn check_warns_of_published_keys() {
 
 /// A script waits for a station that does not start, and gets an error after the time limit.
 #[test]
-fn status_waits_as_long_as_it_may() {
+fn status_wait_ends_after_its_timeout() {
     let nowhere = scratch("nowhere.sock");
     let socket = nowhere.to_str().expect("a path");
     let output = carnet(&["status", "--wait", "registered", "--timeout", "1s", "--socket", socket]);
     assert_eq!(output.status.code(), Some(1));
     let expected = format!(
-        "carnet: the station has not reached the state after 1 s: cannot reach the station at {socket}: "
+        "carnet: the station has not reached the state of --wait after 1 s: cannot reach the station at \
+         {socket}: "
     );
     assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
     assert_eq!(stdout(&output), "");
@@ -129,7 +130,7 @@ fn status_waits_as_long_as_it_may() {
 }
 
 #[test]
-fn check_and_run_refuse_with_every_mistake() {
+fn check_and_run_report_every_config_mistake() {
     let path = scratch("bad.toml");
     std::fs::write(&path, GOOD.replace("'a'", "'a b'").replace("'fd00::2'", "'fe80::2'")).expect("a config");
     let name = path.to_str().expect("a path");
@@ -154,7 +155,7 @@ fn check_and_run_refuse_with_every_mistake() {
 
 /// Only a user of the API may read the token file.
 #[test]
-fn check_reads_the_tokens_too() {
+fn check_reports_mistakes_of_the_token_file() {
     use std::os::unix::fs::PermissionsExt;
 
     let (path, tokens) = (scratch("guarded.toml"), scratch("guarded.tokens"));
@@ -175,7 +176,7 @@ fn check_reads_the_tokens_too() {
     let (status, errors) = check();
     assert!(status == Some(2) && errors.starts_with(&format!("cannot read {place}: ")), "{errors}");
     write("read 0123456789abcdef\nwrite 0123456789abcdef\n", 0o600);
-    assert_eq!(check(), (Some(2), format!("{place}:2: expected `read TOKEN` or `operate TOKEN`\n")));
+    assert_eq!(check(), (Some(2), format!("{place}:2: expected a line `read TOKEN` or `operate TOKEN`\n")));
     write("read 0123456789abcdef\n", 0o600);
     assert_eq!(check(), (Some(0), String::new()));
     write("read 0123456789abcdef\n", 0o644);
@@ -190,7 +191,7 @@ fn check_reads_the_tokens_too() {
 
 /// The command reads the trace that the config names, so that its mistakes show before the station starts.
 #[test]
-fn check_reads_the_trace_too() {
+fn check_reports_mistakes_of_the_position_trace() {
     let (path, trace) = (scratch("follows.toml"), scratch("drive.trace"));
     let text = format!(
         "[station]\nname = 'a'\n[geonet]\ninterface = 'wlan1'\nposition = 'trace:{}'\n",
@@ -225,7 +226,7 @@ fn run_refuses_an_invalid_log_filter() {
 }
 
 #[test]
-fn a_station_that_is_not_there_is_exit_status_1() {
+fn command_without_running_station_has_exit_status_1() {
     let path = scratch("nobody.sock");
     let name = path.to_str().expect("a path");
     for command in [
@@ -247,7 +248,7 @@ fn a_station_that_is_not_there_is_exit_status_1() {
 }
 
 #[test]
-fn an_answer_is_printed_and_a_refusal_is_exit_status_1() {
+fn refused_command_has_exit_status_1() {
     let path = scratch("answer.sock");
     let name = path.to_str().expect("a path");
 
@@ -296,7 +297,7 @@ fn an_answer_is_printed_and_a_refusal_is_exit_status_1() {
 }
 
 #[test]
-fn help_has_examples_and_mistakes_are_exit_status_2() {
+fn wrong_arguments_have_exit_status_2_and_help_has_examples() {
     let output = carnet(&["--version"]);
     assert_eq!(stdout(&output), format!("carnet {}\n", env!("CARGO_PKG_VERSION")));
     for command in ["run", "check", "status", "show", "watch", "handover", "gnping", "gnsend", "gnrecv"] {
@@ -312,7 +313,7 @@ fn help_has_examples_and_mistakes_are_exit_status_2() {
 
 /// The examples in the packages equal those of the README, and have no mistakes.
 #[test]
-fn the_examples_are_good() {
+fn example_configs_pass_the_check() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let readme = std::fs::read_to_string(root.join("README.md")).expect("the README");
     for name in ["home.toml", "bus-42.toml"] {
@@ -350,7 +351,7 @@ fn the_examples_are_good() {
 
 /// systemd accepts the units, and the units restrict the programs to the rights that their work needs.
 #[test]
-fn the_unit_files_are_sound() {
+fn systemd_accepts_the_unit_files() {
     for (name, unit) in [
         ("carnet@.service", include_str!("../../../packaging/systemd/carnet@.service")),
         ("carnet-fleet@.service", include_str!("../../../packaging/systemd/carnet-fleet@.service")),

@@ -96,10 +96,10 @@ cat >"$(dirname "$(command -v carnet)")/systemctl" <<'END'
 for process in /proc/[0-9]*; do
   [[ "$(tr '\0' ' ' <"$process/cmdline" 2>/dev/null)" == */carnet\ run\ --config\ /etc/carnet/${2#carnet@}.toml\  ]] || continue
   log=$(readlink "$process/fd/2")
-  before=$(grep -c "the config was read again" "$log" || true)
+  before=$(grep -c "applied the changed config" "$log" || true)
   kill -HUP "${process#/proc/}"
   for _ in $(seq 200); do
-    [ "$(grep -c "the config was read again" "$log" || true)" = "$before" ] || exit 0
+    [ "$(grep -c "applied the changed config" "$log" || true)" = "$before" ] || exit 0
     sleep 0.05
   done
   cat "$log"

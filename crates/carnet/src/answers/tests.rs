@@ -34,7 +34,7 @@ fn all<T: DropReason + Copy>(prefix: &str, reasons: &[T]) -> Vec<String> {
 }
 
 #[test]
-fn the_page_has_every_reason_and_no_other() {
+fn api_page_lists_exactly_the_reasons_of_states() {
     let families = [
         ("tunnel.dropped", all("tunnel.dropped", TunnelDrop::ALL)),
         ("mobility.dropped", all("mobility.dropped", MobilityDrop::ALL)),
@@ -61,7 +61,7 @@ fn the_page_has_every_reason_and_no_other() {
 }
 
 #[test]
-fn the_page_has_what_a_station_counts() {
+fn counters_page_lists_exactly_the_counters() {
     let station = |config| {
         Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, WallTime::default())
     };
@@ -97,7 +97,7 @@ fn the_page_has_what_a_station_counts() {
 
 /// The station has three tickets: one has expired, one signs messages, and one becomes valid later.
 #[test]
-fn of_the_own_tickets_only_the_one_that_signs_has_a_name() {
+fn security_answer_names_only_the_signing_ticket() {
     const HOUR: u64 = 3600;
     let today = 1_795_300_000;
     let wall = WallTime::from_unix_nanos(today * 1_000_000_000);

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_have_names() {
+    fn action_ids_are_parsed() {
         let id = ActionId { originating_station_id: 305_419_896, sequence_number: 1 };
         assert_eq!(action("305419896:1"), Ok(id));
         for text in ["", "1", "a:1", "1:65536", "4294967296:0"] {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_by_name_or_number() {
+    fn cause_codes_are_given_by_name_or_number() {
         assert_eq!((cause("stationary_vehicle"), cause("94")), (Ok(94), Ok(94)));
         for text in ["", "0", "256", "boredom"] {
             assert!(
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn places() {
+    fn event_positions_are_parsed() {
         assert_eq!(place("48.8375, -2.1008"), Ok(GnPlace { latitude: 48.8375, longitude: -2.1008 }));
         assert!(place("91,0").is_err() && place("1").is_err());
     }

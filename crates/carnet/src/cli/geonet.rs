@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_to_be_around() {
+    fn area_centres_are_parsed() {
         assert_eq!(around("here"), Ok(GnAround::Here));
         let place = GnPlace { latitude: 48.8375, longitude: -2.1008 };
         assert_eq!(around("48.8375, -2.1008"), Ok(GnAround::Place(place)));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn circles() {
+    fn circles_are_parsed() {
         let paris = GnCircle { latitude: 48.8375, longitude: -2.1008, radius_m: 300 };
         for text in ["48.8375,-2.1008,300", "48.8375, -2.1008, 300m"] {
             assert_eq!(circle(text), Ok(paris), "{text}");

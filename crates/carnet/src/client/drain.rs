@@ -25,7 +25,7 @@ pub async fn drain(command: cli::Drain) -> anyhow::Result<()> {
     loop {
         let answer = client.get("/v1/drain").await?;
         let drain: Option<Drain> = serde_json::from_value(answer).context(UNEXPECTED)?;
-        let Some(drain) = drain else { bail!("an operator has ended the drain") };
+        let Some(drain) = drain else { bail!("the drain has ended early: an operator has cancelled it") };
         let left = drain.left.len();
         if shown.replace(left) != Some(left) {
             let to: Vec<String> = drain.to.iter().map(ToString::to_string).collect();
@@ -40,7 +40,10 @@ pub async fn drain(command: cli::Drain) -> anyhow::Result<()> {
             "done" => return Ok(()),
             _ => {
                 let left: Vec<String> = drain.left.iter().map(ToString::to_string).collect();
-                bail!("the time is over, and some mobile routers are still registered: {}", left.join(", "))
+                bail!(
+                    "the drain's time is over, and these mobile routers are still registered: {}",
+                    left.join(", ")
+                )
             }
         }
     }

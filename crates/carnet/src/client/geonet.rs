@@ -30,12 +30,12 @@ pub async fn ping(command: GnPing) -> anyhow::Result<()> {
         print(&format!("{}\n", json.unwrap_or(text)))?;
         if matches!(event, GnPingEvent::Done { .. }) {
             if round_trips.is_empty() {
-                bail!("no answer from {}", command.target);
+                bail!("GeoNetworking ping: no station answered at {}", command.target);
             }
             return Ok(());
         }
     }
-    bail!("the station ended the ping")
+    bail!("the station ended the GeoNetworking ping before its last packet")
 }
 
 /// Sets an area in the station, or removes it.

@@ -39,7 +39,7 @@ pub async fn until(station: &Station, wanted: AwaitedState, limit: Duration) -> 
             Err(_) => {}
         }
         if Instant::now() + INTERVAL >= deadline {
-            bail!("the station has not reached the state after {} s: {last}", limit.as_secs());
+            bail!("the station has not reached the state of --wait after {} s: {last}", limit.as_secs());
         }
         sleep(INTERVAL).await;
     }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn registered_means_by_every_uplink_that_is_up() {
+    fn wait_registered_needs_every_uplink_that_is_up() {
         let done = Some(Progress::Done);
         assert_eq!(progress("registered", true, ["active", "standby"]), done);
         assert_eq!(progress("registered", true, ["active", "down: no carrier"]), done);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_in_the_standards_units() {
+    fn denm_request_is_converted_to_units_of_the_standard() {
         let told = denm(
             DenmWish::Trigger,
             r#"{"cause": 94, "sub_cause": 2, "information_quality": 3, "validity_s": 60,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_an_event_needs_its_name_only() {
+    fn cancelling_an_event_needs_only_its_action_id() {
         let end = r#"{"action_id": {"originating_station_id": 7, "sequence_number": 3}}"#;
         let told = denm(DenmWish::Cancel, end).expect("a DENM").denm;
         assert_eq!(told.management.action_id.sequence_number, SequenceNumber(3));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_have_classes() {
+    fn relevance_distance_becomes_a_class_of_the_standard() {
         for (metres, class) in [
             (0, RelevanceDistance::LessThan50m),
             (50, RelevanceDistance::LessThan50m),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn invalid_denm_requests_are_refused_with_reason() {
         let named = r#"{"cause": 1, "action_id": {"originating_station_id": 7, "sequence_number": 3}}"#;
         for (wish, json, expected) in [
             (DenmWish::Trigger, "{}", "cause is missing"),

@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn everything_unless_something_is_said() {
+    fn empty_message_filter_matches_everything() {
         let filter = Filter::parse("").expect("a filter");
         assert!(filter.takes(&heard(MessageKind::Cam, 5, None), None));
         assert!(filter.takes(&heard(MessageKind::Denm, 5, Some(94)), None));
     }
 
     #[test]
-    fn kinds_types_and_causes() {
+    fn filter_selects_by_message_station_type_and_cause() {
         let filter =
             Filter::parse("type=denm&station_type=bus,5&cause=stationary_vehicle,1").expect("a filter");
         let takes = |kind, station_type, cause| filter.takes(&heard(kind, station_type, cause), None);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn areas_by_name_or_as_circles() {
+    fn filter_selects_by_area_name_or_circle() {
         let named = Filter::parse("area=the%20crossing").expect("a filter");
         assert_eq!(named.area, Some(GnArea::Name("the crossing".into())));
         let circle = Filter::parse("latitude=48.8375&longitude=2.1008&radius_m=300").expect("a filter");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn invalid_message_filters_are_refused_with_reason() {
         for (query, expected) in [
             ("kind=cam", "\"kind\" is not known, expected type, area"),
             ("type=spatem", "type: \"spatem\" is not known, expected cam or denm"),

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cam_has_the_shape_of_other_gateways() {
+    fn cam_json_has_the_format_of_mqtt_gateways() {
         let (history, path) = point();
         let high = BasicVehicleContainerHighFrequency {
             acceleration_control: Some(AccelerationControl::BRAKE_PEDAL_ENGAGED),
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn so_has_a_denm() {
+    fn denm_json_has_the_format_of_mqtt_gateways() {
         let (history, path) = point();
         let cause = CauseCode { cause_code: CauseCodeType(94), sub_cause_code: SubCauseCodeType(2) };
         let mut message = Denm::default();

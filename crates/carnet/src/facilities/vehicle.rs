@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_in_the_standards_units() {
+    fn vehicle_data_is_converted_to_units_of_the_standard() {
         let cam = cam(
             r#"{"speed_mps": 13.89, "heading_deg": 360, "yaw_rate_dps": -4.5, "curvature_per_m": 0.01,
                 "longitudinal_acceleration_mps2": -16, "steering_wheel_angle_deg": 15, "lane": -1, "length_m": 12,
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn invalid_vehicle_data_is_refused_with_reason() {
         for (json, expected) in [
             (r#"{"speed_mps": 164}"#, "speed_mps is 164, expected 0 to 163.82"),
             (r#"{"heading_deg": -1}"#, "heading_deg is -1, expected 0 to 360"),

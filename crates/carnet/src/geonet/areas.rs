@@ -37,10 +37,13 @@ impl Geonet {
         learnt.map(|learnt| learnt.area.into()).ok_or_else(|| {
             let known = self.areas(now, station);
             let names: Vec<&str> = known.iter().take(NAMED).map(|area| area.name.as_str()).collect();
-            let more = if known.len() > NAMED { " or one of the others of `carnet show areas`" } else { "" };
+            let more = if known.len() > NAMED { ", or another of `carnet show areas`" } else { "" };
             match names.as_slice() {
-                [] => format!("there is no area {name:?}, and no other one: set one by `carnet area`"),
-                names => format!("there is no area {name:?}, expected {}{more}", names.join(", ")),
+                [] => format!(
+                    "expected the name of an area, found {name:?}: this station has no areas; set one by \
+                     `carnet area`"
+                ),
+                names => format!("expected the name of an area ({}{more}), found {name:?}", names.join(", ")),
             }
         })
     }
@@ -52,8 +55,7 @@ impl Geonet {
     pub fn area_order(&self, area: AreaRequest) -> Result<Command, String> {
         if self.config.areas.iter().any(|known| known.name == area.name) {
             return Err(format!(
-                "{:?} is an area of the config, which only a change of the config can \
-                replace",
+                "the config defines the area {:?}, so only a change of the config can replace it",
                 area.name
             ));
         }
@@ -84,8 +86,7 @@ impl Geonet {
     pub fn area_removal(&self, name: String) -> Result<Command, String> {
         match self.config.areas.iter().any(|known| known.name == name) {
             true => Err(format!(
-                "{name:?} is an area of the config, which only a change of the config can \
-                replace"
+                "the config defines the area {name:?}, so only a change of the config can remove it"
             )),
             false => Ok(Command::RemoveArea { name }),
         }

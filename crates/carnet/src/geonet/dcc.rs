@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_channel_time_is_written_in_thousandths() {
+    fn dcc_status_rounds_channel_share_to_thousandths() {
         for (percent, thousandths) in [(0.0, 0), (12.34, 123), (12.36, 124), (100.0, 1000)] {
             let input = channel_busy(&ChannelRequest { busy_percent: percent });
             assert_eq!(input, Ok(Input::ChannelBusy(thousandths)), "{percent}");

@@ -93,7 +93,7 @@ impl FastPath {
                  \"auto\""
             ));
         }
-        info!("no data path \"bpf\" for GeoNetworking: {why}");
+        info!("GeoNetworking packets cannot use the data path \"bpf\": {why}");
         Ok(())
     }
 
@@ -129,13 +129,13 @@ impl Geonet {
         let before = path.is_attached();
         if let Err(error) = path.attach(places) {
             // When an interface changes, carnet tries to attach the BPF programs again.
-            warn!("GeoNetworking takes the slow path: {error}");
+            warn!("GeoNetworking packets take the slow path: {error}");
         }
         let is = path.is_attached();
         if is != before {
             let path = word(is);
             let why = if link.has_feedback() { ", because the link reports acknowledgements" } else { "" };
-            info!("the data path of GeoNetworking is {path:?}{why}");
+            info!("GeoNetworking packets take the data path {path:?}{why}");
         }
         (std::mem::replace(&mut fast_path.is_told, is) != is).then(|| {
             fast_path.due = None;

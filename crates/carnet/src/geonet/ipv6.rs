@@ -76,10 +76,13 @@ impl Interfaces {
         };
         match links.set(config) {
             Ok(()) => {
-                info!("IPv6 over GeoNetworking: {} is {}, MTU {}", link.name, link.link_local, link.mtu);
+                info!(
+                    "created the interface {} of IPv6 over GeoNetworking: address {}, MTU {}",
+                    link.name, link.link_local, link.mtu
+                );
             }
             Err(error) => {
-                error!("cannot create the IPv6 interface {}: {error}", link.name);
+                error!("cannot create the interface {} of IPv6 over GeoNetworking: {error}", link.name);
                 self.failure.get_or_insert_with(|| error.to_string());
             }
         }

@@ -28,7 +28,7 @@ impl Lans {
         let links = match (&config.multicast, &config.ipv6) {
             (Some(multicast), Some(ipv6)) => {
                 let lan = multicast.lan.join(", ");
-                info!("multicast between {lan} and {} is forwarded by this program", ipv6.interface);
+                info!("carnet forwards IPv6 multicast packets between {lan} and {}", ipv6.interface);
                 Some(MulticastLinks::open(&multicast.lan, &ipv6.interface)?)
             }
             _ => None,

@@ -254,7 +254,7 @@ mod tests {
     });
 
     #[test]
-    fn one_station_answers_once_or_not_in_time() {
+    fn station_ping_ends_with_its_answer_or_timeout() {
         let mut pings = Pings::new(u16::MAX);
         let start = Time::from_secs(1);
         let (identifier, first, mut events) =
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_may_answer_often_until_the_time_is_up() {
+    fn area_ping_collects_answers_until_timeout() {
         let mut pings = Pings::new(0);
         let (_, first, mut events) = pings.start(Time::ZERO, CIRCLE, &asked(1)).expect("a ping");
         for source in [7, 8, 7] {

@@ -84,7 +84,10 @@ impl Geonet {
     pub fn check_link(&self) -> Result<(), String> {
         match self.link.state() {
             LinkState::Up => Ok(()),
-            state => Err(format!("the GeoNetworking link is {}: nothing can be sent", state_word(state))),
+            state => Err(format!(
+                "cannot send the packet: the radio interface of GeoNetworking is {}",
+                state_word(state)
+            )),
         }
     }
 

@@ -45,13 +45,17 @@ pub(super) fn text(
         page.gauge("carnet_dataplane_info", "The way that packets take.", [(&labels[..], 1)]);
     }
     if let Some(agent) = &status.home_agent {
-        page.gauge("carnet_home_agent_bindings", "Bindings that it holds.", [(&[][..], agent.bindings)]);
+        page.gauge(
+            "carnet_home_agent_bindings",
+            "Bindings in the home agent's binding cache.",
+            [(&[][..], agent.bindings)],
+        );
     }
     if let Some(router) = &status.mobile_router {
         let labels = [("state", router.state.as_str())];
         page.gauge("carnet_mobile_router_state", "1 for the present state.", [(&labels[..], 1)]);
         let reachable = router.reachable.map(u8::from);
-        let help = "Whether an uplink leads to the home agent.";
+        let help = "1 if the mobile router reaches its home agent through an uplink, otherwise 0.";
         page.gauge("carnet_mobile_router_reachable", help, reachable.map(|reachable| (&[][..], reachable)));
     }
     uplink_gauges(&mut page, uplinks);
@@ -126,17 +130,17 @@ fn uplink_gauges(page: &mut Page, uplinks: &[Uplink]) {
 fn security_gauges(page: &mut Page, security: &Security) {
     let tickets = [("now", security.tickets_now), ("later", security.tickets_later)];
     let labels = tickets.map(|(holds, count)| ([("holds", holds)], count));
-    let help = "Own tickets, by when they hold.";
+    let help = "Own authorization tickets: valid now, or valid later.";
     page.gauge("carnet_security_tickets", help, labels.iter().map(|(labels, count)| (&labels[..], *count)));
     let ends = |end: Option<u64>| end.map(|end| (&[][..], end));
-    let help = "When the ticket that signs ends.";
+    let help = "Time at which the authorization ticket that signs messages now expires.";
     let until = security.ticket.as_ref().map(|ticket| ticket.until);
     page.gauge("carnet_security_ticket_end_timestamp_seconds", help, ends(until));
-    let help = "When the last own ticket ends.";
+    let help = "Time at which the last own authorization ticket expires.";
     page.gauge("carnet_security_last_ticket_end_timestamp_seconds", help, ends(security.tickets_until));
     let waiting = [("verification", security.queued), ("certificate", security.parked)];
     let labels = waiting.map(|(lacks, count)| ([("for", lacks)], count));
-    let help = "Messages that wait.";
+    let help = "Received messages that wait for verification or for a certificate.";
     page.gauge("carnet_security_waiting", help, labels.iter().map(|(labels, count)| (&labels[..], *count)));
 }
 
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_quoted() {
+    fn metric_labels_are_escaped() {
         let mut page = Page::default();
         page.gauge("g", "help", [(&[("a", "x\"\\\ny"), ("b", "")][..], 1.5)]);
         assert_eq!(page.0, "# HELP g help\n# TYPE g gauge\ng{a=\"x\\\"\\\\\\ny\",b=\"\"} 1.5\n");

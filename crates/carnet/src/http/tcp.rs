@@ -107,7 +107,7 @@ impl AccessControl {
             };
         };
         let tokens = read_tokens(path).map_err(|error| {
-            warn!("no client may use the API over TCP: {error:#}");
+            warn!("station.http: the API refuses all clients over TCP: {error:#}");
             Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "station.http_tokens cannot be read")
         })?;
         let token = headers.get(AUTHORIZATION).and_then(|value| {
@@ -198,7 +198,7 @@ fn read_tokens(path: &Path) -> anyhow::Result<Vec<(AccessRight, Zeroizing<String
             let (right, token) = match line.split_once(char::is_whitespace) {
                 Some(("read", token)) => (AccessRight::Read, token.trim()),
                 Some(("operate", token)) => (AccessRight::Operate, token.trim()),
-                _ => bail!("{place}:{number}: expected `read TOKEN` or `operate TOKEN`"),
+                _ => bail!("{place}:{number}: expected a line `read TOKEN` or `operate TOKEN`"),
             };
             ensure!(
                 token.len() >= SHORTEST && token.bytes().all(|octet| octet.is_ascii_graphic()),
@@ -208,7 +208,7 @@ fn read_tokens(path: &Path) -> anyhow::Result<Vec<(AccessRight, Zeroizing<String
             Ok((right, Zeroizing::new(token.to_owned())))
         });
     let tokens = tokens.collect::<anyhow::Result<Vec<_>>>()?;
-    ensure!(!tokens.is_empty(), "{place} has no tokens, expected lines such as `read TOKEN`");
+    ensure!(!tokens.is_empty(), "{place}: expected lines such as `read TOKEN`, found no token");
     Ok(tokens)
 }
 
@@ -420,7 +420,7 @@ mod tests {
         for (text, mode, expected) in [
             ("read 0123456789abcdef", 0o640, "expected file mode 0600, found 0640"),
             ("read short", 0o600, "tokens:1: the token has 5 characters, expected 16 at least"),
-            ("\nwrite 0123456789abcdef", 0o600, "tokens:2: expected `read TOKEN` or `operate TOKEN`"),
+            ("\nwrite 0123456789abcdef", 0o600, "tokens:2: expected a line `read TOKEN` or `operate TOKEN`"),
             ("# nobody\n", 0o600, "has no tokens"),
         ] {
             let error = AccessControl::new(Some(&file(&scratch, text, mode))).expect_err(text);
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tokens_only_questions_of_this_machine_are_answered() {
+    fn without_tokens_port_allows_only_reading_by_loopback_names() {
         let gate = AccessControl::new(None).expect("a gate");
         let may = |right, host: &str| gate.may(right, &headers(HOST, host)).is_ok();
         for near in ["localhost", "localhost:8440", "127.0.0.1:8440", "[::1]:8440", "[::1]"] {

@@ -112,7 +112,7 @@ impl Bench {
 }
 
 #[tokio::test]
-async fn questions_are_answered_as_json() {
+async fn get_requests_are_answered_in_json() {
     let bench = Bench::answering().await;
     assert_eq!(
         bench.client.get("/v1/status").await.expect("status"),
@@ -138,7 +138,7 @@ async fn questions_are_answered_as_json() {
 }
 
 #[tokio::test]
-async fn a_handover_is_done_or_refused_with_the_reason() {
+async fn handover_request_succeeds_or_is_refused_with_reason() {
     let bench = Bench::answering().await;
     for uplink in [Some("wlan0".to_owned()), None] {
         let request = HandoverRequest { uplink, policy: None };
@@ -152,7 +152,7 @@ async fn a_handover_is_done_or_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_signal_is_taken_or_refused_with_the_reason() {
+async fn signal_report_is_accepted_or_refused_with_reason() {
     let bench = Bench::answering().await;
     bench.client.post("/v1/signal", &json!({"uplink": "wlan0", "dbm": -61})).await.expect("done");
     for (body, reason) in [
@@ -181,14 +181,14 @@ async fn invalid_requests_get_an_error_as_json() {
 }
 
 #[tokio::test]
-async fn a_station_announces_its_stop() {
+async fn event_stream_announces_the_stations_stop() {
     let (bench, receiver) = Bench::new().await;
     drop(receiver);
     assert_eq!(bench.refused("/v1/status").await, "the station is about to stop");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_station_that_hangs_is_not_waited_for() {
+async fn request_to_a_hanging_station_times_out() {
     let (bench, _receiver) = Bench::new().await;
     assert_eq!(bench.refused("/v1/status").await, "the station does not answer");
 }
@@ -231,7 +231,7 @@ async fn shutdown_does_not_wait_for_a_run_loop_that_is_gone() {
 }
 
 #[tokio::test]
-async fn the_socket_has_its_mode_and_goes_at_the_end() {
+async fn api_socket_has_its_mode_and_is_removed_at_the_end() {
     let bench = Bench::answering().await;
     let socket = bench.socket();
     assert_eq!(bench.server.socket(), socket);
@@ -271,7 +271,10 @@ async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     assert!(socket.exists());
     let first = try_serve().await.expect("a server in place of the stale socket");
     let error = try_serve().await.expect_err("a live one");
-    assert_eq!(error.to_string(), format!("another station runs at {}", socket.display()));
+    assert_eq!(
+        error.to_string(),
+        format!("cannot listen at {}: another running station uses this socket", socket.display())
+    );
     assert!(socket.exists());
     drop(first);
 
@@ -279,7 +282,10 @@ async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     let error = try_serve().await.expect_err("a file");
     assert_eq!(
         error.to_string(),
-        format!("cannot listen at {}: there is a file that is no socket", socket.display())
+        format!(
+            "cannot listen at {}: expected a socket or no file there, found another file",
+            socket.display()
+        )
     );
     assert_eq!(fs::read_to_string(&socket).expect("a file"), "precious");
 }
@@ -287,7 +293,7 @@ async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
 /// `carnet revoke --all`: if a binding has disappeared meanwhile, the command succeeds. If a binding remains,
 /// the command fails.
 #[tokio::test]
-async fn all_that_are_registered_are_revoked() {
+async fn revoke_all_names_every_registered_node() {
     let home = |number: u16| Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, number);
     for (stays, expected) in [(false, Ok(())), (true, Err("no binding".to_owned()))] {
         let (bench, mut requests) = Bench::new().await;
@@ -328,7 +334,7 @@ async fn all_that_are_registered_are_revoked() {
 }
 
 #[test]
-fn whole_numbers_are_integers() {
+fn whole_numbers_in_json_are_integers() {
     let whole = |text: &str| {
         with_whole_numbers(text.as_bytes()).map(|octets| String::from_utf8(octets).expect("text"))
     };

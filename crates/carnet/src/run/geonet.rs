@@ -245,7 +245,7 @@ impl Runner {
             Message::Gn(request) | Message::Btp(request) => self.try_input(Input::Geonet(request.clone())),
         };
         if let Err(refusal) = &done {
-            tracing::debug!("the upper tester's {message:?}: {refusal}");
+            tracing::debug!("cannot execute the upper tester's message {message:?}: {refusal}");
         }
         if let Some(upper_tester) = &self.upper_tester {
             upper_tester.answer(tester, &message, done.is_ok());

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_after_a_pause_are_read_at_once_and_frequent_ones_together() {
+    fn packets_after_a_pause_are_read_at_once_and_frequent_packets_together() {
         let (begin, ms) = (Instant::now(), Duration::from_millis);
         let mut gathering = ReadPause::default();
         gathering.read(begin, 1, true);

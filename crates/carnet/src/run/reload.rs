@@ -37,18 +37,24 @@ impl Runner {
             ("[conformance]", config.conformance != self.config.conformance),
         ];
         if self.platform.is_none() && settings::needs_platform(&config) {
-            error!("cannot apply the changed config: the first role beside [geonet] needs a restart");
+            error!(
+                "cannot apply the changed config: a station with [geonet] alone needs a restart to add a \
+                 role"
+            );
             return;
         }
         if let Some((section, _)) = sections.iter().find(|(_, changed)| *changed) {
-            error!("cannot apply the changed config: changes in {section} need a restart");
+            error!("cannot apply the changed config: a change in {section} needs a restart of the station");
             return;
         }
         let plan = settings::sandbox::plan(&config, path);
         if self.sandbox.is_some()
             && let Some(what) = settings::sandbox::beyond(&self.plan, &plan)
         {
-            error!("cannot apply the changed config: the process has given up {what}; that needs a restart");
+            error!(
+                "cannot apply the changed config: it needs {what}, which the sandbox gave up at the start; \
+                 restart the station"
+            );
             return;
         }
         if let Some(Err(error)) =
@@ -95,7 +101,7 @@ impl Runner {
             geonet.interfaces.set_uplinks(uplinks);
         }
         self.tell_uplinks();
-        info!("the config was read again");
+        info!("applied the changed config");
         self.warn_of_missing_interfaces();
     }
 }

@@ -166,7 +166,7 @@ impl Runner {
                 let _ = reply.send(self.ask_geonet(|geonet, _| geonet.subscribe()));
                 Geonet::of_mut(&mut self.geonet).into_iter().for_each(Geonet::tell_listeners);
             }
-            _ => tracing::error!("bug: a request without a handler"),
+            _ => tracing::error!("bug: no handler exists for this API request"),
         }
     }
 

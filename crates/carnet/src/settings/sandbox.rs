@@ -147,7 +147,7 @@ mod tests {
     use crate::scratch::Scratch;
 
     #[test]
-    fn folders_are_read_and_of_shared_ones_the_file() {
+    fn sandbox_reads_own_folders_and_single_files_of_shared_folders() {
         let scratch = Scratch::new();
         let at = |name: &str| scratch.path().join(name);
         fs::create_dir_all(at("real")).expect("a folder");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_a_plan() {
+    fn reload_beyond_the_sandbox_plan_is_named() {
         let old = SandboxPlan {
             read: vec!["/a".into()],
             write: vec!["/b".into()],

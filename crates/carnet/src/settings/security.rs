@@ -136,7 +136,7 @@ mod files {
                 Credential::Ticket(index) => ("tickets", tickets.get(index)),
             };
             let path = path.map(PathBuf::as_path).unwrap_or(Path::new("")).display();
-            bail!("security.{key}: {path} is refused: {}", words(reason));
+            bail!("security.{key}: carnet refuses the certificate {path}: {}", words(reason));
         }
         match &security.tickets {
             None => warnings.push(
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_authorities_only_the_one_not_valid_now_causes_a_warning() {
+    fn only_an_authority_that_is_not_valid_now_causes_a_warning() {
         let files = Files::new(days(-10, 300));
         let authorities = vec![files.authority(2, days(-1, 30)), files.authority(3, days(25, 30))];
         let warnings = files.furnish(authorities.clone(), date(0)).expect("the certificates can be used");
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn certificate_that_another_root_signed_stays_a_mistake() {
+    fn certificate_of_another_root_is_refused() {
         let (files, others) = (Files::new(days(-10, 20)), Files::new(days(-20, 40)));
         let authorities = vec![others.authority(2, days(-1, 5))];
         let error = files.furnish(authorities, date(0)).expect_err("a mistake");
@@ -334,7 +334,7 @@ mod tests {
 
     /// The entity checks certificates against this `Now`.
     #[test]
-    fn date_of_the_tests_is_that_of_the_entity() {
+    fn test_date_equals_date_of_security_entity() {
         let now = Now { time: Time::ZERO, date: Time64::from_wall_time(date(0), 5) };
         assert!(days(0, 1).contains(now.date));
     }

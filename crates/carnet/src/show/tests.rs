@@ -23,7 +23,7 @@ fn two_bindings() -> Value {
 }
 
 #[test]
-fn bindings_as_a_table() {
+fn show_bindings_prints_a_table() {
     let expected = "\
 HOME ADDRESS      CARE-OF ADDRESS  FOR    PREFIXES                         STATE       LEFT        SEQUENCE
 2001:db8:1::1234  2001:db8:f::7    1d 2h  2001:db8:a::/64 2001:db8:b::/64  registered  57 of 60 s  7
@@ -43,7 +43,7 @@ HOME ADDRESS      CARE-OF ADDRESS  FOR    PREFIXES                         STATE
 }
 
 #[test]
-fn bindings_on_a_narrow_terminal() {
+fn show_bindings_fits_a_narrow_terminal() {
     let expected = "\
 home address     2001:db8:1::1234
 care-of address  2001:db8:f::7
@@ -74,7 +74,7 @@ fn show_names_the_role_of_each_binding_of_a_station_with_both_roles() {
 }
 
 #[test]
-fn uplinks_as_a_table() {
+fn show_uplinks_prints_a_table() {
     let uplink = |interface: &str, active: bool, signal: Value, used: Value, volume: Value| {
         json!({"interface": interface, "state": "registered", "care_of_address": "2001:db8:f::7", "bid": null,
                "priority": 10, "signal_dbm": signal, "rtt_ms": 12.34, "loss": 0.005, "active": active,
@@ -146,7 +146,7 @@ w0      router fe80::1 does not answer  10
 }
 
 #[test]
-fn uplinks_show_what_on_this_machine_is_in_their_way_once() {
+fn show_uplinks_names_each_obstacle_of_the_machine_once() {
     let uplink = |interface: &str| {
         json!({"interface": interface, "state": "silent", "retry_s": null, "care_of_address": null, "bi\
             d": null,
@@ -166,7 +166,7 @@ on this machine: x is 0, 1 is needed
 }
 
 #[test]
-fn policies() {
+fn show_policies_prints_selectors_and_uplinks() {
     let policy = |name: &str, wanted: Value, takes: Value, home_agent: &str| {
         json!({"name": name, "action": "failover", "selectors": 1, "uplinks": ["w1", "w0"], "wanted_uplin\
             k": wanted,
@@ -190,7 +190,7 @@ bulk    failover  w1 w0    -          as others  knows no flows
 }
 
 #[test]
-fn tunnels_and_counters() {
+fn show_tunnels_and_counters_print_tables() {
     assert_eq!(
         show(
             Table::Tunnels,
@@ -220,7 +220,7 @@ tunnel.encapsulated       12345
 }
 
 #[test]
-fn routes() {
+fn show_routes_prints_path_and_reason() {
     assert_eq!(
         show(
             Table::Routes,
@@ -242,7 +242,7 @@ NETWORK          PATH        INTERFACE  STATION            NEXT HOP         RTT 
 }
 
 #[test]
-fn nothing_to_show_is_said() {
+fn empty_tables_print_a_sentence() {
     for (what, text) in [
         (Table::Bindings, "no bindings\n"),
         (Table::Uplinks, "no uplinks\n"),
@@ -257,7 +257,7 @@ fn nothing_to_show_is_said() {
 }
 
 #[test]
-fn status_of_a_station() {
+fn status_prints_role_state_and_addresses() {
     let answer = json!({
         "name": "bus-42", "version": "0.1.0", "uptime_s": 93784.9, "roles": ["mobile_router", "home_agent"],
         "dataplane": "tun", "dataplane_loading": "bpf",
@@ -322,7 +322,7 @@ sandbox           seccomp
 
 /// A registration outlives the uplinks: the printed state says that the home agent is not reachable.
 #[test]
-fn a_router_without_a_path_reports_it() {
+fn status_reports_a_router_without_path() {
     let refusal = |state: &str| (state == "refused").then_some("status 131, home registration not supported");
     let first = |state: &str, reachable: serde_json::Value| {
         let answer = json!({
@@ -348,7 +348,7 @@ fn a_router_without_a_path_reports_it() {
 }
 
 #[test]
-fn events_are_one_line_each() {
+fn watch_prints_one_line_for_each_event() {
     assert_eq!(
         event(&json!({"time": 1_709_210_096.789, "event": "handover", "from": null, "to": "wlan0",
                       "reason": "signal is good", "prefixes": ["2001:db8:a::/64"]})),
@@ -365,7 +365,7 @@ fn events_are_one_line_each() {
 }
 
 #[test]
-fn times_are_short() {
+fn show_prints_durations_in_short_form() {
     for (seconds, text) in [(0.0, "0s"), (59.9, "59s"), (3600.0, "1h 0m 0s"), (-1.0, "0s")] {
         assert_eq!(span(seconds), text);
     }
@@ -374,7 +374,7 @@ fn times_are_short() {
 }
 
 #[test]
-fn security_as_lines() {
+fn show_security_prints_lines() {
     let mut answer = json!({
         "policy": "accept_unsigned",
         "ticket": {"name": "5a1f0c6be21d9f37", "from": 1_795_300_000, "until": 1_795_904_800},
@@ -409,7 +409,7 @@ received          431
 
 /// If a state contains a key of the config, the key keeps its spelling.
 #[test]
-fn keys_keep_their_underscores() {
+fn show_keeps_underscores_of_json_keys() {
     assert_eq!(words("no_answer"), "no answer");
     let down = "down: IPv4 only, and mobile_router.home_agent_ipv4 is not set";
     assert_eq!(words(down), down);

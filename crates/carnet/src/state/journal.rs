@@ -188,15 +188,19 @@ impl Journal {
 
     /// Reads the records in the octets of the file.
     fn take_in(&mut self, octets: &[u8]) -> anyhow::Result<()> {
-        ensure!(octets.starts_with(HEAD), "expected {:?} in its first line", HEAD.escape_ascii().to_string());
+        ensure!(
+            octets.starts_with(HEAD),
+            "expected the first line {:?} of a state file of carnet",
+            HEAD.escape_ascii().to_string()
+        );
         let mut at = HEAD.len();
         while at < octets.len() {
             let Some((start, lines)) = whole_commit(octets, at) else {
                 let later = (at + 1..octets.len()).find(|later| whole_commit(octets, *later).is_some());
                 if let Some(later) = later {
                     bail!(
-                        "octets {at} to {later} are damaged: expected a commit with the checksum that it \
-                         names"
+                        "octets {at} to {later} of the state file are damaged: expected a commit that \
+                         matches its checksum"
                     );
                 }
                 break;
@@ -353,7 +357,7 @@ fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn Di
             return Ok(Some(file));
         }
     }
-    bail!("{} is in use by another station", path.display())
+    bail!("another running station has locked the state file {}", path.display())
 }
 
 /// Returns whether this name still leads to this file.
@@ -374,7 +378,11 @@ fn replace(
     // The call truncates the file of an interrupted replacement, unless another process is writing it.
     let file = disk.create(&new).with_context(|| format!("cannot create {}", new.display()))?;
     lock(&*file, &new)?;
-    ensure!(has_name(disk, &*file, &new)?, "{} is in use by another station", path.display());
+    ensure!(
+        has_name(disk, &*file, &new)?,
+        "another running station has locked the state file {}",
+        path.display()
+    );
     let written = file.set_len(0).and_then(|()| write(&*file)).and_then(|()| file.sync_all());
     if written.is_err() {
         // The new file is incomplete, so it would only use disk space.
@@ -398,7 +406,7 @@ impl Drop for Journal {
 fn lock(file: &dyn DiskFile, path: &Path) -> anyhow::Result<()> {
     match file.try_lock() {
         Ok(true) => Ok(()),
-        Ok(false) => bail!("{} is in use by another station", path.display()),
+        Ok(false) => bail!("another running station has locked the state file {}", path.display()),
         Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
     }
 }

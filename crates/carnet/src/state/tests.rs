@@ -42,7 +42,7 @@ fn packet(number: u8) -> Output {
 }
 
 #[tokio::test]
-async fn what_was_kept_is_there_after_a_restart() {
+async fn stored_records_survive_a_restart() {
     let scratch = Scratch::new();
     let directory = scratch.path().join("deep/er");
     let (mut state, loaded) = open(&directory);
@@ -60,7 +60,7 @@ async fn what_was_kept_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn packets_wait_for_what_they_tell_of_and_changes_gather_meanwhile() {
+async fn packets_wait_for_their_commit_while_later_changes_gather() {
     let scratch = Scratch::new();
     let (mut state, _) = open(scratch.path());
     state.set((Key::Own, text(&own(1))));
@@ -85,7 +85,7 @@ async fn packets_wait_for_what_they_tell_of_and_changes_gather_meanwhile() {
 /// The first renewal is written at once, and later ones are written together. An urgent change causes a
 /// commit of all waiting changes.
 #[tokio::test(start_paused = true)]
-async fn what_does_not_press_waits_for_more_of_its_kind() {
+async fn renewals_wait_for_a_common_commit() {
     let scratch = Scratch::new();
     let (mut state, _) = open(scratch.path());
     let is_writing = |state: &State| state.0.as_ref().is_some_and(|keeping| keeping.queue.is_writing());
@@ -180,7 +180,7 @@ fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
 }
 
 #[tokio::test]
-async fn without_a_directory_nothing_is_kept_and_nothing_waits() {
+async fn without_state_dir_nothing_is_stored_and_no_packet_waits() {
     let (mut state, loaded, _) = opened(StorageLocation::NotStored).expect("opens");
     assert_eq!((loaded, state.is_kept()), (PersistentState::default(), false));
     state.set((Key::Own, text(&own(1))));
@@ -190,7 +190,7 @@ async fn without_a_directory_nothing_is_kept_and_nothing_waits() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_version_has_left_is_taken_over_and_rubbish_is_refused() {
+async fn state_of_earlier_version_is_read_and_invalid_state_refused() {
     let scratch = Scratch::new();
     let old = scratch.path().join("bus.json");
     fs::write(&old, b"{\"mobile_router\": 5}").expect("writes");
@@ -212,7 +212,7 @@ async fn what_an_earlier_version_has_left_is_taken_over_and_rubbish_is_refused()
 /// The station sends changes to the store, and packets wait for the store's answer. If the store ends, the
 /// station ends.
 #[tokio::test]
-async fn what_another_keeps_is_acknowledged_when_it_says_so() {
+async fn packet_waits_for_commit_of_remote_store() {
     use std::io::{BufRead, BufReader, Write};
     let scratch = Scratch::new();
     let socket = scratch.path().join("store");
@@ -247,7 +247,7 @@ async fn what_another_keeps_is_acknowledged_when_it_says_so() {
 /// A station whose store has gone ends at once, even during a commit and with waiting changes, because
 /// another machine is the leader.
 #[tokio::test(start_paused = true)]
-async fn the_end_does_not_wait_for_a_store_that_has_gone() {
+async fn shutdown_does_not_wait_for_a_lost_remote_store() {
     use std::io::Write;
     let scratch = Scratch::new();
     let socket = scratch.path().join("store");
@@ -276,7 +276,7 @@ async fn the_end_does_not_wait_for_a_store_that_has_gone() {
 /// A disk is full for a long time. The station does not send packets that waited for the disk, because they
 /// are too old.
 #[test]
-fn what_has_waited_too_long_does_not_go() {
+fn packet_is_dropped_after_waiting_too_long_for_the_disk() {
     let mut queue = Queue::new();
     let at = Time::from_secs;
     queue.set((Key::Own, text(&own(1))));

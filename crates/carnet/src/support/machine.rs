@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_is_missing_or_fails_is_a_reason() {
+    fn bundle_gives_reason_for_a_failed_command() {
         assert_eq!(output(&["printf", "a b"]), Ok(b"a b".to_vec()));
         assert!(output(&["no-such-command"]).is_err_and(|why| why.contains("No such file")));
         assert_eq!(output(&["false"]), Err("exit status: 1".to_owned()));

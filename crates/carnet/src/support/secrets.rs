@@ -95,7 +95,7 @@ mod tests {
     use crate::scratch::Scratch;
 
     #[test]
-    fn secrets_of_the_config_and_of_its_files_are_taken_out() {
+    fn secrets_of_config_and_key_files_are_removed_from_the_bundle() {
         let scratch = Scratch::new();
         let put = |name: &str, text: &str| fs::write(scratch.path().join(name), text).expect("a file");
         put("tokens", "# read and operate\nread token-of-a-reader-1\noperate token-of-a-reader-12\n");

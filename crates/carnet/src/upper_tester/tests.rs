@@ -72,7 +72,7 @@ fn all() -> Vec<(Vec<u8>, Message)> {
 }
 
 #[test]
-fn every_message_is_read() {
+fn every_upper_tester_message_is_parsed() {
     let parts = request(GeonetTransport::SingleHop, 0xc5);
     assert_eq!((parts.store_carry_forward, parts.traffic_class), (true, 0x45));
     for (octets, message) in all() {
@@ -82,7 +82,7 @@ fn every_message_is_read() {
 
 /// Only unused fields at the end of a message may be missing.
 #[test]
-fn malformed_messages_are_not_understood() {
+fn malformed_upper_tester_messages_are_refused() {
     for (octets, message) in all() {
         for length in 0..octets.len() {
             let parsed = Message::parse(&octets[..length]);
@@ -127,7 +127,7 @@ async fn heard<T>(what: impl Future<Output = T>) -> T {
 
 /// The last tester gets the events. The payloads of GeoNetworking and BTP events differ.
 #[tokio::test]
-async fn results_and_events() {
+async fn upper_tester_results_and_events_are_encoded() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };
     let mut upper_tester = UpperTester::open(&config).await.expect("a port");
     let port = upper_tester.socket.local_addr().expect("bound");
@@ -170,7 +170,7 @@ async fn results_and_events() {
 
 /// The claimed position must stay on the globe. The message to initialize ends the displacement.
 #[tokio::test]
-async fn another_place() {
+async fn position_change_of_upper_tester_is_parsed() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };
     let mut upper_tester = UpperTester::open(&config).await.expect("a port");
     let home = LongPositionVector { latitude: 899_999_000, longitude: 10, ..LongPositionVector::default() };

@@ -21,7 +21,7 @@ fn stream(events: &[&str]) -> String {
 const ANSWER: &str = r#"{"event":"answer","sequence":1,"gn_address":"1400:0200:0000:000a","mac":"02:00:00:00:00:0a","latitude":48.8375,"longitude":2.1008,"rtt_ms":0.25,"hops":2,"path":null}"#;
 
 #[test]
-fn neighbours_are_shown() {
+fn show_neighbours_prints_stations() {
     let body = r#"[{"gn_address":"1400:0200:0000:000a","mac":"02:00:00:00:00:0a","latitude":48.8375,
                     "longitude":2.1008,"speed_mps":0,"heading_deg":0,"age_ms":1,"neighbour":true}]"#;
     let (status, out, _, request, _) = ask("neighbours.sock", &["show", "neighbours"], http("200 OK", body));
@@ -57,12 +57,18 @@ fn a_ping_prints_answers_and_fails_without_any() {
     let silent =
         stream(&[r#"{"event":"timeout","sequence":1}"#, r#"{"event":"done","sent":1,"answered":0}"#]);
     let (status, out, error, _, body) = ask("silent.sock", &["gnping", "02:00:00:00:00:0A"], silent);
-    assert_eq!((status, error.as_str()), (Some(1), "carnet: no answer from 02:00:00:00:00:0a\n"));
+    assert_eq!(
+        (status, error.as_str()),
+        (Some(1), "carnet: GeoNetworking ping: no station answered at 02:00:00:00:00:0a\n")
+    );
     assert_eq!(out, "1: no answer\n02:00:00:00:00:0a: 1 sent, 0 answered\n");
     assert!(body.ends_with(r#""count":4,"interval_ms":1000,"timeout_ms":3000}"#), "{body}");
 
     let (status, _, error, ..) = ask("cut.sock", &["gnping", "fe80::1"], stream(&[ANSWER]));
-    assert_eq!((status, error.as_str()), (Some(1), "carnet: the station ended the ping\n"));
+    assert_eq!(
+        (status, error.as_str()),
+        (Some(1), "carnet: the station ended the GeoNetworking ping before its last packet\n")
+    );
 }
 
 #[test]
@@ -102,7 +108,7 @@ fn geonet_send_sends_the_packet_that_its_options_describe() {
 }
 
 #[test]
-fn payloads_are_printed_as_lines_and_losses_are_said_elsewhere() {
+fn gnrecv_prints_payloads_and_reports_losses_on_standard_error() {
     let payload = r#"{"latitude":48.5,"longitude":2.5,"next_header":"any","payload":"beef","remaining_hop_limit":1,"source":"1400:0200:0000:000a","type":"shb"}"#;
     let answer = stream(&[r#"{"event":"missed","time":0,"count":3}"#, payload]);
     let (status, out, error, request, _) = ask("receive.sock", &["gnrecv"], answer);
@@ -113,7 +119,7 @@ fn payloads_are_printed_as_lines_and_losses_are_said_elsewhere() {
 
 /// A client that waits for messages to a port does not get the Router Advertisements that arrive on `gn0`.
 #[test]
-fn payloads_are_chosen_by_kind_and_port() {
+fn gnrecv_selects_payloads_by_kind_and_port() {
     let payload = |kind: &str, port: &str| {
         format!(
             r#"{{"latitude":48.5,"longitude":2.5,"next_header":"{kind}","payload":"beef","port":{port},"remaining_hop_limit":1,"source":"1400:0200:0000:000a","type":"shb"}}"#
@@ -134,7 +140,7 @@ fn payloads_are_chosen_by_kind_and_port() {
 }
 
 #[test]
-fn mistakes_are_exit_status_2_and_say_what_was_expected() {
+fn wrong_geonet_arguments_have_exit_status_2_and_name_the_expectation() {
     let payload = ["--payload", "00"];
     let cases: [(&[&str], &str); 13] = [
         (&["gnping"], "<TARGET>"),
@@ -163,7 +169,7 @@ fn mistakes_are_exit_status_2_and_say_what_was_expected() {
 }
 
 #[test]
-fn an_area_is_set_and_removed() {
+fn area_command_sets_and_removes_an_area() {
     let done = || http("204 No Content", "");
     let command =
         ["area", "near", "--around", "here", "--radius", "1km", "--group", "ff1e::42", "--lifetime", "10m"];

@@ -353,7 +353,7 @@ const SCHEDULES: u64 = match option_env!("CARNET_SCHEDULES") {
 };
 
 #[test]
-fn whatever_fails_nothing_happens_that_may_not() {
+fn invariants_hold_under_every_fault() {
     if let Some(seed) = option_env!("CARNET_SEED").and_then(|text| text.parse().ok()) {
         return day(seed);
     }

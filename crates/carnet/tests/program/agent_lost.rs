@@ -41,7 +41,7 @@ fn a_router_retries_until_its_home_agent_answers() {
 }
 
 #[test]
-fn an_agent_that_forgot_everything_has_the_router_back_within_three_seconds() {
+fn router_registers_within_three_seconds_at_home_agent_without_state() {
     if !possible() {
         return;
     }
@@ -64,7 +64,7 @@ fn an_agent_that_forgot_everything_has_the_router_back_within_three_seconds() {
 }
 
 #[test]
-fn an_agent_with_a_state_directory_needs_no_registration_after_a_crash() {
+fn home_agent_with_state_dir_needs_no_registration_after_crash() {
     if !possible() {
         return;
     }

@@ -80,7 +80,7 @@ fn a_host_on_board_cannot_send_from_a_foreign_address() {
 }
 
 #[test]
-fn nothing_of_the_mobile_network_leaves_in_the_clear_when_the_station_is_gone() {
+fn without_station_no_packet_of_mobile_network_leaves_an_uplink() {
     if !possible() {
         return;
     }

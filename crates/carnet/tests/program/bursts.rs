@@ -79,7 +79,7 @@ pub fn exchange(bed: &Testbed) {
 }
 
 #[test]
-fn tcp_arrives_as_it_was_sent_both_ways_in_few_pieces() {
+fn tcp_is_forwarded_unchanged_in_super_packets() {
     if !possible() {
         return;
     }
@@ -151,7 +151,7 @@ pub fn datagrams(from: &Host, source: Ipv6Addr, to: &Host, destination: Ipv6Addr
 }
 
 #[test]
-fn udp_bursts_arrive_as_the_datagrams_they_are() {
+fn udp_bursts_arrive_as_single_datagrams() {
     if !possible() {
         return;
     }
@@ -180,7 +180,7 @@ fn udp_bursts_arrive_as_the_datagrams_they_are() {
 /// The kernel merges single packets of a network card, so the station reads few large packets. After the test
 /// the interfaces are as before.
 #[test]
-fn single_datagrams_of_a_flow_are_read_in_few_pieces() {
+fn kernel_merges_single_datagrams_of_a_flow() {
     if !possible() {
         return;
     }

@@ -27,7 +27,7 @@ fn only_configs_and_logs(bed: &Testbed) {
 }
 
 #[test]
-fn sigterm_and_sigint_put_everything_back() {
+fn sigterm_and_sigint_restore_all_kernel_settings() {
     if !possible() {
         return;
     }
@@ -57,7 +57,7 @@ fn sigterm_and_sigint_put_everything_back() {
 }
 
 #[test]
-fn sigterm_ends_a_router_soon_although_its_agent_is_gone() {
+fn sigterm_ends_router_without_reachable_home_agent() {
     if !possible() {
         return;
     }

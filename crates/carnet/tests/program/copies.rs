@@ -82,7 +82,7 @@ fn tunnelled(heard: &[Vec<u8>]) -> (usize, usize) {
 }
 
 #[test]
-fn registered_router_multiplies_packets_by_four_at_most() {
+fn router_sends_at_most_four_copies_of_a_packet() {
     if !possible() {
         return;
     }

@@ -496,7 +496,7 @@ fn the_bridge_survives_any_message_and_sends_its_events_after_a_broker_restart()
 }
 
 #[test]
-fn a_broker_that_refuses_is_named_once_with_the_reason() {
+fn bridge_names_a_refusing_broker_once_with_reason() {
     if !possible() || !mosquitto() {
         return;
     }
@@ -516,7 +516,7 @@ fn a_broker_that_refuses_is_named_once_with_the_reason() {
 }
 
 #[test]
-fn messages_go_to_a_broker_and_its_events_come_from_there() {
+fn bridge_passes_messages_to_broker_and_events_to_station() {
     if !possible() || !mosquitto() {
         return;
     }

@@ -65,7 +65,7 @@ fn slow(host: &Host) -> u64 {
 
 /// `strace` delays each call that loads a program, as on a slow processor.
 #[test]
-fn stations_serve_by_the_tun_device_while_the_fast_path_is_being_loaded() {
+fn tun_device_forwards_while_fast_path_is_loaded() {
     if !possible() || !has_strace() {
         return;
     }
@@ -87,10 +87,10 @@ fn stations_serve_by_the_tun_device_while_the_fast_path_is_being_loaded() {
     let traffic = bed.echo(100);
     traffic.flows();
     assert_eq!(router.show("status")["dataplane"], "tun", "so soon nothing is loaded");
-    assert!(!router.log().contains("the data path is"), "{}", router.log());
+    assert!(!router.log().contains("packets take the data path"), "{}", router.log());
     router.accelerated();
     assert_eq!(router.show("status")["dataplane"], "bpf");
-    assert!(router.log().contains("the data path is \"bpf\""), "{}", router.log());
+    assert!(router.log().contains("packets take the data path \"bpf\""), "{}", router.log());
     let path = || router.show("tunnels")[0]["path"].clone();
     wait_until("the tunnel takes it", seconds(5), || path() == "bpf");
     traffic.flows();
@@ -182,7 +182,7 @@ fn home_agent_loads_no_program_when_an_interface_without_link_address_comes() {
 
 /// The maps of the programs have a fixed size, so more routers need larger maps.
 #[test]
-fn an_agent_that_is_told_of_more_routers_than_there_was_room_for_makes_room() {
+fn home_agent_enlarges_maps_for_more_routers() {
     if !possible() {
         return;
     }
@@ -224,7 +224,7 @@ fn an_agent_that_is_told_of_more_routers_than_there_was_room_for_makes_room() {
 }
 
 #[test]
-fn no_bpf_program_remains_after_any_kind_of_end() {
+fn no_bpf_program_remains_after_exit_or_kill() {
     if !possible() {
         return;
     }
@@ -261,7 +261,7 @@ fn no_bpf_program_remains_after_any_kind_of_end() {
 }
 
 #[test]
-fn interfaces_that_come_later_or_come_back_get_their_program() {
+fn interfaces_that_appear_later_get_a_bpf_program() {
     if !possible() {
         return;
     }
@@ -303,7 +303,7 @@ fn interfaces_that_come_later_or_come_back_get_their_program() {
 }
 
 #[test]
-fn where_the_kernel_forbids_bpf_auto_says_so_and_takes_another_path() {
+fn path_auto_uses_another_path_if_kernel_forbids_bpf() {
     if !possible() {
         return;
     }
@@ -324,7 +324,7 @@ fn where_the_kernel_forbids_bpf_auto_says_so_and_takes_another_path() {
 }
 
 #[test]
-fn where_the_kernel_forbids_bpf_asking_for_it_is_an_error() {
+fn path_bpf_is_an_error_if_kernel_forbids_bpf() {
     if !possible() {
         return;
     }
@@ -349,7 +349,7 @@ fn where_the_kernel_forbids_bpf_asking_for_it_is_an_error() {
 /// IEEE 802.1Q: a packet with a VLAN tag belongs to another network on the same wire, so the programs leave
 /// it.
 #[test]
-fn packets_of_another_vlan_are_not_taken() {
+fn fast_path_ignores_packets_of_another_vlan() {
     if !possible() {
         return;
     }
@@ -400,7 +400,7 @@ s.bind(('eth0', 0))
 /// Packets of modems have no link-layer header; these packets enter and leave the tunnel on the fast path as
 /// well.
 #[test]
-fn an_uplink_without_ethernet_headers() {
+fn fast_path_serves_uplink_without_ethernet_headers() {
     if !possible() {
         return;
     }

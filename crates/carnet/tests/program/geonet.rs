@@ -201,7 +201,7 @@ fn works_over(interfaces: [&str; 3], medium: &str) {
     assert_eq!((&areas[2]["name"], &areas[2]["origin"]), (&"convoy".into(), &"api".into()), "{areas}");
     assert_eq!(areas[2]["longitude"], LONGITUDES[1], "{areas}");
     let theirs = west.ask(&["area", "east", "--remove"]);
-    assert!(said(&theirs).contains("\"east\" is an area of the config"), "{}", said(&theirs));
+    assert!(said(&theirs).contains("the config defines the area \"east\""), "{}", said(&theirs));
     assert!(west.ask(&["area", "convoy", "--remove"]).status.success());
     assert_eq!(west.show("areas").as_array().map(Vec::len), Some(2));
 
@@ -274,7 +274,11 @@ fn a_packet_that_cannot_be_sent_is_refused() {
     wait_until("the link is down", seconds(10), || station.show("status")["geonet"]["link"] == "down");
     for refused in [send(&["shb"], 1), station.ask(&["gnping", "area:everywhere", "--count", "1"])] {
         assert_eq!(refused.status.code(), Some(1));
-        assert!(said(&refused).contains("the GeoNetworking link is down"), "{}", said(&refused));
+        assert!(
+            said(&refused).contains("the radio interface of GeoNetworking is down"),
+            "{}",
+            said(&refused)
+        );
     }
     // A packet with store-carry-forward waits until a station appears, so such a packet can wait for the link
     // as well.

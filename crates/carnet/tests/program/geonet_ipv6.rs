@@ -248,7 +248,7 @@ fn an_ipv6_address_names_a_station_to_gnping_and_listeners_hear_ipv6() {
 /// If the radio interface gets another address, the station and its virtual interface follow. If the virtual
 /// interface is deleted, it returns.
 #[test]
-fn the_interface_follows_the_radio_and_comes_back() {
+fn virtual_interface_follows_radio_and_is_created_again() {
     if !possible() {
         return;
     }
@@ -271,7 +271,7 @@ fn the_interface_follows_the_radio_and_comes_back() {
 }
 
 #[test]
-fn an_interface_that_is_there_already_stops_the_start() {
+fn start_fails_if_virtual_interface_exists() {
     if !possible() {
         return;
     }
@@ -352,7 +352,7 @@ fn a_reload_adds_an_uplink_and_another_reload_removes_it() {
 /// The pair of devices behind the virtual interface survives the kill of a process; the next start removes
 /// the pair in any case.
 #[test]
-fn a_start_makes_the_fast_path_anew_after_a_crash() {
+fn geonet_fast_path_is_rebuilt_after_crash() {
     if !possible() {
         return;
     }
@@ -365,7 +365,7 @@ fn a_start_makes_the_fast_path_anew_after_a_crash() {
     let _killed = station.end_by(nix::sys::signal::Signal::SIGKILL);
     assert!(west.ip("link show").contains("gn0-o"), "what is to be cleaned up");
     let mut station = Station::start(west, &config);
-    assert!(station.log().contains("the data path of GeoNetworking is \"bpf\""), "{}", station.log());
+    assert!(station.log().contains("GeoNetworking packets take the data path \"bpf\""), "{}", station.log());
     let _killed = station.end_by(nix::sys::signal::Signal::SIGKILL);
     assert!(west.ip("link show").contains("gn0-o"), "what is to be cleaned up");
     let mut station = Station::start(west, &config.replace("'bpf'", "'tun'").replace("'gn0'", "'gn1'"));
@@ -377,7 +377,7 @@ fn a_start_makes_the_fast_path_anew_after_a_crash() {
 /// Hosts send 1500 octets over a radio that carries 1500 octets including its headers. If both ends support
 /// it, they fragment packets, on either path. Otherwise hosts get a Packet Too Big.
 #[test]
-fn packets_that_the_radio_does_not_carry_are_cut_where_both_ends_want_it() {
+fn large_packets_are_fragmented_if_both_ends_agree() {
     if !possible() {
         return;
     }

@@ -161,7 +161,7 @@ fn queries(station: &Station) -> u64 {
 
 /// An operator sets an area around another vehicle, for a group that the config does not have.
 #[test]
-fn a_group_is_led_to_an_area_that_is_set_while_the_station_runs() {
+fn group_of_area_set_at_run_time_reaches_the_area() {
     if !possible() {
         return;
     }

@@ -68,7 +68,7 @@ fn learnt(agent: &Host) -> [bool; 2] {
 }
 
 #[test]
-fn home_agent_with_another_way_out_takes_no_route_by_an_advertisement_on_its_home_link() {
+fn home_agent_ignores_default_routes_advertised_on_home_link() {
     if !possible() {
         return;
     }
@@ -93,7 +93,7 @@ fn home_agent_with_another_way_out_takes_no_route_by_an_advertisement_on_its_hom
 
 /// Often the only default route of a rented server is on its home link, learnt from an advertisement.
 #[test]
-fn home_agent_whose_way_out_is_its_home_link_keeps_it_and_warns() {
+fn home_agent_with_default_route_on_home_link_keeps_it_and_warns() {
     if !possible() {
         return;
     }

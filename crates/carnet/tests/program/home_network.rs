@@ -26,7 +26,7 @@ fn mac_address(host: &Host, interface: &str) -> String {
 }
 
 #[test]
-fn hosts_on_board_are_neighbours_wherever_the_vehicle_is() {
+fn home_link_hosts_reach_hosts_on_board_in_aggregated_home_network() {
     if !possible() {
         return;
     }

@@ -40,7 +40,7 @@ fn advertisements(capture: &Path, filter: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_host_on_board_hears_of_mtu_dns_nat64_and_portal() {
+fn host_on_board_learns_mtu_dns_nat64_and_portal() {
     if !possible() || !has_tshark() {
         return;
     }

@@ -318,7 +318,7 @@ fn readable(packets: &[Vec<u8>]) -> usize {
 }
 
 #[test]
-fn with_data_under_ipsec_nobody_on_the_way_reads_what_the_mobile_network_says() {
+fn ipsec_data_option_encrypts_packets_of_mobile_network() {
     if !has_esp() || !has_charon() {
         return;
     }

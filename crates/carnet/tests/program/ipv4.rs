@@ -145,7 +145,7 @@ fn sizes_pass(bed: &Testbed) {
 }
 
 #[test]
-fn an_uplink_with_ipv4_alone_is_enough() {
+fn ipv4_uplink_alone_connects_the_mobile_network() {
     if !possible() {
         return;
     }
@@ -190,7 +190,7 @@ fn an_uplink_with_ipv4_alone_is_enough() {
 }
 
 #[test]
-fn behind_a_nat_udp_carries_everything() {
+fn tunnel_behind_nat_uses_udp() {
     if !possible() {
         return;
     }
@@ -223,7 +223,7 @@ fn behind_a_nat_udp_carries_everything() {
 }
 
 #[test]
-fn a_narrow_path_inside_udp_is_found() {
+fn path_mtu_of_udp_tunnel_is_found() {
     if !possible() {
         return;
     }
@@ -232,7 +232,7 @@ fn a_narrow_path_inside_udp_is_found() {
 
 /// A packet of 1280 octets does not fit the path, so the outer packets are fragmented.
 #[test]
-fn a_path_too_narrow_for_ipv6_carries_it_inside_udp() {
+fn udp_tunnel_carries_ipv6_over_path_below_1280_octets() {
     if !possible() {
         return;
     }
@@ -260,7 +260,7 @@ fn narrow(limit: u64) {
 }
 
 #[test]
-fn two_uplinks_are_registered_at_once() {
+fn two_ipv4_uplinks_are_registered_together() {
     if !possible() {
         return;
     }
@@ -281,7 +281,7 @@ fn two_uplinks_are_registered_at_once() {
 
 /// Two modems of the same make: each is a NAT, and both give the router the same address.
 #[test]
-fn two_uplinks_with_the_same_private_address() {
+fn two_uplinks_with_equal_private_address_both_work() {
     if !possible() {
         return;
     }
@@ -387,7 +387,7 @@ pub fn policy(action: &str, uplinks: &str) -> String {
 }
 
 #[test]
-fn a_duplicated_class_loses_no_packet_when_an_uplink_fails() {
+fn duplicated_traffic_loses_no_packet_when_uplink_fails() {
     if !possible() {
         return;
     }

@@ -99,7 +99,7 @@ fn tunnels_in_udp_take_the_fast_path() {
 /// If an interface accepts no super packets or computes no checksums, the kernel segments and computes
 /// checksums after the tunnel encapsulation.
 #[test]
-fn super_packets_inside_ipv4_are_cut_and_summed_after_the_tunnel() {
+fn super_packets_inside_ipv4_are_split_behind_the_tunnel() {
     if !possible() {
         return;
     }
@@ -130,7 +130,7 @@ fn a_station_with_a_fast_path_and_one_without_exchange_packets() {
 
 /// A policy balances several flows over an uplink with IPv6 and an uplink with IPv4 behind a NAT.
 #[test]
-fn what_a_policy_balances_takes_the_fast_path() {
+fn balanced_packets_inside_ipv4_take_the_fast_path() {
     if !possible() {
         return;
     }

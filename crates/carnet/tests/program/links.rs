@@ -41,7 +41,7 @@ fn an_uplink_that_vanishes_and_returns_is_used_again() {
 
 /// The standby uplink carries no traffic, but the operator needs a message when it goes or comes.
 #[test]
-fn standby_uplink_that_goes_and_comes_is_told_once_each() {
+fn standby_uplink_changes_are_reported_once_each() {
     if !possible() {
         return;
     }
@@ -66,7 +66,7 @@ fn standby_uplink_that_goes_and_comes_is_told_once_each() {
 }
 
 #[test]
-fn a_lan_interface_that_returns_gets_its_address_and_advertisements_again() {
+fn returning_lan_interface_gets_address_and_advertisements() {
     if !possible() {
         return;
     }
@@ -103,7 +103,7 @@ fn a_lan_interface_that_returns_gets_its_address_and_advertisements_again() {
 }
 
 #[test]
-fn a_care_of_address_that_changes_is_registered_and_traffic_goes_on() {
+fn changed_care_of_address_is_registered_without_lasting_outage() {
     if !possible() {
         return;
     }

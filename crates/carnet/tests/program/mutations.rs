@@ -221,7 +221,7 @@ fn set_checksums(packet: &mut [u8]) {
 }
 
 #[test]
-fn mutated_packets_leave_the_stations_alive_small_and_with_the_bindings_that_they_had() {
+fn mutated_packets_change_no_binding_and_use_no_memory() {
     if !possible() {
         return;
     }

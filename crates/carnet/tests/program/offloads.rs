@@ -117,28 +117,28 @@ fn all_arrives(path: &str, off: &[&str]) {
 }
 
 #[test]
-fn super_packets_pass_whole() {
+fn fast_path_forwards_super_packets_in_one_piece() {
     if possible() {
         all_arrives("bpf", &[]);
     }
 }
 
 #[test]
-fn super_packets_are_cut_after_the_tunnel() {
+fn super_packets_are_split_behind_the_tunnel() {
     if possible() {
         all_arrives("bpf", &["tso", "gso", "tx-udp-segmentation"]);
     }
 }
 
 #[test]
-fn super_packets_are_cut_and_summed_after_the_tunnel() {
+fn super_packets_are_split_with_checksums_behind_the_tunnel() {
     if possible() {
         all_arrives("bpf", &["tso", "gso", "tx-udp-segmentation", "tx"]);
     }
 }
 
 #[test]
-fn xdp_takes_what_hosts_send_in_one_piece() {
+fn xdp_forwards_packets_of_hosts_with_offloads() {
     if possible() {
         all_arrives("xdp", &[]);
     }

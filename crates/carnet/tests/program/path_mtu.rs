@@ -155,7 +155,7 @@ fn found(agent: &Station, router: &Station, limit: Duration) {
 }
 
 #[test]
-fn a_narrow_link_that_says_so() {
+fn path_mtu_follows_packet_too_big() {
     if !possible() {
         return;
     }
@@ -169,7 +169,7 @@ fn a_narrow_link_that_says_so() {
 }
 
 #[test]
-fn a_narrow_link_that_is_silent_is_found_by_probing() {
+fn path_mtu_of_silent_link_is_found_by_probing() {
     if !possible() {
         return;
     }
@@ -213,7 +213,7 @@ fn a_narrow_link_that_is_silent_is_found_by_probing() {
 }
 
 #[test]
-fn the_lan_advertises_the_mtu_of_the_path() {
+fn router_advertisements_on_board_have_the_path_mtu() {
     if !possible() {
         return;
     }
@@ -227,7 +227,7 @@ fn the_lan_advertises_the_mtu_of_the_path() {
 }
 
 #[test]
-fn the_outer_hop_limit_is_64_on_the_wire() {
+fn outer_hop_limit_is_64() {
     if !possible() {
         return;
     }

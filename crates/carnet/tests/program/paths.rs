@@ -33,7 +33,7 @@ fn active(router: &Station) -> String {
 /// Packets flow in both directions, and then one uplink drops all of them. A TCP sender would retransmit for
 /// the second time some 700 ms after the last acknowledgement.
 #[test]
-fn black_hole_under_traffic_costs_less_than_a_second_retransmission() {
+fn path_failure_under_traffic_ends_before_second_tcp_retransmission() {
     if !possible() {
         return;
     }

@@ -98,7 +98,7 @@ fn stored(bed: &Testbed) -> Vec<Vec<u8>> {
 /// When the config has the node again, a recorded message of the node is still too old. If the home agent has
 /// run without the node, the node's binding is gone.
 #[test]
-fn what_was_recorded_of_a_node_is_old_when_it_comes_back() {
+fn recorded_update_is_refused_after_node_returns_to_config() {
     if !possible() {
         return;
     }
@@ -301,7 +301,7 @@ fn a_station_does_not_start_with_a_part_of_its_state() {
 /// Measures the number of acknowledged registrations a second, first with the state on the disk, and then
 /// without. For useful results set CARNET_RELEASE_BINARY=target/release/carnet.
 #[test]
-fn a_thousand_registrations_at_once() {
+fn thousand_simultaneous_registrations_are_stored() {
     const NODES: u16 = 1000;
     if !possible() {
         return;

@@ -185,7 +185,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// EN 302 636-4-1 10.2.2: the receiver has one fix a second; the station sends twenty beacons a second.
 #[test]
-fn the_position_in_a_packet_is_that_of_the_moment_of_sending() {
+fn packet_contains_position_of_its_sending_time() {
     if !with_gpsd() {
         return;
     }
@@ -212,7 +212,7 @@ fn the_position_in_a_packet_is_that_of_the_moment_of_sending() {
 }
 
 #[test]
-fn without_a_fix_the_position_is_said_to_be_inaccurate_until_it_is_known_again() {
+fn position_accuracy_indicator_is_cleared_without_fix() {
     if !with_gpsd() {
         return;
     }
@@ -256,7 +256,7 @@ fn without_a_fix_the_position_is_said_to_be_inaccurate_until_it_is_known_again()
 
 /// gpsfake plays a log into a pseudo-terminal, as a serial receiver would.
 #[test]
-fn a_drive_by_gpsfake_through_tunnels() {
+fn positions_of_gpsfake_drive_survive_tunnels() {
     if !with_gpsd() {
         return;
     }
@@ -282,7 +282,7 @@ fn a_drive_by_gpsfake_through_tunnels() {
 
 /// The system clock is an hour off, as in the wrong time zone.
 #[test]
-fn a_wrong_system_clock_is_said_once() {
+fn wrong_system_clock_is_reported_once() {
     if !with_gpsd() {
         return;
     }

@@ -110,7 +110,7 @@ fn traces(Identity { ticket: HashedId8(name), mid }: Identity) -> [Vec<u8>; 4] {
 /// The station signs messages that its ticket permits, and refuses all other messages with the application's
 /// identifier.
 #[test]
-fn messages_that_the_ticket_does_not_allow_are_refused_with_the_identifier() {
+fn messages_without_permission_of_ticket_are_refused() {
     if !possible() {
         return;
     }
@@ -149,7 +149,7 @@ fn messages_that_the_ticket_does_not_allow_are_refused_with_the_identifier() {
 }
 
 #[test]
-fn nothing_links_the_two_and_ipv6_goes_on() {
+fn pseudonym_change_leaves_no_link_and_keeps_ipv6() {
     if !possible() {
         return;
     }

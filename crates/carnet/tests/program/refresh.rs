@@ -5,7 +5,7 @@ use crate::station::Station;
 use crate::testbed::{CARE_OF, Testbed};
 
 #[test]
-fn twenty_refreshes_under_2000_packets_a_second_lose_reorder_and_write_nothing() {
+fn renewals_under_load_lose_and_reorder_no_packet() {
     if !possible() {
         return;
     }

@@ -13,7 +13,7 @@ auth = { spi = 309, key = '000102030405060708090a0b0c0d0e0f' }
 ";
 
 #[test]
-fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
+fn home_agent_reload_applies_only_differences_without_loss() {
     if !possible() {
         return;
     }
@@ -57,7 +57,7 @@ fn an_agents_reload_changes_the_difference_and_no_packet_is_lost() {
 
 /// An operator's radvd takes over the advertisements. The hosts on board still need the router's address.
 #[test]
-fn routers_address_stays_on_board_after_a_reload_until_the_operator_gives_another() {
+fn reload_keeps_router_address_on_board_until_config_names_another() {
     if !possible() {
         return;
     }
@@ -75,11 +75,11 @@ fn routers_address_stays_on_board_after_a_reload_until_the_operator_gives_anothe
     bed.router.ip("-6 addr add 2001:db8:a::2/64 dev lan0");
     wait_until("carnet takes its own away", seconds(10), || !has());
     let log = router.log();
-    assert_eq!(log.matches("removed the address 2001:db8:a::1 from lan0").count(), 1, "{log}");
+    assert_eq!(log.matches("removed the address 2001:db8:a::1 from the interface lan0").count(), 1, "{log}");
 }
 
 #[test]
-fn a_routers_reload_changes_the_difference_and_no_packet_is_lost() {
+fn mobile_router_reload_applies_only_differences_without_loss() {
     if !possible() {
         return;
     }

@@ -29,7 +29,7 @@ fn is_binding_update(packet: &[u8]) -> bool {
 }
 
 #[test]
-fn a_replay_sends_what_was_sent_and_is_the_same_each_time() {
+fn replay_repeats_the_recorded_outputs_each_time() {
     if !possible() {
         return;
     }

@@ -179,7 +179,7 @@ impl Drop for Roads {
 
 /// With only one uplink, traffic depends on the new address.
 #[test]
-fn flash_renumbering_of_the_only_uplink_costs_no_more_than_finding_it_out() {
+fn renumbering_of_the_only_uplink_costs_only_detection_time() {
     if !possible() {
         return;
     }
@@ -203,7 +203,7 @@ fn flash_renumbering_of_the_only_uplink_costs_no_more_than_finding_it_out() {
 
 /// Each uplink gets a new prefix in turn, while the other uplink carries the traffic.
 #[test]
-fn flash_renumbering_of_both_uplinks_in_turn_is_survived() {
+fn renumbering_of_both_uplinks_in_turn_is_survived() {
     if !possible() {
         return;
     }
@@ -235,7 +235,7 @@ fn flash_renumbering_of_both_uplinks_in_turn_is_survived() {
 
 /// RFC 8028 3, BCP 38: two providers are on one link, with source-specific routes as in OpenWrt.
 #[test]
-fn two_providers_on_one_link_see_their_own_addresses_only() {
+fn each_of_two_providers_on_a_link_gets_only_its_own_addresses() {
     if !possible() {
         return;
     }
@@ -332,7 +332,7 @@ fn three_networks(lifetime: u32) -> Roads {
 
 /// The test runs with advertisements of short and of usual router lifetime.
 #[test]
-fn roams_with_and_without_loss_of_carrier_cost_no_more_than_finding_them_out() {
+fn move_to_another_network_costs_only_detection_time() {
     if !possible() {
         return;
     }
@@ -346,7 +346,7 @@ fn roams_with_and_without_loss_of_carrier_cost_no_more_than_finding_them_out() {
 /// The router roams with messages under IPsec. The security association is for the home address (RFC 4877
 /// 4.1).
 #[test]
-fn roams_under_ipsec_cost_no_more_than_finding_them_out() {
+fn move_under_ipsec_costs_only_detection_time() {
     if !ipsec::has_esp() {
         return;
     }

@@ -130,21 +130,21 @@ fn works(path: &str, capabilities: u64) {
 }
 
 #[test]
-fn everything_works_with_what_is_left_on_the_path_tun() {
+fn station_works_inside_sandbox_on_path_tun() {
     if possible() && complete() {
         works("tun", NETWORK);
     }
 }
 
 #[test]
-fn everything_works_with_what_is_left_on_the_path_bpf() {
+fn station_works_inside_sandbox_on_path_bpf() {
     if possible() && complete() {
         works("bpf", NETWORK | PROGRAMS);
     }
 }
 
 #[test]
-fn everything_works_with_what_is_left_on_the_path_xdp() {
+fn station_works_inside_sandbox_on_path_xdp() {
     if possible() && complete() {
         works("xdp", NETWORK | PROGRAMS);
     }
@@ -170,7 +170,7 @@ fn a_station_that_changes_no_network_setting_keeps_no_capability() {
 }
 
 #[test]
-fn what_a_reload_needs_beyond_is_refused_and_nothing_changes() {
+fn reload_that_needs_more_rights_is_refused() {
     if !(possible() && complete()) {
         return;
     }
@@ -228,7 +228,7 @@ fn without_call(number: i64, error: Errno) -> Option<Vec<String>> {
 }
 
 #[test]
-fn where_programs_are_not_to_be_had_the_right_to_them_goes() {
+fn station_without_bpf_support_gives_up_the_right_to_load_programs() {
     if !(possible() && complete()) {
         return;
     }
@@ -245,7 +245,7 @@ fn where_programs_are_not_to_be_had_the_right_to_them_goes() {
 }
 
 #[test]
-fn where_something_is_missing_auto_goes_on_and_required_does_not_start() {
+fn sandbox_auto_starts_and_required_fails_without_landlock() {
     if !(possible() && complete()) {
         return;
     }
@@ -263,14 +263,14 @@ fn where_something_is_missing_auto_goes_on_and_required_does_not_start() {
     let path = file.to_str().expect("a path");
     let output = host.output(&[&wrapper[..], &[PROGRAM, "run", "--config", path]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let text =
-        "cannot apply station.sandbox = \"required\": carnet's access to files and ports is not restricted";
+    let text = "cannot restrict the process as station.sandbox = \"required\": carnet's access to files and \
+     ports is not restricted";
     assert!(said(&output).contains(text), "{}", said(&output));
 }
 
 /// Without `CAP_SETPCAP` the process cannot reduce its bounding set, which does not matter.
 #[test]
-fn root_without_setpcap_keeps_no_more() {
+fn root_without_cap_setpcap_keeps_only_needed_capabilities() {
     if !(possible() && complete()) {
         return;
     }
@@ -428,7 +428,7 @@ mod from_inside {
     }
 
     #[test]
-    fn a_station_that_is_somebody_elses_gets_no_further() {
+    fn attacker_in_the_station_cannot_leave_the_sandbox() {
         if !(possible() && complete()) {
             return;
         }
@@ -476,7 +476,7 @@ mod from_inside {
 
     /// Only data paths that consist of BPF programs may load BPF programs.
     #[test]
-    fn programs_are_loaded_by_those_who_need_them() {
+    fn only_stations_with_fast_path_keep_cap_bpf() {
         if !(possible() && complete()) {
             return;
         }

@@ -25,7 +25,7 @@ fn says_why(station: &Station, text: &str) {
 }
 
 #[test]
-fn forwarding_that_another_program_turns_off_is_on_again_at_both_ends() {
+fn carnet_turns_forwarding_on_again() {
     if !possible() {
         return;
     }
@@ -46,7 +46,7 @@ fn forwarding_that_another_program_turns_off_is_on_again_at_both_ends() {
 }
 
 #[test]
-fn uplink_that_another_program_lets_forward_is_a_host_again() {
+fn carnet_turns_forwarding_of_uplink_off_again() {
     if !possible() {
         return;
     }
@@ -58,7 +58,7 @@ fn uplink_that_another_program_lets_forward_is_a_host_again() {
 }
 
 #[test]
-fn strict_reverse_path_filter_does_not_end_a_standby_that_has_ipv4_alone() {
+fn strict_reverse_path_filter_does_not_stop_an_ipv4_standby() {
     if !possible() {
         return;
     }
@@ -81,7 +81,7 @@ fn strict_reverse_path_filter_does_not_end_a_standby_that_has_ipv4_alone() {
 }
 
 #[test]
-fn local_rule_that_another_program_puts_back_is_taken_away_again() {
+fn carnet_moves_local_rule_again() {
     if !possible() {
         return;
     }

@@ -24,7 +24,7 @@ fn post(station: &Station, body: &str) -> (String, String) {
 }
 
 #[test]
-fn signals_come_from_a_file_and_from_the_api() {
+fn signal_strength_comes_from_file_or_api() {
     if !possible() {
         return;
     }

@@ -32,7 +32,7 @@ fn optimised_program_has_symbols_and_unwind_tables() {
 /// The ordinary program has unwind tables for backtraces; pages of these tables and of the code stay in
 /// memory.
 #[test]
-fn a_registered_router_takes_less_than_8_mb_idle_less_than_7_and_the_program_less_than_12() {
+fn program_and_its_memory_stay_within_their_limits() {
     if !possible() {
         return;
     }

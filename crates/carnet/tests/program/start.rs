@@ -44,7 +44,7 @@ fn without_a_tun_device_the_error_names_the_remedy_and_no_setting_remains() {
 }
 
 #[test]
-fn without_permission_to_the_tun_device_it_says_who_needs_it_and_leaves_nothing() {
+fn error_without_tun_permission_names_remedy() {
     if possible() {
         const CLOSE: &str = "mount -t tmpfs tmpfs /dev/net && mknod -m 0 /dev/net/tun c 10 200 && exec \
                              setpriv --bounding-set -dac_override,-dac_read_search \"$@\"";
@@ -56,7 +56,7 @@ fn without_permission_to_the_tun_device_it_says_who_needs_it_and_leaves_nothing(
 }
 
 #[test]
-fn without_a_capability_it_names_it_and_leaves_nothing() {
+fn error_without_capability_names_it() {
     if !possible() {
         return;
     }
@@ -70,7 +70,7 @@ fn without_a_capability_it_names_it_and_leaves_nothing() {
 }
 
 #[test]
-fn a_second_station_in_the_same_place_is_refused_and_the_first_goes_on() {
+fn second_station_in_a_namespace_is_refused() {
     if !possible() {
         return;
     }
@@ -101,7 +101,7 @@ fn a_station_whose_socket_is_in_use_is_refused_and_changes_nothing() {
     let untouched = elsewhere.snapshot();
     let output = elsewhere.output(&[PROGRAM, "run", "--config", first.config.to_str().expect("a path")]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("another station runs at"), "{}", said(&output));
+    assert!(said(&output).contains("another running station uses this socket"), "{}", said(&output));
     assert_same(&untouched, &elsewhere.snapshot(), "after a start that failed");
     // The first station's undo file still exists, so a start after its crash can use it.
     first.end_by(Signal::SIGKILL);
@@ -110,7 +110,7 @@ fn a_station_whose_socket_is_in_use_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn it_runs_without_root_in_a_user_namespace_and_leaves_nothing_there() {
+fn station_runs_in_user_namespace_without_root() {
     if !possible() {
         return;
     }

@@ -202,7 +202,7 @@ impl Station {
 
     fn reloads(&self) -> usize {
         let log = self.log();
-        log.matches("the config was read again").count()
+        log.matches("applied the changed config").count()
             + log
                 .matches(
                     "cannot apply the changed \

@@ -29,7 +29,7 @@ fn message(number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn control_messages_of_strangers_do_not_crowd_out_data_nor_registrations() {
+fn flood_of_unknown_senders_delays_no_data_or_registration() {
     if !possible() {
         return;
     }

@@ -66,7 +66,7 @@ fn ask(inside: &Host) {
 }
 
 #[test]
-fn a_claim_to_another_routers_prefix_gets_142_and_both_bindings_stay() {
+fn update_with_prefix_of_another_router_gets_status_142() {
     if !possible() {
         return;
     }

@@ -110,7 +110,7 @@ fn large_pings(from: &Host, to: &str) -> bool {
 }
 
 #[test]
-fn large_packets_pass_over_narrow_links_near_either_end() {
+fn large_packets_pass_narrow_links_at_both_tunnel_ends() {
     if !possible() {
         return;
     }
@@ -247,7 +247,7 @@ fn handover_with_test_of_care_of_address_loses_nothing_on_tun_and_bpf() {
 }
 
 #[test]
-fn what_somebody_takes_away_is_put_back_and_what_is_somebody_elses_stays() {
+fn carnet_restores_its_own_entries_and_keeps_foreign_ones() {
     if !possible() {
         return;
     }

@@ -27,7 +27,7 @@ fn use_up(bed: &Testbed) {
 
 /// The interface's counters include the packets of all programs, and the count survives a crash.
 #[test]
-fn a_used_up_uplink_is_left_and_stays_so_after_a_crash() {
+fn used_up_volume_is_remembered_after_crash() {
     if !possible() {
         return;
     }

@@ -91,18 +91,21 @@ impl Files {
                 ("certificate", self.certificate.is_some()),
                 ("key", self.key.is_some()),
             ] {
-                ensure!(!there, "access.{name}: expected servers with https:// in store, found http://");
+                ensure!(
+                    !there,
+                    "access.{name}: expected only https:// servers in the key store, found http://"
+                );
             }
             ensure!(
                 self.user.is_none() && self.password_file.is_none(),
-                "access.user: expected servers with https:// in store, for others would read the password, \
-                 found http://"
+                "access.user: expected only https:// servers in the key store, because http:// sends the \
+                 password unencrypted; found http://"
             );
             return Ok(Access::default());
         }
         let ca = self.ca.as_ref().context(
-            "access.ca: expected the file with the authorities of etcd's certificates, for store has \
-             https://",
+            "access.ca: expected the file with the authorities of etcd's certificates, because the key \
+             store has https://",
         )?;
         Ok(Access { tls: Some(Arc::new(self.tls(ca)?)), user: self.user()?.map(Arc::new) })
     }
@@ -110,9 +113,9 @@ impl Files {
     fn tls(&self, ca: &Path) -> anyhow::Result<Tls> {
         let mut roots = RootCertStore::empty();
         for authority in certificates("ca", ca)? {
-            roots
-                .add(authority)
-                .map_err(|error| anyhow!("access.ca: {}: expected certificates: {error}", ca.display()))?;
+            roots.add(authority).map_err(|error| {
+                anyhow!("access.ca: {}: expected certificates of authorities: {error}", ca.display())
+            })?;
         }
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
@@ -134,8 +137,14 @@ impl Files {
                 })?
             }
             (None, None) => config.with_no_client_auth(),
-            (Some(_), None) => bail!("access.key: expected it beside access.certificate, found nothing"),
-            (None, Some(_)) => bail!("access.certificate: expected it beside access.key, found nothing"),
+            (Some(_), None) => bail!(
+                "access.key: expected the private key of access.certificate, found no such key in the \
+                 config"
+            ),
+            (None, Some(_)) => bail!(
+                "access.certificate: expected the certificate of access.key, found no such key in the \
+                 config"
+            ),
         };
         Ok(Tls { connector: Arc::new(config).into(), ca: ca.to_owned() })
     }
@@ -143,12 +152,21 @@ impl Files {
     fn user(&self) -> anyhow::Result<Option<User>> {
         match (&self.user, &self.password_file) {
             (Some(name), Some(file)) => {
-                ensure!(!name.is_empty(), "access.user: expected a name, found nothing in it");
+                ensure!(
+                    !name.is_empty(),
+                    "access.user: expected the name of an etcd user, found an empty text"
+                );
                 Ok(Some(User { name: name.clone(), password: password(file)? }))
             }
             (None, None) => Ok(None),
-            (Some(_), None) => bail!("access.password_file: expected it beside access.user, found nothing"),
-            (None, Some(_)) => bail!("access.user: expected it beside access.password_file, found nothing"),
+            (Some(_), None) => bail!(
+                "access.password_file: expected the file with the password of access.user, found no such \
+                 key in the config"
+            ),
+            (None, Some(_)) => bail!(
+                "access.user: expected the etcd user of access.password_file, found no such key in the \
+                 config"
+            ),
         }
     }
 }
@@ -158,7 +176,11 @@ fn certificates(name: &str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'s
     let mut octets = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MOST + 1).read_to_end(&mut octets));
     let length = read.with_context(|| format!("access.{name}: cannot read {}", path.display()))?;
-    ensure!(length as u64 <= MOST, "access.{name}: {}: expected at most {MOST} octets", path.display());
+    ensure!(
+        length as u64 <= MOST,
+        "access.{name}: {}: expected a file of at most {MOST} octets",
+        path.display()
+    );
     let found: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&octets).collect();
     let found = found.map_err(|error| {
         anyhow!("access.{name}: {}: expected certificates in PEM: {error}", path.display())

@@ -271,7 +271,10 @@ async fn end(child: &mut Child) -> anyhow::Result<String> {
         return Ok(of(status?));
     }
     child.kill().await?;
-    bail!("the home agent did not end within {} s, so it was killed", FAREWELL.as_secs())
+    bail!(
+        "the home agent's process did not end within {} s after SIGTERM, so carnet-fleet killed it",
+        FAREWELL.as_secs()
+    )
 }
 
 fn of(status: ExitStatus) -> String {

@@ -54,8 +54,8 @@ impl SeatLock {
                     let mut holder = String::new();
                     let _ = file.read_to_string(&mut holder);
                     bail!(
-                        "carnet-fleet already runs for the seat {seat} on this machine: process {holder} \
-                         has locked {}",
+                        "another carnet-fleet already runs for the home agent (seat) {seat} on this \
+                         machine: process {holder} has locked {}",
                         path.display()
                     );
                 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_process_of_a_seat_is_refused_and_its_error_names_the_first() {
+    fn second_carnet_fleet_of_a_home_agent_is_refused_naming_the_first() {
         let directory = std::env::temp_dir().join(format!("carnet-fleet-alone-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
         // A crash has left this file, so no process has a lock on it.
@@ -86,7 +86,7 @@ mod tests {
         let _other = SeatLock::take(&directory, "south").expect("another seat");
         let refused = SeatLock::take(&directory, "north").expect_err("there is one").to_string();
         let own = format!(
-            "already runs for the seat north on this machine: process {} has locked ",
+            "already runs for the home agent (seat) north on this machine: process {} has locked ",
             std::process::id()
         );
         assert!(refused.contains(&own), "{refused}");

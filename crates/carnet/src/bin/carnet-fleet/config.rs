@@ -152,7 +152,10 @@ impl Config {
     fn check(&self) -> anyhow::Result<()> {
         let own = [("member", &self.member), ("fleet", &self.fleet), ("seat", &self.seat)];
         for (key, name) in own.into_iter().chain(self.members.iter().map(|name| ("members", name))) {
-            ensure!(is_name(name), "{key}: expected letters, digits, '-', '_' and '.', found {name:?}");
+            ensure!(
+                is_name(name),
+                "{key}: expected a name of letters, digits, '-', '_' and '.', found {name:?}"
+            );
         }
         ensure!(
             self.directory.is_absolute(),
@@ -162,14 +165,17 @@ impl Config {
         self.servers()?;
         ensure!(
             self.members.contains(&self.member),
-            "members: expected {:?} among them, for that is this member",
+            "members: expected the name of this member, {:?}, in the list",
             self.member
         );
         for (index, member) in self.members.iter().enumerate() {
-            ensure!(!self.members[..index].contains(member), "members: {member:?} is there twice");
+            ensure!(
+                !self.members[..index].contains(member),
+                "members: expected each member once, found {member:?} twice"
+            );
         }
         for link in &self.links {
-            ensure!(is_interface(link), "links: expected names of interfaces, found {link:?}");
+            ensure!(is_interface(link), "links: expected names of network interfaces, found {link:?}");
         }
         for text in &self.reach {
             ensure!(
@@ -246,7 +252,10 @@ impl Config {
                 )
             })?;
             let same = (scheme == ENCRYPTED) == encrypted;
-            ensure!(same, "store: expected all servers with https:// or none, found {first:?} and {text:?}");
+            ensure!(
+                same,
+                "store: expected https:// for all etcd servers or for none, found {first:?} and {text:?}"
+            );
             places.push(place);
         }
         let access = self.access.read(encrypted)?;

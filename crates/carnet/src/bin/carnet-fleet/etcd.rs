@@ -229,7 +229,7 @@ impl Connection {
         };
         let connected = tokio::time::timeout(CONNECT, connect).await;
         connected
-            .context("no answer")
+            .context("etcd did not answer in time")
             .flatten()
             .with_context(|| format!("cannot reach etcd at {}", server.address))
     }
@@ -258,9 +258,9 @@ impl Connection {
         match answered {
             EtcdAnswer::Yes(response) => Ok(response),
             EtcdAnswer::No(_, why) if why == NO_USER && server.user.is_none() => {
-                bail!("expected access.user in the config, for etcd asks for one: {why}")
+                bail!("expected the key access.user in the config, because etcd requires a user: {why}")
             }
-            EtcdAnswer::No(status, why) => bail!("etcd answers {status}: {why}"),
+            EtcdAnswer::No(status, why) => bail!("etcd refused the request with HTTP status {status}: {why}"),
         }
     }
 
@@ -271,17 +271,25 @@ impl Connection {
         let response = match self.exchange("/v3/auth/authenticate", question, None).await? {
             EtcdAnswer::Yes(response) => response,
             EtcdAnswer::No(_, why) if why == NO_USERS => {
-                warn!("etcd at {} accepts requests of any client without a user: {why}", self.server.address);
+                warn!(
+                    "etcd at {} has authentication off, so any client can change the fleet's records: \
+                     {why}",
+                    self.server.address
+                );
                 return Ok(Ok(None));
             }
             EtcdAnswer::No(status, why) if status.is_client_error() => return Ok(Err(why)),
-            EtcdAnswer::No(status, why) => bail!("etcd answers {status}: {why}"),
+            EtcdAnswer::No(status, why) => bail!("etcd refused the request with HTTP status {status}: {why}"),
         };
         let answer: Authenticated = serde_json::from_slice(&whole(response).await?)?;
         let usable = !answer.token.is_empty() && answer.token.len() <= LONGEST_TOKEN;
-        ensure!(usable, "expected a token of etcd, found {} octets", answer.token.len());
+        ensure!(
+            usable,
+            "expected a token of 1 to {LONGEST_TOKEN} octets from etcd, found {} octets",
+            answer.token.len()
+        );
         let mut token =
-            HeaderValue::try_from(answer.token).context("expected a token of etcd that is text")?;
+            HeaderValue::try_from(answer.token).context("expected an etcd token that fits an HTTP header")?;
         token.set_sensitive(true);
         Ok(Ok(Some(token)))
     }
@@ -323,8 +331,8 @@ impl Connection {
         let why = words(said.as_deref().unwrap_or(&String::from_utf8_lossy(&body)));
         ensure!(
             !why.starts_with(COMMON_NAME),
-            "expected in access.certificate a subject without a common name (CN), for etcd answers {status}: \
-             {why}"
+            "access.certificate: expected a subject without a common name (CN), because etcd refuses it \
+             with HTTP status {status}: {why}"
         );
         Ok(EtcdAnswer::No(status, why))
     }
@@ -406,17 +414,20 @@ impl Connection {
                     &whole(self.send("/v3/kv/range", &body).await?).await?,
                 )?)
             };
-            let page = tokio::time::timeout(READ, page).await.context("no answer")??;
+            let page = tokio::time::timeout(READ, page).await.context("etcd did not answer in time")??;
             if snapshot.revision == 0 {
                 snapshot.revision = page.header.revision.0;
-                ensure!(snapshot.revision > 0, "etcd's answer has no revision");
+                ensure!(snapshot.revision > 0, "expected a revision in etcd's answer to a read, found none");
             }
             for pair in &page.kvs {
                 // Keys must arrive in ascending order, so a faulty server cannot make this loop endless.
                 let name = STANDARD.decode(&pair.key)?;
-                ensure!(name >= from, "etcd's answer has keys that were not asked for");
+                ensure!(name >= from, "expected only the requested keys in etcd's answer, found other keys");
                 octets += pair.key.len() + pair.value.len();
-                ensure!(octets <= MOST, "etcd has more than {MOST} octets for this seat");
+                ensure!(
+                    octets <= MOST,
+                    "expected at most {MOST} octets of records for this home agent in etcd, found more"
+                );
                 from = name;
                 from.push(0);
                 if let Some(key) = prefix.key(&pair.key)? {
@@ -448,7 +459,9 @@ impl Connection {
         let response = self.send("/v3/kv/txn", &body).await?;
         let answer: Answer = serde_json::from_slice(&whole(response).await?)?;
         let [owner, records, own] = <[Part; 3]>::try_from(answer.responses)
-            .map_err(|parts| anyhow!("expected three answers of etcd, found {}", parts.len()))?
+            .map_err(|parts| {
+                anyhow!("expected three results in etcd's answer to a transaction, found {}", parts.len())
+            })?
             .map(|part| part.response_range);
         let owner = owner.kvs.first().map(|pair| decoded(&pair.value)).transpose()?;
         let nodes = records.count.0.saturating_sub(own.count.0);
@@ -465,8 +478,9 @@ impl Connection {
             "range_end": prefix.end(),
             "start_revision": known.saturating_add(1).to_string(),
         }});
-        let response =
-            tokio::time::timeout(READ, self.send("/v3/watch", &body)).await.context("no answer")??;
+        let response = tokio::time::timeout(READ, self.send("/v3/watch", &body))
+            .await
+            .context("etcd did not answer in time")??;
         Ok(Watch {
             _connection: self,
             prefix: prefix.clone(),
@@ -506,7 +520,11 @@ impl Watch {
                 continue;
             }
             self.searched = self.buffer.len();
-            ensure!(self.searched < LONGEST, "etcd's watch has a line without an end");
+            ensure!(
+                self.searched < LONGEST,
+                "expected lines below {LONGEST} octets in the event stream of etcd's watch, found a longer \
+                 one"
+            );
             let frame = self.body.frame().await.context("etcd has ended the watch")??;
             if let Ok(data) = frame.into_data() {
                 self.buffer.extend_from_slice(&data);
@@ -517,11 +535,11 @@ impl Watch {
     fn changes(&self, line: &[u8]) -> anyhow::Result<BTreeMap<Revision, Vec<Event>>> {
         let watched: WatchMessage = serde_json::from_slice(line)?;
         let Some(found) = watched.result else {
-            bail!("etcd's watch: {}", words(&String::from_utf8_lossy(line)))
+            bail!("etcd refused to watch the keys: {}", words(&String::from_utf8_lossy(line)))
         };
         ensure!(
             !found.canceled,
-            "etcd has ended the watch; what it has begins at {}. {}",
+            "etcd has ended the watch, because its oldest revision is now {}. {}",
             found.compact_revision.0,
             words(&found.cancel_reason)
         );

@@ -171,7 +171,7 @@ impl Keeper {
     /// process is replaced after a check of the config. A process that starts later reads the changed config
     /// in any case.
     fn reload(&self) {
-        info!("seat {}: the home agent's config is read again", self.name);
+        info!("home agent {}: reloads its config", self.name);
         match &self.process {
             Process::Active(agent) => agent.reload(),
             Process::Standby(_) => {
@@ -190,10 +190,10 @@ impl Keeper {
     fn renew(&mut self, checked: Result<(), String>) {
         match (checked, &self.process) {
             (Err(why), _) => {
-                error!("seat {}: cannot apply the home agent's changed config: {why}", self.name)
+                error!("home agent {}: cannot apply the changed config: {why}", self.name)
             }
             (Ok(()), Process::Standby(_)) => {
-                info!("seat {}: the standby was restarted with the new config", self.name);
+                info!("home agent {}: the standby process restarts with the changed config", self.name);
                 self.stop();
             }
             // The process became active during the check.
@@ -237,7 +237,7 @@ impl Keeper {
             StoreMessage::Outcome(id, outcome) => self.seat.handle_outcome(now, id, outcome),
             StoreMessage::Snapshot(follow, snapshot) if follow == self.watch_number => {
                 if std::mem::take(&mut self.lost_store) {
-                    info!("seat {}: the store is reachable again", self.name);
+                    info!("home agent {}: this member can watch etcd again", self.name);
                 }
                 self.seat.handle_snapshot(now, snapshot);
             }
@@ -249,7 +249,7 @@ impl Keeper {
             }
             StoreMessage::Lost(follow, why) if follow == self.watch_number => {
                 if !std::mem::replace(&mut self.lost_store, true) {
-                    warn!("seat {}: cannot watch the store: {why}", self.name);
+                    warn!("home agent {}: this member cannot watch etcd: {why}", self.name);
                 }
                 self.seat.handle_lost(now);
             }
@@ -276,7 +276,11 @@ impl Keeper {
         if processes.any(|process| process != self.number)
             && !std::mem::replace(&mut self.has_rival_process, true)
         {
-            warn!("seat {}: another process also claims to be the member {}", self.name, self.member);
+            warn!(
+                "home agent {}: another process uses the member name {} too; expected each name on one \
+                 machine",
+                self.name, self.member
+            );
         }
     }
 
@@ -284,8 +288,10 @@ impl Keeper {
         let verdict = self.links.borrow_and_update().clone();
         if self.seat.handle_links(self.now(), verdict.is_ok()) {
             match verdict {
-                Ok(()) => info!("seat {}: its routers are reachable again", self.name),
-                Err(why) => warn!("seat {}: its routers are not reachable: {why}", self.name),
+                Ok(()) => info!("home agent {}: this member reaches the mobile routers again", self.name),
+                Err(why) => {
+                    warn!("home agent {}: this member cannot reach the mobile routers: {why}", self.name)
+                }
             }
         }
     }
@@ -297,7 +303,7 @@ impl Keeper {
             agent::AgentEvent::Working | agent::AgentEvent::Commit(..)
                 if !matches!(self.process, Process::Active(_)) => {}
             agent::AgentEvent::Working => {
-                info!("seat {}: the home agent works", self.name);
+                info!("home agent {}: works on this member now", self.name);
                 self.seat.handle_working(now);
             }
             agent::AgentEvent::Commit(number, changes) => self.seat.commit(now, number, changes),
@@ -306,16 +312,16 @@ impl Keeper {
                 match std::mem::replace(&mut self.process, nothing) {
                     Process::Ending(_, next) => {
                         if !told {
-                            warn!("seat {}: the home agent: {why}", self.name);
+                            warn!("home agent {}: its process ended with an error: {why}", self.name);
                         }
                         self.process = Process::None(Instant::now(), next);
                     }
                     Process::Active(_) => {
-                        warn!("seat {}: the home agent has ended: {why}", self.name);
+                        warn!("home agent {}: the active process has ended: {why}", self.name);
                         self.seat.handle_ended(now);
                     }
                     Process::Standby(_) | Process::None(..) => {
-                        warn!("seat {}: the standby home agent has ended: {why}", self.name);
+                        warn!("home agent {}: the standby process has ended: {why}", self.name);
                         self.seat.handle_unready(now);
                     }
                 }
@@ -343,7 +349,11 @@ impl Keeper {
                     });
                 }
                 Output::Start(records) => {
-                    info!("seat {}: starts the home agent with {} records", self.name, records.len());
+                    info!(
+                        "home agent {}: this member starts it with {} stored records",
+                        self.name,
+                        records.len()
+                    );
                     let nothing = Process::None(Instant::now(), None);
                     self.process = match std::mem::replace(&mut self.process, nothing) {
                         Process::Standby(agent) | Process::Active(agent) => {
@@ -355,7 +365,7 @@ impl Keeper {
                     };
                 }
                 Output::Stop(why) => {
-                    info!("seat {}: stops the home agent: {why}", self.name);
+                    info!("home agent {}: this member stops it: {why}", self.name);
                     self.stop();
                 }
                 Output::Committed(_) => {
@@ -363,13 +373,13 @@ impl Keeper {
                         agent.written();
                     }
                 }
-                Output::Log(text) => info!("seat {}: {text}", self.name),
+                Output::Log(text) => info!("home agent {}: this member {text}", self.name),
             }
         }
         let role = self.seat.role();
         if std::mem::replace(&mut self.role, role) != role {
-            let owner = self.seat.owner().unwrap_or("nobody");
-            info!("seat {}: {} now; {owner} has it", self.name, words(role));
+            let owner = self.seat.owner().unwrap_or("unknown");
+            info!("home agent {}: this member {}; leader: {owner}", self.name, words(role));
         }
     }
 
@@ -398,10 +408,10 @@ impl Keeper {
 
 fn words(role: Role) -> &'static str {
     match role {
-        Role::WithoutStore => "knows nothing",
-        Role::Standby => "waits",
-        Role::Leader => "has the seat",
-        Role::FormerLeader => "gives the seat up",
+        Role::WithoutStore => "has no answer from etcd",
+        Role::Standby => "is a standby",
+        Role::Leader => "is the leader",
+        Role::FormerLeader => "gives the leadership up",
     }
 }
 
@@ -432,8 +442,9 @@ async fn follow(
     tell.send(StoreMessage::Snapshot(number, snapshot))?;
     loop {
         let changes = timeout(silent, watch.next()).await;
-        let changes =
-            changes.with_context(|| format!("{} no longer writes to the store", server.address))??;
+        let changes = changes.with_context(|| {
+            format!("expected events from etcd at {}, but the watch was silent for too long", server.address)
+        })??;
         tell.send(StoreMessage::Events(number, changes))?;
     }
 }
@@ -472,7 +483,7 @@ async fn make(
                     attempts = JoinSet::new();
                     while to_make.try_recv().is_ok() {}
                     if std::mem::take(&mut failing) {
-                        info!("seat {name}: the store accepts transactions again");
+                        info!("home agent {name}: etcd accepts this member's transactions again");
                     }
                     if tell.send(StoreMessage::Outcome(id, outcome)).is_err() {
                         return;
@@ -481,7 +492,7 @@ async fn make(
                 Some(Err(error)) => {
                     turn += 1;
                     if !std::mem::replace(&mut failing, true) {
-                        warn!("seat {name}: the store does not accept a transaction: {error:#}");
+                        warn!("home agent {name}: etcd does not accept this member's transaction: {error:#}");
                     }
                 }
                 // No answer arrived in time, so the next attempt uses the next server.

@@ -250,7 +250,7 @@ async fn overview(server: &Server, prefix: &Prefix) -> anyhow::Result<SeatOvervi
 }
 
 async fn in_time<T>(answer: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    timeout(READ, answer).await.unwrap_or_else(|_| bail!("no answer within {} s", READ.as_secs()))
+    timeout(READ, answer).await.unwrap_or_else(|_| bail!("etcd did not answer within {} s", READ.as_secs()))
 }
 
 async fn listen(
@@ -409,7 +409,7 @@ mod tests {
 
     /// The time after which the leader counts as failed is at least the configured lease.
     #[test]
-    fn a_leader_holds_its_lease() {
+    fn status_shows_leader_with_valid_lease() {
         let mut listener = listener(Some(&token("anna", TokenState::Working)));
         assert_eq!(listener.patience(), MEMBER_TIMEOUT);
         listener.seat.lease = MEMBER_TIMEOUT * 2;
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_that_is_given_up_is_nobodys_yet() {
+    fn status_names_no_leader_after_handing_over() {
         let mut listener = listener(Some(&token("anna", TokenState::Free(Some("bruno".into())))));
         says(&listener, None, "no leader: anna gives the leadership to bruno\n");
         listener.hear(Event { key: Key::Owner, value: Some(token("anna", TokenState::Free(None))) });
@@ -434,7 +434,7 @@ mod tests {
 
     /// The configs of two members may list different members.
     #[test]
-    fn whoever_else_is_heard_is_shown() {
+    fn status_lists_unconfigured_members_that_write() {
         let mut listener = listener(None);
         listener.hear(Event { key: Key::Owner, value: Some(token("dora", TokenState::Working)) });
         let waits = Presence::default().to_text();

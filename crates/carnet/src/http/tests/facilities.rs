@@ -36,7 +36,7 @@ async fn started_events_get_names_and_wrong_requests_get_errors() {
 }
 
 #[tokio::test]
-async fn the_map_is_asked_with_a_filter() {
+async fn ldm_request_applies_its_filter() {
     let bench = Bench::answering().await;
     let map = bench.client.get("/v1/ldm?type=cam&station_type=bus").await.expect("a map");
     assert_eq!(map, json!({"stations": [], "events": []}));

@@ -358,7 +358,7 @@ async fn a_slow_reader_of_payloads_learns_how_many_it_missed() {
 }
 
 #[tokio::test]
-async fn streams_end_when_the_server_does() {
+async fn payload_streams_end_with_the_server() {
     let (bench, mut requests) = Bench::new().await;
     let (sender, receiver) = broadcast::channel(1);
     tokio::spawn(async move {

@@ -31,7 +31,7 @@ fn body(path: &str) -> Value {
 }
 
 #[test]
-fn the_page_has_every_path_of_the_server() {
+fn api_page_lists_every_path_of_the_server() {
     for source in SOURCES {
         for path in source.split('"').filter(|text| text.starts_with("/v1/")) {
             assert!(requests().iter().any(|(_, listed)| *listed == path), "{path}");
@@ -40,7 +40,7 @@ fn the_page_has_every_path_of_the_server() {
 }
 
 #[tokio::test]
-async fn the_server_has_every_request_of_the_page() {
+async fn server_has_every_request_of_the_api_page() {
     assert!(requests().len() > 15);
     let bench = Bench::answering().await;
     for (method, path) in requests() {
@@ -72,7 +72,7 @@ fn described() -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_description_has_every_request_of_the_page() {
+fn openapi_has_every_request_of_the_api_page() {
     let described = described();
     let has = |method: &str, path: &str| described.iter().any(|(m, p)| m == method && p == path);
     for (method, path) in requests().into_iter().chain([("PUT", "/v1/vehicle")]) {
@@ -82,7 +82,7 @@ fn the_description_has_every_request_of_the_page() {
 }
 
 #[tokio::test]
-async fn the_server_takes_the_methods_of_the_description_and_no_others() {
+async fn server_accepts_exactly_the_methods_of_openapi() {
     let bench = Bench::answering().await;
     let described = described();
     for (_, path) in &described {
@@ -102,7 +102,7 @@ async fn the_server_takes_the_methods_of_the_description_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_body_is_an_object() {
+async fn request_body_must_be_a_json_object() {
     let bench = Bench::answering().await;
     // serde would read a struct from an array, too: here a handover, and an event on the road.
     for (path, body) in
@@ -114,7 +114,7 @@ async fn a_body_is_an_object() {
 }
 
 #[test]
-fn every_body_of_the_page_is_read() {
+fn server_accepts_every_example_body_of_the_api_page() {
     fn read<T: serde::de::DeserializeOwned>(path: &str) {
         serde_json::from_value::<T>(body(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
@@ -144,7 +144,7 @@ fn every_body_of_the_page_is_read() {
 const EVENTS: &str = include_str!("../../../../mobility/src/event.rs");
 
 #[test]
-fn the_page_has_every_event_with_its_fields() {
+fn api_page_lists_every_event_with_its_fields() {
     let (_, table) = PAGE.split_once("| event | fields | when |").expect("the table of events");
     let (_, declared) = EVENTS.split_once("pub enum Event {").expect("the events");
     let mut row = "";
@@ -167,7 +167,7 @@ fn the_page_has_every_event_with_its_fields() {
 }
 
 #[test]
-fn the_example_of_the_page_is_the_one_that_is_tried() {
+fn example_program_of_the_api_page_is_the_tested_one() {
     let (_, rest) = PAGE.split_once("```python\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
     assert_eq!(example, include_str!("../../../../../docs/examples/stop-ahead.py"));

@@ -52,7 +52,7 @@ impl Port {
 }
 
 #[tokio::test]
-async fn a_port_of_this_machine_answers_questions() {
+async fn loopback_port_answers_read_requests() {
     let port = Port::open(None).await;
     let (status, answer) = port.ask("GET /v1/status HTTP/1.1\r\nHost: localhost").await;
     assert_eq!(status, 200);
@@ -187,7 +187,7 @@ async fn a_connection_without_a_token_ends_after_its_answer() {
 }
 
 #[tokio::test]
-async fn port_that_is_taken_is_served_when_it_is_free() {
+async fn busy_port_is_opened_once_it_is_free() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address");
     let scratch = Scratch::new();
@@ -213,7 +213,7 @@ async fn port_that_is_taken_is_served_when_it_is_free() {
 }
 
 #[tokio::test]
-async fn the_dashboard_is_read_without_a_token_and_nothing_else_is() {
+async fn only_dashboard_files_are_served_without_token() {
     let port = Port::open(Some("read 0123456789abcdef\n")).await;
     for (path, kind) in [("/", "text/html"), ("/main.js", "text/javascript"), ("/style.css", "text/css")] {
         let (status, answer) = port.ask(&format!("GET {path} HTTP/1.1\r\nHost: station.example")).await;
@@ -267,7 +267,7 @@ async fn metrics_have_the_format_of_prometheus() {
 }
 
 #[test]
-fn promtool_finds_no_fault_with_metrics_and_alerts() {
+fn promtool_accepts_metrics_and_alerts() {
     let Some(mut tool) = promtool() else { return };
     let uplink = |interface: &str, state: &str, rtt_ms| Uplink {
         interface: interface.into(),

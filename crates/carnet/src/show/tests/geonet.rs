@@ -15,7 +15,7 @@ fn location(last: &str, age_ms: u64, neighbour: bool) -> Value {
 }
 
 #[test]
-fn neighbours_and_locations() {
+fn show_neighbours_and_locations_print_tables() {
     assert_eq!(
         show(Table::Neighbours, json!([location("0002", 120, true)]), None),
         "\
@@ -34,7 +34,7 @@ ADDRESS              MAC                POSITION                SPEED     HEADIN
 }
 
 #[test]
-fn areas() {
+fn show_areas_prints_a_table() {
     assert_eq!(
         show(
             Table::Areas,
@@ -53,7 +53,7 @@ motorway  rectangle  48.8375000, 2.1008000  1000 m       40 m  45°    no
 }
 
 #[test]
-fn an_area_that_the_config_lacks_is_an_error() {
+fn unknown_area_is_an_error() {
     let moving = json!({"name": "convoy", "origin": "api", "shape": "circle",
         "around": {"station": "1400:0200:0000:000a"}, "latitude": null, "longitude": null, "distance_a_\
             m": 300,
@@ -68,7 +68,7 @@ convoy  circle  not known  300 m        1400:0200:0000:000a  ff1e::42  operator 
 }
 
 #[test]
-fn congestion_control() {
+fn status_prints_congestion_control() {
     assert_eq!(
         show(
             Table::Dcc,
@@ -102,7 +102,7 @@ waiting        DP0: 0, DP1: 0, DP2: 0, DP3: 0
 }
 
 #[test]
-fn nothing_to_show_is_said() {
+fn empty_geonet_tables_print_a_sentence() {
     for (what, text) in [
         (Table::Neighbours, "no neighbours\n"),
         (Table::Locations, "no locations\n"),
@@ -140,7 +140,7 @@ geonet            1400:0200:0000:000a
 }
 
 #[test]
-fn pings_are_one_line_each() {
+fn gnping_prints_one_line_for_each_answer() {
     let mut one: GnPingAnswer = serde_json::from_value(json!({
         "sequence": 7, "gn_address": "1400:0200:0000:000a", "mac": "02:00:00:00:00:0a", "latitude": 48.8375,
         "longitude": 2.1008, "rtt_ms": 0.2449, "hops": 2,

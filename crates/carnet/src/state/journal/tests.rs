@@ -36,14 +36,14 @@ fn refusal(path: &Path) -> String {
 }
 
 #[test]
-fn checksums_are_those_of_rfc_3720() {
+fn journal_checksum_is_crc_32c_of_rfc_3720() {
     assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
     assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
     assert_eq!(crc32c(b"123456789"), 0xe306_9283);
 }
 
 #[test]
-fn the_last_record_of_a_key_counts() {
+fn last_record_of_a_home_address_is_valid() {
     let scratch = Scratch::new();
     let path = scratch.path().join("s.state");
     let (mut journal, first, torn) = open(&path);
@@ -59,7 +59,7 @@ fn the_last_record_of_a_key_counts() {
 }
 
 #[test]
-fn a_new_file_begins_with_what_it_is_given() {
+fn new_journal_contains_the_given_records() {
     let scratch = Scratch::new();
     let path = scratch.path().join("s.state");
     let (_, found) = Journal::open(Box::new(Files), &path, &[set(7, "imported")]).expect("opens");
@@ -69,7 +69,7 @@ fn a_new_file_begins_with_what_it_is_given() {
 /// After a crash the file has all commits before the last one and no part of the last one, and writing
 /// continues.
 #[test]
-fn a_commit_that_a_crash_interrupted_is_cut_off() {
+fn incomplete_last_commit_is_removed() {
     let scratch = Scratch::new();
     let path = scratch.path().join("s.state");
     let (mut journal, ..) = open(&path);
@@ -98,7 +98,7 @@ fn a_commit_that_a_crash_interrupted_is_cut_off() {
 /// If any octet before the last commit is damaged, the journal reports the place, and the file stays as it
 /// is.
 #[test]
-fn damage_is_refused() {
+fn damaged_journal_is_refused_with_place() {
     let scratch = Scratch::new();
     let path = scratch.path().join("s.state");
     let (mut journal, ..) = open(&path);
@@ -130,20 +130,20 @@ fn damage_is_refused() {
 }
 
 #[test]
-fn one_station_at_a_time() {
+fn second_station_cannot_open_the_journal() {
     let scratch = Scratch::new();
     let path = scratch.path().join("s.state");
     let (mut journal, ..) = open(&path);
-    assert!(refusal(&path).contains("in use by another station"));
+    assert!(refusal(&path).contains("another running station has locked"));
     journal.append(&[set(1, "a")]).expect("appends");
     journal.compact().expect("compacts");
-    assert!(refusal(&path).contains("in use by another station"));
+    assert!(refusal(&path).contains("another running station has locked"));
 }
 
 /// A file that has replaced the old one counts from then on, also if the disk refuses to sync the directory.
 /// But no commit counts as written until the disk has synced the directory.
 #[test]
-fn a_directory_that_the_disk_does_not_take_keeps_the_new_file_and_holds_what_comes() {
+fn failed_directory_sync_keeps_new_journal_and_delays_commits() {
     let scratch = Scratch::new();
     let path = scratch.path().join("s.state");
     let (mut journal, ..) = open(&path);
@@ -170,7 +170,7 @@ fn octets_of(journal: &Journal) -> Vec<u8> {
 /// Two stations start at the same time. One station opens the file that the other station is just replacing
 /// or creating.
 #[test]
-fn a_file_that_was_replaced_while_it_was_opened_is_not_taken_for_the_one_of_the_name() {
+fn journal_replaced_during_open_is_opened_again() {
     let scratch = Scratch::new();
     let path = scratch.path().join("s.state");
     let (mut journal, ..) = open(&path);
@@ -187,7 +187,7 @@ fn a_file_that_was_replaced_while_it_was_opened_is_not_taken_for_the_one_of_the_
     let absent = scratch.path().join("s.state");
     drop(journal);
     fs::remove_file(&absent).expect("gone");
-    assert!(refusal(&absent).contains("in use by another station"));
+    assert!(refusal(&absent).contains("another running station has locked"));
     assert_eq!(fs::read(&new).expect("a file"), b"half");
     drop(other);
     assert!(records(&absent).is_empty());
@@ -195,7 +195,7 @@ fn a_file_that_was_replaced_while_it_was_opened_is_not_taken_for_the_one_of_the_
 }
 
 #[test]
-fn a_file_that_is_mostly_out_of_date_is_written_anew() {
+fn mostly_outdated_journal_is_rewritten() {
     let scratch = Scratch::new();
     let path = scratch.path().join("s.state");
     let (mut journal, ..) = open(&path);
@@ -220,7 +220,7 @@ fn a_file_that_is_mostly_out_of_date_is_written_anew() {
 
 /// The file is larger than one commit of [`PIECE`] octets.
 #[test]
-fn a_large_file_is_written_anew_in_pieces() {
+fn large_journal_is_rewritten_in_pieces() {
     let scratch = Scratch::new();
     let path = scratch.path().join("s.state");
     let (mut journal, ..) = open(&path);
@@ -238,7 +238,7 @@ fn a_large_file_is_written_anew_in_pieces() {
 /// A process is killed after the disk has refused a commit, so the commit is only in the page cache. The next
 /// process takes the commit for written, and writes it again before any further commit.
 #[test]
-fn what_the_disk_has_refused_before_a_crash_is_written_again_after_it() {
+fn refused_commit_is_written_again_after_crash() {
     let path = Path::new("/state/s.state");
     for seed in 0..200 {
         let disk = SimulatedDisk::new(Rng::new(seed));
@@ -261,7 +261,7 @@ fn what_the_disk_has_refused_before_a_crash_is_written_again_after_it() {
 /// The disk has not synced the name of the file before a crash. The next process syncs it again. The test
 /// covers a file that replaced another, and the first file.
 #[test]
-fn a_name_that_the_disk_did_not_take_before_a_crash_is_given_again_after_it() {
+fn refused_rename_is_repeated_after_crash() {
     let path = Path::new("/state/s.state");
     for seed in 0..200 {
         let disk = SimulatedDisk::new(Rng::new(seed));

@@ -157,7 +157,7 @@ fn beats(core: &Host) -> Option<u64> {
 }
 
 #[test]
-fn members_show_certificates_and_passwords_and_so_does_the_store() {
+fn members_and_etcd_authenticate_each_other() {
     let Some(fleet) = guarded() else { return };
     let ([mut anna, bruno], router) = started(&fleet);
     let sent = router.counter("nemo.bu.sent");
@@ -186,7 +186,7 @@ fn members_show_certificates_and_passwords_and_so_does_the_store() {
 /// One token expires because no request uses it. Another token is revoked, together with the rights of its
 /// user.
 #[test]
-fn a_token_that_is_not_taken_any_more_does_not_cost_the_seat() {
+fn leader_renews_expired_etcd_token_without_losing_leadership() {
     let Some(mut fleet) = guarded() else { return };
     fleet.more = format!("{PATIENT}{ACCESS}");
     let ([anna, _bruno], _router) = started(&fleet);
@@ -209,12 +209,12 @@ fn a_token_that_is_not_taken_any_more_does_not_cost_the_seat() {
     administer(core, "/v3/auth/role/grant", &json!({"name": "carnet", "perm": more}));
     goes_on("its rights have changed");
     let log = anna.log();
-    assert!(anna.has_the_router() && !log.contains("stops the home agent"), "{log}");
+    assert!(anna.has_the_router() && !log.contains("this member stops it"), "{log}");
 }
 
 /// Each member logs the reason, and no member becomes the leader.
 #[test]
-fn without_the_right_certificates_and_passwords_there_is_no_seat() {
+fn member_without_valid_credentials_does_not_become_leader() {
     let Some(mut fleet) = guarded() else { return };
     let url = fleet.url.clone();
     let listen = || TcpListener::bind(("2001:db8:c::1", SILENT));
@@ -291,9 +291,9 @@ fn a_config_of_access_with_a_mistake_is_refused() {
         (
             "'https://192",
             "'http://192",
-            "store: expected all servers with https:// or none, found \"https://[2001",
+            "store: expected https:// for all etcd servers or for none, found \"https://[2001",
         ),
-        ("https://", "http://", "access.ca: expected servers with https:// in store, found http://"),
+        ("https://", "http://", "access.ca: expected only https:// servers in the key store, found http://"),
         (
             "etcd.example:",
             "etcd example:",

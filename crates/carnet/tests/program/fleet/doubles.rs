@@ -7,7 +7,7 @@ use super::{FLEET, Fleet, Member, NAMES, started};
 use crate::hosts::{said, seconds, wait_until};
 
 #[test]
-fn a_second_program_for_the_seat_leaves_the_first_alone() {
+fn second_carnet_fleet_does_not_disturb_the_first() {
     let Some(fleet) = Fleet::new() else { return };
     let ([mut anna, bruno], _router) = started(&fleet);
     for (member, first) in [&anna, &bruno].into_iter().enumerate() {
@@ -15,7 +15,8 @@ fn a_second_program_for_the_seat_leaves_the_first_alone() {
         let words = ["timeout", "20", FLEET, "run", "--config", config.to_str().expect("a path")];
         let second = fleet.host(member).output(&words);
         let expected = format!(
-            "carnet-fleet already runs for the seat north on this machine: process {} has locked ",
+            "carnet-fleet already runs for the home agent (seat) north on this machine: process {} has \
+             locked ",
             first.pid()
         );
         let told = said(&second);
@@ -27,7 +28,7 @@ fn a_second_program_for_the_seat_leaves_the_first_alone() {
     anna.terminate();
     assert!(!anna.directory.join("north.lock").exists());
     fleet.bed.core.ip("link set ha down");
-    wait_until("bruno's works", seconds(20), || bruno.log().contains("the home agent works"));
+    wait_until("bruno's works", seconds(20), || bruno.log().contains("works on this member now"));
     assert!(bruno.has_the_router(), "{}", bruno.log());
 }
 
@@ -39,9 +40,8 @@ fn two_machines_with_one_name_detect_each_other() {
     let text = fs::read_to_string(&config).expect("a config file");
     fs::write(&config, text.replace("member = 'bruno'", "member = 'anna'")).expect("a config file");
     let other = fleet.member_by(1, &config);
-    let hears = |member: &Member| {
-        member.log().matches("another process also claims to be the member anna").count() == 1
-    };
+    let hears =
+        |member: &Member| member.log().matches("another process uses the member name anna too").count() == 1;
     wait_until("both say so, once", seconds(20), || hears(&anna) && hears(&other));
     assert!(anna.has_the_router() && other.bindings().is_none(), "{}", other.log());
 }

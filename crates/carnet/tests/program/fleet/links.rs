@@ -48,13 +48,13 @@ fn silence(fleet: &Fleet, host: &Host, net: &str) {
 }
 
 #[test]
-fn a_leader_cut_off_from_routers_hands_its_seat_to_a_connected_member() {
+fn leader_cut_off_from_routers_hands_over_to_connected_member() {
     let Some(fleet) = three() else { return };
     let ([anna, bruno, carla], router) = started(&fleet);
     let sent = router.counter("nemo.bu.sent");
     let echo = fleet.bed.echo(100);
     echo.flows();
-    let lost = "its routers are not reachable";
+    let lost = "this member cannot reach the mobile routers";
     // Bruno, which would be the next leader, does not reach its gateway.
     silence(&fleet, fleet.host(1), "f4");
     wait_until("bruno misses his gateway", seconds(20), || bruno.log().contains(lost));
@@ -71,10 +71,7 @@ fn a_leader_cut_off_from_routers_hands_its_seat_to_a_connected_member() {
     fleet.bed.core.settle();
     fleet.bed.core.ip("-6 addr add 2001:db8:f0::1/64 dev ha");
     wait_until("anna's links are back", seconds(20), || {
-        anna.log().contains(
-            "its routers are reachable \
-        again",
-        )
+        anna.log().contains("this member reaches the mobile routers again")
     });
     assert!(carla.bindings().is_some(), "{}", carla.log());
     silence(&fleet, fleet.host(2), "f5");

@@ -38,7 +38,7 @@ fn text(fleet: &Fleet, member: usize, code: i32) -> String {
 }
 
 #[test]
-fn status_says_who_has_the_seat_and_who_is_there() {
+fn fleet_status_names_leader_and_members() {
     let Some(mut fleet) = Fleet::new() else { return };
     let member =
         |name: &str, state: &str| json!({"name": name, "state": state, "cut_off": false, "listed": true});
@@ -114,14 +114,16 @@ fn status_says_who_has_the_seat_and_who_is_there() {
     );
     fleet.config(1);
     let one = text(&fleet, 1, 1);
-    assert!(one.contains("\nstore             [2001:db8:c::1]:2383: no answer within 5 s\n"), "{one}");
+    assert!(
+        one.contains("\nstore             [2001:db8:c::1]:2383: etcd did not answer within 5 s\n"),
+        "{one}"
+    );
     assert!(one.contains("\nstore             [2001:db8:c::1]:2379: answers\n"), "{one}");
     fleet.store.kill().expect("etcd");
     fleet.store.wait().expect("etcd");
-    let expected = "owner             unknown: no server of the store answers\n\
-                    store             [2001:db8:c::1]:2383: no answer within 5 s\n\
-                    store             [2001:db8:c::1]:2379: cannot reach etcd at [2001:db8:c::1]:2379: \
-                    Connection refused";
+    let expected = "owner             unknown: no server of the store answers\nstore             \
+     [2001:db8:c::1]:2383: etcd did not answer within 5 s\nstore             [2001:db8:c::1]:2379: cannot \
+     reach etcd at [2001:db8:c::1]:2379: Connection refused";
     let none = text(&fleet, 1, 1);
     assert!(none.contains(expected), "{none}");
     assert!(none.ends_with("\nhere              bruno: no carnet-fleet runs\n"), "{none}");

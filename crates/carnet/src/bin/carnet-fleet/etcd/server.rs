@@ -116,7 +116,7 @@ mod tests {
     /// The server accepts connections but does not answer. If each task sent its own request, tasks would
     /// arrive faster than they finish.
     #[tokio::test]
-    async fn who_waits_for_a_token_that_cannot_be_had_does_not_ask_after_the_others() {
+    async fn concurrent_requests_share_one_failed_token_request() {
         let listener = TcpListener::bind("[::1]:0").await.expect("a port");
         let place = listener.local_addr().expect("an address").to_string();
         let server = Server::new(&place, None, Some(Arc::new(User::new("north", "secret"))));

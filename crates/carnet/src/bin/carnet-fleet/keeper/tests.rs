@@ -47,7 +47,7 @@ async fn request(stream: &mut TcpStream) -> Option<String> {
 /// An answer to an earlier attempt still counts after the next attempt has started. Otherwise a slow store
 /// would never succeed.
 #[tokio::test]
-async fn a_slow_answer_of_the_store_still_counts() {
+async fn late_answer_of_etcd_still_counts() {
     let (listener, place) = store().await;
     let (ask, to_make) = unbounded_channel();
     let (tell, mut told) = unbounded_channel();
@@ -153,7 +153,7 @@ async fn a_transaction_with_an_expired_token_is_repeated_with_a_new_token() {
 /// etcd might still execute the first attempt. Then a second attempt would find a changed key, as if another
 /// member had written it.
 #[tokio::test]
-async fn a_transaction_that_may_have_been_made_is_not_made_again() {
+async fn transaction_with_unknown_result_is_not_repeated() {
     for refused in [
         (503, r#"{"error":"etcdserver: request timed out","code":14}"#),
         (401, r#"{"error":"who are you?","code":16}"#),
@@ -163,14 +163,17 @@ async fn a_transaction_that_may_have_been_made_is_not_made_again() {
         let transactions = vec![(refused.0, refused.1.to_owned())];
         let (place, mut told) = Guarded { token: TOKEN, transactions, gate: None }.begin().await;
         let error = transacted(&place).await.expect_err("it is not known to be made").to_string();
-        assert!(error.starts_with(&format!("etcd answers {}", refused.0)), "{error}");
+        assert!(
+            error.starts_with(&format!("etcd refused the request with HTTP status {}", refused.0)),
+            "{error}"
+        );
         assert_eq!(asked_of(&mut told), ["/v3/auth/authenticate -", "/v3/kv/txn token1"], "{refused:?}");
     }
 }
 
 /// A text of etcd, or of another server at its address, causes one log line only, whatever it contains.
 #[tokio::test]
-async fn of_what_etcd_says_instead_of_an_answer_little_is_told() {
+async fn error_quotes_only_the_start_of_an_unexpected_etcd_answer() {
     for (said, told) in [
         ("x".repeat(5000), "x".repeat(300)),
         (format!("{{\"error\":\"{}\"}}", "y".repeat(5000)), "y".repeat(300)),
@@ -179,13 +182,16 @@ async fn of_what_etcd_says_instead_of_an_answer_little_is_told() {
     ] {
         let (place, _) = Guarded { token: TOKEN, transactions: vec![(503, said)], gate: None }.begin().await;
         let error = transacted(&place).await.expect_err("it is not known to be made").to_string();
-        assert_eq!(error, format!("etcd answers 503 Service Unavailable: {told}"));
+        assert_eq!(
+            error,
+            format!("etcd refused the request with HTTP status 503 Service Unavailable: {told}")
+        );
     }
 }
 
 /// A faulty server that repeats keys must not make the client read endlessly.
 #[tokio::test]
-async fn keys_that_come_again_and_again_are_not_read() {
+async fn endless_pages_of_equal_keys_are_an_error() {
     let prefix = Prefix::of("carnet", "north");
     let page = |revision: &str| {
         // Base64 of "/carnet/north/owner".
@@ -197,7 +203,7 @@ async fn keys_that_come_again_and_again_are_not_read() {
     let (place, mut told) = Guarded { token: TOKEN, transactions, gate: None }.begin().await;
     let mut open = Connection::to(&place.servers[0]).await.expect("a connection");
     let error = open.read(&prefix).await.expect_err("it has no end").to_string();
-    assert_eq!(error, "etcd's answer has keys that were not asked for");
+    assert_eq!(error, "expected only the requested keys in etcd's answer, found other keys");
     assert_eq!(asked_of(&mut told)[1..], ["/v3/kv/range token1", "/v3/kv/range token1"]);
     // No revision follows the largest one, but the watch must begin anyway.
     let known = Revision::MAX;
@@ -228,7 +234,7 @@ async fn a_password_that_is_refused_is_not_shown_each_time() {
 /// An attempt lasts at most one lease. If etcd needs longer to check a password, the token request must
 /// continue after the attempt, or no attempt would ever succeed.
 #[tokio::test]
-async fn a_token_is_asked_for_to_the_end() {
+async fn token_request_continues_although_its_caller_gave_up() {
     let gate = Arc::new(Notify::new());
     let transactions = vec![(200, DONE.into())];
     let (place, mut told) = Guarded { token: TOKEN, transactions, gate: Some(gate.clone()) }.begin().await;
@@ -243,7 +249,7 @@ async fn a_token_is_asked_for_to_the_end() {
 
 /// If etcd has no users, the client sends no token until etcd gets users.
 #[tokio::test]
-async fn a_store_without_users_is_asked_without_a_token() {
+async fn etcd_without_authentication_gets_requests_without_token() {
     let token = (400, r#"{"error":"etcdserver: authentication is not enabled","code":9}"#);
     let transactions = vec![(200, DONE.into()), (200, DONE.into())];
     let (place, mut told) = Guarded { token, transactions, gate: None }.begin().await;
@@ -256,7 +262,7 @@ async fn a_store_without_users_is_asked_without_a_token() {
 /// An ending home agent may still report a commit. If its answer went to the next home agent, that one would
 /// send acknowledgements one commit too early.
 #[tokio::test]
-async fn what_a_home_agent_says_that_ends_is_not_said_of_the_next() {
+async fn events_of_an_ending_process_do_not_count_for_the_next() {
     let (_listener, place) = store().await;
     let recipe = AgentParameters {
         program: "/nonexistent".into(),
