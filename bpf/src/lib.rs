@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_what_they_were() {
+    fn packed_bpf_objects_are_unchanged() {
         for (packed, object) in ALL {
             let unpacked = packed.unpack();
             assert_eq!(&*unpacked, *object);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_steering_programs_instructions_load_its_maps() {
+    fn steering_program_loads_its_own_maps() {
         let (instructions, rest) = STEERING.as_chunks::<8>();
         assert!(rest.is_empty() && !instructions.is_empty());
         assert_eq!(instructions.last().map(|last| last[0]), Some(0x95), "exit");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_object_is_linked() {
+    fn build_links_only_the_expected_bpf_objects() {
         for (_, object) in ALL {
             assert_eq!(instructions::linked(object, "no such section", &STEERING_MAPS), None);
             for length in 0..object.len().min(200) {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_packed_comes_out_again() {
+    fn packed_octets_are_unpacked_unchanged() {
         let repeated = [7; 1000];
         let numbers: Vec<u8> = (0..5000_u32).flat_map(|n| (n * n / 3).to_le_bytes()).collect();
         for octets in [&[][..], &[1], &[1, 2, 3, 4, 1, 2, 3, 4], &repeated, &numbers] {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_comes_to_an_end() {
+    fn unpacking_random_octets_ends() {
         for packed in [&[][..], &[9, 0, 0, 0, 5, 1], &[9, 0, 0, 0, 0, 4, 7], &[9, 0, 0, 0, 1, 1, 4, 0, 255]] {
             packed::unpack(packed, &mut Vec::new());
         }

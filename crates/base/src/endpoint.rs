@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_back() {
+    fn tunnel_endpoint_survives_text_round_trip() {
         let ends = [
             ("2001:db8::1", Endpoint::Ipv6("2001:db8::1".parse().expect("address"))),
             ("192.0.2.1", Endpoint::Ipv4(Ipv4Addr::new(192, 0, 2, 1))),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_kind_costs_and_which_address_it_has() {
+    fn endpoint_kinds_have_their_overhead_and_address() {
         let end = |text: &str| text.parse::<Endpoint>().expect("endpoint");
         assert_eq!(end("2001:db8::1").overhead(), 40);
         assert_eq!(end("192.0.2.1").overhead(), 20);

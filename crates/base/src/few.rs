@@ -137,7 +137,7 @@ mod tests {
     use crate::Rng;
 
     #[test]
-    fn it_does_what_a_vector_does_and_one_is_nowhere_else() {
+    fn few_behaves_like_a_vector_and_one_element_needs_no_heap() {
         let (mut few, mut vector, mut rng) = (Few::new(), Vec::new(), Rng::new(7));
         for step in 0..3000_u64 {
             let at = (rng.u64() % 5) as usize;

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_compared_as_a_whole_and_not_shown() {
+    fn key_comparison_is_constant_time_and_debug_hides_key() {
         let key = Key::new(std::array::from_fn(|at| at as u8));
         for at in 0..Key::OCTETS {
             let mut other = key.clone();
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_wiped_is_none() {
+    fn wiped_key_contains_only_zeros() {
         let mut key = Key::new([7; Key::OCTETS]);
         key.wipe();
         assert_eq!(key, Key::new([0; Key::OCTETS]));

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_then_the_steady_rate() {
+    fn limiter_allows_a_burst_then_the_steady_rate() {
         let mut limiter = RateLimiter::new(3, Duration::from_secs(1));
         let start = Time::from_secs(100);
         assert_eq!((0..10).filter(|_| limiter.allow(start)).count(), 3);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn all_tokens_or_none() {
+    fn limiter_takes_all_requested_tokens_or_none() {
         let mut limiter = RateLimiter::new(3, Duration::from_secs(1));
         let now = Time::from_secs(100);
         assert!(!limiter.allow_all(now, 4) && limiter.is_full(now));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_tokens_is_what_is_given() {
+    fn limiter_grants_as_many_tokens_as_it_announces() {
         let mut limiter = RateLimiter::new(2, Duration::from_secs(1));
         let mut now = Time::from_secs(100);
         assert!(limiter.is_full(now) && limiter.has_token(now) && limiter.ready_at(now) == now);

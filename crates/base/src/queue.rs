@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_queue_keeps_little_room() {
+    fn empty_queue_frees_its_memory() {
         let mut queue: VecDeque<u32> = (0..10_000).collect();
         assert_eq!(next_of(&mut queue), Some(0));
         assert!(queue.capacity() >= 9_999);

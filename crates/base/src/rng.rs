@@ -111,7 +111,7 @@ mod tests {
 
     /// Every bit of a seed changes the numbers, also those of a fork.
     #[test]
-    fn all_of_a_seed_counts() {
+    fn every_bit_of_a_seed_changes_the_sequence() {
         let first = |octets: [u8; 32]| {
             let mut rng = Rng::from_seed(Seed::Octets(octets));
             (rng.fork().u64(), rng.u64())
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_shares_no_number() {
+    fn independent_generator_shares_no_number() {
         let seed = Seed::Octets([9; 32]);
         let (mut one, mut other) = (Rng::from_seed(seed), Rng::beside(seed));
         let drawn: std::collections::BTreeSet<u64> = (0..1000).map(|_| one.u64()).collect();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_hold() {
+    fn random_numbers_stay_in_their_range() {
         let mut rng = Rng::new(1);
         assert_eq!(rng.below(0), 0);
         assert!((0..1000).all(|_| rng.below(3) < 3));

@@ -157,7 +157,7 @@ mod tests {
     use crate::Rng;
 
     #[test]
-    fn it_does_what_a_tree_does() {
+    fn small_map_behaves_like_a_btree_map() {
         let (mut map, mut tree, mut rng) = (SmallMap::new(), BTreeMap::new(), Rng::new(7));
         for step in 0..2000_u32 {
             let key = rng.u64() % 8;

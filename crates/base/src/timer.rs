@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_run_out_in_order_and_once() {
+    fn timers_expire_in_order_and_once() {
         let mut table = TimerTable::new();
         table.set('b', Time::from_secs(2));
         table.set('a', Time::from_secs(3));

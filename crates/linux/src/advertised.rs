@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn switch_waits_until_the_machine_needs_no_advertisement() {
+    fn accept_ra_changes_when_machine_needs_no_advertisement() {
         let objects = |name: &str, origins| {
             let setting = Setting { interface: "h0".into(), name: name.into(), value: "0".into() };
             assert!(is_conditional(&setting));

@@ -57,7 +57,7 @@ pub enum Error {
         device: String,
     },
     /// The caller gave an invalid argument.
-    #[error("{what}: expected {expected}, got {got}")]
+    #[error("{what}: expected {expected}, found {got}")]
     Invalid {
         /// Name of the argument.
         what: String,

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_are_finished_where_the_ethernet_header_is_counted() {
+    fn unfinished_checksum_behind_ethernet_header_is_completed() {
         let mut octets = read(14 + 40, 6, 60);
         assert!(matches!(check_frame(&mut octets), ReadOutcome::Frame));
         let changed: Vec<usize> = octets
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_leads_out_of_the_frame_is_nonsense() {
+    fn virtio_header_beyond_frame_is_refused() {
         for (start, offset, payload) in [(13, 0, 60), (14 + 60, 0, 60), (14, 60, 60), (0xffff, 0xffff, 60)] {
             assert!(
                 matches!(check_frame(&mut read(start, offset, payload)), ReadOutcome::Nonsense),

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_nest_and_are_padded() {
+    fn netlink_attributes_nest_and_are_padded() {
         let inner = [attribute(7, &[0xc3]), attribute(13, &[1, 2, 3, 4, 5])].concat();
         let octets = [attribute(3, &5_u32.to_ne_bytes()), attribute(21 | 0x8000, &inner)].concat();
         assert_eq!(octets.len() % 4, 0);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_has_groups() {
+    fn multicast_groups_of_netlink_family_are_found() {
         let group = |n: u16, name: &str, id: u32| {
             let name = attribute(GROUP_NAME, &[name.as_bytes(), &[0]].concat());
             attribute(n, &[name, attribute(GROUP_ID, &id.to_ne_bytes())].concat())
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_knows_the_family_of_families() {
+    fn generic_netlink_controller_answers() {
         let mut questions = RequestSocket::open().expect("the kernel has generic netlink");
         assert_eq!(questions.family("nlctrl").expect("is there").id, CONTROL);
         let error = questions.family("no such family").expect_err("is not there");
@@ -288,7 +288,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn random_generic_netlink_messages_cause_no_panic(
+            octets in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
             let _ = split(&octets);
             let _ = family(&octets);
             prop_assert!(attributes(&octets).count() <= octets.len() / 4 + 1);

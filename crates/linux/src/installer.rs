@@ -294,7 +294,7 @@ impl Installer {
                 }
                 match self.install(&entry) {
                     Err(error) if is_passing(&error) => {
-                        tracing::debug!("{error}; carnet tries again");
+                        tracing::debug!("carnet will repeat a request to the kernel: {error}");
                         Ok(())
                     }
                     result => result,
@@ -359,7 +359,7 @@ impl Installer {
     fn save(&mut self) {
         if let Err(error) = self.undo.save() {
             self.has_refused_requests = true;
-            tracing::warn!("{error}; carnet tries again");
+            tracing::warn!("carnet will write the undo file again: {error}");
         }
     }
 
@@ -822,7 +822,10 @@ impl Installer {
                 }
                 let setting = Setting { interface: link.name.clone(), name: name.into(), value: "1".into() };
                 if let Err(error) = self.switches.set(&setting, link.index, &mut self.undo) {
-                    tracing::debug!("{error}: carnet works without it, but more slowly");
+                    tracing::debug!(
+                        "carnet forwards packets without an optional kernel setting, and more slowly: \
+                         {error}"
+                    );
                 }
             }
         }
@@ -1062,7 +1065,7 @@ impl Installer {
     pub(crate) fn retry(&mut self, links: &BTreeMap<String, LinkInfo>, by_clock: bool) {
         self.has_refused_requests = false;
         if let Err(error) = self.take_out_stale() {
-            tracing::warn!("{error}; carnet tries again");
+            tracing::warn!("carnet will remove an outdated entry from the kernel again: {error}");
         }
         if self.undo.is_unsaved() {
             self.save();
@@ -1072,13 +1075,13 @@ impl Installer {
             && let Err(error) = self.keep_advertisements(links.values())
         {
             (self.accept_ra_check_due, self.has_refused_requests) = (true, true);
-            tracing::warn!("{error}; carnet tries again");
+            tracing::warn!("carnet will set accept_ra of the interfaces again: {error}");
         }
         if self.contests.contains_key(&ContestedState::LocalRule)
             && let Err(error) = self.delete_early_local_rules()
         {
             self.has_refused_requests = true;
-            tracing::warn!("{error}; carnet tries again");
+            tracing::warn!("carnet will move the local routing rule again: {error}");
         }
         let ready = |key: &Keyed| {
             if self.is_put_off(&ContestedState::Setting(key.clone())) {
@@ -1102,7 +1105,7 @@ impl Installer {
                 complaint.attempts += u32::from(by_clock);
                 let lasts = !is_passing(&error) || complaint.attempts >= PATIENCE;
                 if complaint.says(&error.to_string(), lasts) {
-                    tracing::warn!("{error}; carnet tries again");
+                    tracing::warn!("carnet will install a refused kernel entry again: {error}");
                 }
             }
         }
@@ -1153,7 +1156,9 @@ impl Installer {
             result = self.take_out_all(attempt == MAX_REMOVAL_ATTEMPTS);
             match &result {
                 Ok(()) => break,
-                Err(error) if attempt < MAX_REMOVAL_ATTEMPTS => tracing::warn!("{error}; carnet tries again"),
+                Err(error) if attempt < MAX_REMOVAL_ATTEMPTS => {
+                    tracing::warn!("carnet will remove its kernel entries again: {error}")
+                }
                 Err(_) => {}
             }
         }

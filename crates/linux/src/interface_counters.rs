@@ -51,7 +51,7 @@ mod tests {
     use super::counters_of;
 
     #[test]
-    fn octets_are_the_first_column_of_each_direction() {
+    fn proc_net_dev_octets_are_read() {
         let text = "Inter-|   Receive                            |  Transmit\n face |bytes    packets \
                     errs\n    lo:  136144    1588    0    0    0     0          0         0   136145    \
                     1588    0    0    0\nwlan0:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\nwlan01: \

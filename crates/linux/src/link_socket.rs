@@ -429,7 +429,7 @@ mod tests {
                                 00108700";
 
     #[test]
-    fn what_is_composed_can_be_parsed() {
+    fn composed_icmpv6_packet_is_parsed() {
         let mut message = LinkMessage {
             interface: "h0".into(),
             source: "fe80::1".parse().expect("address"),
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_cut_off_is_refused() {
+    fn truncated_icmpv6_message_is_refused() {
         let octets: Vec<u8> = (0..SOLICITATION.len())
             .step_by(2)
             .filter_map(|at| u8::from_str_radix(&SOLICITATION[at..at + 2], 16).ok())

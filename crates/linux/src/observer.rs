@@ -388,7 +388,7 @@ mod tests {
     /// Of the routes `default from PREFIX`, a route with a longer prefix precedes routes with shorter
     /// prefixes and any metric. The observer reports the source prefix of a rule too.
     #[test]
-    fn source_prefixes_of_routes_and_rules_are_kept() {
+    fn observer_keeps_source_prefixes_of_routes_and_rules() {
         let prefix = |text: &str| -> Ipv6Net { text.parse().expect("a prefix") };
         let from = |source: &str, gateway: &str| RouteInfo {
             source: Some(prefix(source)),

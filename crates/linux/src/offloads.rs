@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_sets_of_names() {
+    fn ethtool_feature_names_are_parsed() {
         let set = |kind: u16, names: &[&str]| {
             let members: Vec<Vec<u8>> =
                 names.iter().map(|name| attribute(MEMBER, &attribute(MEMBER_NAME, &text(name)))).collect();

@@ -334,7 +334,9 @@ impl Platform {
                 self.events.push_back(PlatformEvent::DataPath(obstacles));
             }
             Poll::Ready(Loaded::Grown) => {
-                tracing::info!("made room in the fast path for the bindings of the new config")
+                tracing::info!(
+                    "enlarged the BPF maps of the fast path for the bindings of the changed config"
+                )
             }
             Poll::Ready(Loaded::NotGrown(why)) => tracing::warn!("{NO_ROOM}: {why}"),
             Poll::Pending => {}

@@ -43,7 +43,7 @@ impl ProbeTarget {
         match timeout(PATIENCE, self.exchange(interface, sources)).await {
             Ok(Ok(answer)) => self.judge(&answer),
             Ok(Err(error)) => {
-                tracing::debug!("the probe for a captive portal on {interface} has failed: {error}");
+                tracing::debug!("cannot test whether {interface} is behind a captive portal: {error}");
                 PortalProbe::Unanswered
             }
             Err(_) => PortalProbe::Unanswered,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_judged_by_status_and_location() {
+    fn portal_probe_result_follows_http_status_and_location() {
         let own = "http://192.0.2.80:8080/generate_204";
         let long = format!("https://portal.example/{}?mac=1", "x".repeat(230));
         let redirected = |to: &str| PortalProbe::Redirected(to.into());

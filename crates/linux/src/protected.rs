@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policy_is_laid_out_as_the_kernel_has_it() {
+    fn ipsec_policy_has_the_kernels_layout() {
         assert_eq!(size_of::<libc::in6_pktinfo>(), 20);
         let octets = only_esp();
         assert_eq!(octets.len(), 232);

@@ -420,7 +420,7 @@ impl KernelSettings {
                 interface,
                 name,
                 current,
-                "carnet leaves this setting as another program has set it"
+                "carnet does not restore this kernel setting, because another program has changed it"
             ),
             None => {}
         }

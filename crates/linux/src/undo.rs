@@ -147,18 +147,19 @@ impl UndoFile {
             Ok(Some(octets)) => match serde_json::from_slice::<Contents>(&octets) {
                 Ok(contents) if contents.place == place => contents.record,
                 Ok(_) => {
-                    tracing::debug!(path = %path.display(), "carnet ignores the undo file: it comes from \
-                         another boot or network namespace");
+                    tracing::debug!(path = %path.display(), "carnet does not revert the changes in the undo \
+                     file: they were made before a reboot or in another network namespace");
                     RecordedChanges::default()
                 }
                 Err(error) => {
-                    tracing::warn!(path = %path.display(), %error, "carnet ignores the undo file: it is \
-                         damaged");
+                    tracing::warn!(path = %path.display(), %error, "cannot revert the changes of an earlier \
+                     run: the undo file is damaged");
                     RecordedChanges::default()
                 }
             },
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "cannot read the undo file");
+                tracing::warn!(path = %path.display(), %error, "cannot read the undo file, which lists \
+                 changes of an earlier run to revert");
                 RecordedChanges::default()
             }
         };
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_survives_and_one_from_elsewhere_is_ignored() {
+    fn undo_file_survives_restart_and_is_ignored_after_reboot() {
         let path = std::env::temp_dir().join(format!("carnet-undo-{}.json", std::process::id()));
         let mut undo = UndoFile::open(&path);
         assert_eq!(undo.record, RecordedChanges::default());

@@ -124,7 +124,7 @@ mod tests {
     /// The test reads memory after it was freed. The system's allocator overwrites only the begin of freed
     /// memory, with addresses.
     #[test]
-    fn what_is_freed_while_secrets_are_read_is_wiped() {
+    fn memory_freed_while_reading_secrets_is_overwritten() {
         let layout = Layout::from_size_align(4096, 16).expect("a layout");
         let left = |memory: *mut u8| {
             // SAFETY: the layout has a size. Only this thread has used memory of this size, so the system
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_on_the_stack_is_wiped() {
+    fn stack_used_while_reading_secrets_is_overwritten() {
         #[inline(never)]
         fn depth(octet: u8) -> usize {
             let room = black_box([octet; 16384]);

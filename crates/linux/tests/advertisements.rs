@@ -75,7 +75,7 @@ async fn obstacles(platform: &mut Platform, texts: &[&str]) {
 /// On a machine with another default route, the home agent takes no routes from advertisements on the home
 /// link. Otherwise a host there could redirect the home agent's packets to itself.
 #[test]
-fn home_link_gives_nothing_by_advertisement_to_a_machine_that_has_it_from_elsewhere() {
+fn home_agent_ignores_advertised_default_route_if_it_has_another() {
     in_namespace(|scratch| async move {
         let peer = Peer::new();
         let mut platform = home_agent(&scratch, &peer);
@@ -106,7 +106,7 @@ fn home_link_gives_nothing_by_advertisement_to_a_machine_that_has_it_from_elsewh
 }
 
 #[test]
-fn home_link_that_has_given_a_default_route_keeps_it() {
+fn home_agent_keeps_only_default_route_of_home_link() {
     in_namespace(|scratch| async move {
         let peer = Peer::new();
         let mut platform = home_agent(&scratch, &peer);
@@ -129,7 +129,7 @@ fn home_link_that_has_given_a_default_route_keeps_it() {
 }
 
 #[test]
-fn a_router_keeps_what_its_links_advertise() {
+fn mobile_router_keeps_advertised_routes_of_uplinks() {
     in_namespace(|scratch| async move {
         let peer = Peer::new();
         peer.link("transit", "p0");
@@ -179,7 +179,7 @@ fn a_router_keeps_what_its_links_advertise() {
 }
 
 #[test]
-fn what_a_crash_left_is_put_back() {
+fn accept_ra_of_crashed_run_is_restored() {
     in_namespace(|scratch| async move {
         ip("link add v0 type veth peer name v1");
         let before = whole_state();
@@ -194,7 +194,7 @@ fn what_a_crash_left_is_put_back() {
 }
 
 #[test]
-fn accept_ra_of_0_is_left_to_whoever_set_it() {
+fn accept_ra_of_0_stays_unchanged() {
     in_namespace(|scratch| async move {
         ip("link add v0 type veth peer name v1");
         ip("link set v1 up");

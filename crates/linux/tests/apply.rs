@@ -28,7 +28,7 @@ fn two_links() {
 /// A neighbour whose solicitation comes before repeats it only after a second. In this test, other threads
 /// hold the lock all the time.
 #[test]
-fn neighbours_find_an_address_as_soon_as_it_is_there() {
+fn assigned_address_is_announced_to_neighbours() {
     in_namespace(|scratch| async move {
         two_links();
         let mut platform = scratch.open();
@@ -134,7 +134,7 @@ fn ipv4_table_of_an_uplink_is_restored_whatever_takes_it_away() {
 }
 
 #[test]
-fn every_kind_of_entry_comes_and_goes() {
+fn every_kind_of_kernel_entry_is_added_and_removed() {
     in_namespace(|scratch| async move {
         two_links();
         let before = whole_state();
@@ -195,7 +195,7 @@ fn every_kind_of_entry_comes_and_goes() {
 }
 
 #[test]
-fn closing_and_dropping_put_everything_back() {
+fn closing_and_dropping_platform_restores_kernel() {
     in_namespace(|scratch| async move {
         two_links();
         let before = whole_state();
@@ -247,7 +247,7 @@ fn counters_of_interfaces_are_read_without_a_request_to_the_kernel() {
 }
 
 #[test]
-fn a_refresh_writes_nothing() {
+fn unchanged_desired_state_makes_no_system_call() {
     in_namespace(|scratch| async move {
         two_links();
         let mut platform = scratch.open();
@@ -270,7 +270,7 @@ fn a_refresh_writes_nothing() {
 }
 
 #[test]
-fn replacing_a_route_leaves_one_and_no_gap() {
+fn route_is_replaced_without_gap() {
     in_namespace(|scratch| async move {
         two_links();
         add_address("v0", "2001:db8:f1::10/64");
@@ -354,7 +354,7 @@ fn replacing_a_route_leaves_one_and_no_gap() {
 }
 
 #[test]
-fn what_others_made_is_left_alone() {
+fn foreign_kernel_entries_stay() {
     in_namespace(|scratch| async move {
         two_links();
         add_address("i0", "2001:db8:a::1/64");
@@ -385,7 +385,7 @@ fn what_others_made_is_left_alone() {
 /// The test needs a kernel that stores marks of addresses (5.18 or later): the kernel's own address on `lo`
 /// then has a mark.
 #[test]
-fn an_address_that_an_operator_makes_his_own_stays() {
+fn address_taken_over_by_operator_stays() {
     in_namespace(|scratch| async move {
         two_links();
         ip("link set lo up");
@@ -427,7 +427,7 @@ fn an_address_can_change_its_prefix_length() {
 }
 
 #[test]
-fn settings_are_put_back_unless_somebody_else_has_changed_them() {
+fn settings_are_restored_unless_another_program_changed_them() {
     in_namespace(|scratch| async move {
         two_links();
         set_sysctl("i0/forwarding", "1");
@@ -460,7 +460,7 @@ fn settings_are_put_back_unless_somebody_else_has_changed_them() {
 }
 
 #[test]
-fn settings_of_all_and_of_one_interface_do_not_get_into_each_others_way() {
+fn settings_of_all_and_of_one_interface_are_independent() {
     in_namespace(|scratch| async move {
         // The name of one interface comes before `all` in the alphabet, the name of the other after it.
         ip("link add a0 type veth peer name v0");
@@ -490,7 +490,7 @@ fn settings_of_all_and_of_one_interface_do_not_get_into_each_others_way() {
 }
 
 #[test]
-fn a_setting_cannot_leave_its_directory() {
+fn setting_name_cannot_leave_its_sysctl_directory() {
     in_namespace(|scratch| async move {
         let mut platform = scratch.open();
         for (interface, name) in
@@ -537,7 +537,7 @@ fn the_local_rule_moves_with_the_first_capture_and_returns_with_the_last() {
 }
 
 #[test]
-fn errors_say_what_was_tried() {
+fn kernel_errors_name_the_attempted_operation() {
     in_namespace(|scratch| async move {
         two_links();
         let mut platform = scratch.open();
@@ -568,7 +568,7 @@ fn errors_say_what_was_tried() {
 }
 
 #[test]
-fn a_strict_filter_of_ipv4_sources_is_loosened_and_no_other_touched() {
+fn only_strict_rp_filter_of_uplink_becomes_loose() {
     in_namespace(|scratch| async move {
         let path = |interface: &str| format!("/proc/sys/net/ipv4/conf/{interface}/rp_filter");
         let read = |interface: &str| std::fs::read_to_string(path(interface)).unwrap().trim().to_owned();

@@ -112,7 +112,7 @@ fn capture(platform: &mut Platform) {
 }
 
 #[test]
-fn without_carnet_the_kernel_refuses_them() {
+fn kernel_without_carnet_refuses_tunnelled_packets() {
     in_namespace(|_| async {
         let peer = mobile_router_end();
         let errors = send(&peer, packets(HOME_AGENT, CARE_OF).into_iter().map(|(_, p)| p).collect());
@@ -133,7 +133,7 @@ fn assert_intact(sent: &[(&str, Vec<u8>)], received: &[Vec<u8>]) {
 }
 
 #[test]
-fn a_mobile_router_gets_them_at_its_care_of_address() {
+fn mobile_router_receives_tunnelled_packets_at_care_of_address() {
     in_namespace(|scratch| async move {
         let peer = mobile_router_end();
         let mut platform = scratch.open();
@@ -185,7 +185,7 @@ fn a_mobile_router_gets_them_at_its_care_of_address() {
 }
 
 #[test]
-fn a_home_agent_gets_them_at_the_address_it_owns() {
+fn home_agent_receives_tunnelled_packets_at_its_address() {
     in_namespace(|scratch| async move {
         let home_agent = "2001:db8:1::1";
         let peer = mobile_router_end();
@@ -202,7 +202,7 @@ fn a_home_agent_gets_them_at_the_address_it_owns() {
 }
 
 #[test]
-fn the_kernel_itself_sends_nothing_into_the_tunnel() {
+fn kernel_sends_no_packet_of_its_own_into_tun_device() {
     in_namespace(|scratch| async move {
         set_sysctl("default/disable_ipv6", "1");
         let silent = async |platform: &Platform| {
@@ -224,7 +224,7 @@ fn the_kernel_itself_sends_nothing_into_the_tunnel() {
 }
 
 #[test]
-fn each_packet_is_read_with_its_length() {
+fn tun_device_returns_whole_packets() {
     in_namespace(|scratch| async move {
         let mut platform = scratch.open();
         let tunnel = platform.tunnel();

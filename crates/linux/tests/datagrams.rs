@@ -66,7 +66,7 @@ fn socket_of(peer: &Peer) -> UdpSocket {
 }
 
 #[test]
-fn bursts_of_udp_in_both_directions() {
+fn udp_tunnel_carries_bursts_in_both_directions() {
     in_namespace(|scratch| async move {
         let peer = linked();
         let mut platform = scratch.open();
@@ -119,7 +119,7 @@ fn bursts_of_udp_in_both_directions() {
 }
 
 #[test]
-fn protocol_41_in_both_directions() {
+fn protocol_41_tunnel_carries_packets_in_both_directions() {
     in_namespace(|scratch| async move {
         let peer = linked();
         let mut platform = scratch.open();
@@ -160,7 +160,7 @@ fn protocol_41_in_both_directions() {
 }
 
 #[test]
-fn what_icmp_says_of_too_large_packets_is_told() {
+fn icmp_fragmentation_needed_is_reported() {
     in_namespace(|scratch| async move {
         let peer = linked();
         ip("route add 198.51.100.0/24 via 192.0.2.2");
@@ -206,7 +206,7 @@ fn what_icmp_says_of_too_large_packets_is_told() {
 }
 
 #[test]
-fn each_uplink_sends_by_itself_whatever_the_main_table_prefers() {
+fn tunnel_socket_sends_by_its_own_uplink() {
     in_namespace(|scratch| async move {
         let (first, second) = (linked(), Peer::new());
         second.link("v1", "p0");
@@ -265,7 +265,7 @@ fn each_uplink_sends_by_itself_whatever_the_main_table_prefers() {
 
 /// More forged ICMP messages than carnet reads at once cause no loss of packets.
 #[test]
-fn many_complaints_cost_no_packet() {
+fn icmp_errors_lose_no_tunnel_packet() {
     in_namespace(|scratch| async move {
         let peer = linked();
         let mut platform = scratch.open();

@@ -31,7 +31,7 @@ fn ipv4_addresses(interface: &Interface) -> Vec<Ipv4Addr> {
 }
 
 #[test]
-fn at_first_every_interface_is_told_once() {
+fn observer_reports_each_interface_once_at_start() {
     in_namespace(|scratch| async move {
         ip("link add v0 address 02:00:00:00:00:0a mtu 1400 type veth peer name v1");
         ip("link set v0 addrgenmode none up");
@@ -264,7 +264,7 @@ fn default_route_by_next_hop_object_has_the_object_s_router_without_compat_mode(
 }
 
 #[test]
-fn ipv4_is_told_too() {
+fn observer_reports_ipv4_addresses_and_routes() {
     in_namespace(|scratch| async move {
         for name in ["v0", "i0"] {
             ip(&format!("link add {name} type veth peer name {name}p"));
@@ -355,7 +355,7 @@ fn router_whose_route_had_expired_is_noticed_when_it_advertises_again() {
 }
 
 #[test]
-fn a_router_advertisement_is_noticed() {
+fn router_advertisement_is_reported() {
     in_namespace(|scratch| async move {
         let peer = Peer::new();
         peer.link("v0", "p0");
@@ -369,7 +369,7 @@ fn a_router_advertisement_is_noticed() {
 }
 
 #[test]
-fn entries_wait_for_their_interface() {
+fn entry_waits_for_its_interface() {
     in_namespace(|scratch| async move {
         let mut platform = scratch.open();
         events_for(&mut platform, Duration::from_millis(50)).await;
@@ -406,7 +406,7 @@ fn entries_wait_for_their_interface() {
 }
 
 #[test]
-fn what_an_interface_loses_comes_back() {
+fn lost_entries_of_interface_are_installed_again() {
     in_namespace(|scratch| async move {
         for (here, there) in [("v0", "v1"), ("i0", "i1")] {
             ip(&format!("link add {here} type veth peer name {there}"));
@@ -460,7 +460,7 @@ fn what_an_interface_loses_comes_back() {
 }
 
 #[test]
-fn routes_that_the_kernel_drops_in_silence_come_back_too() {
+fn silently_dropped_routes_are_installed_again() {
     in_namespace(|scratch| async move {
         ip("link add v0 type veth peer name v1");
         ip("link set v0 up");
@@ -477,7 +477,7 @@ fn routes_that_the_kernel_drops_in_silence_come_back_too() {
 }
 
 #[test]
-fn what_an_operator_deletes_comes_back() {
+fn deleted_entries_are_installed_again() {
     in_namespace(|scratch| async move {
         ip("link add v0 type veth peer name v1");
         ip("link set v0 up");
@@ -518,7 +518,7 @@ fn what_an_operator_deletes_comes_back() {
 }
 
 #[test]
-fn lost_events_lead_to_a_full_look() {
+fn lost_netlink_events_cause_full_read() {
     in_namespace(|scratch| async move {
         ip("link add v0 type veth peer name v1");
         ip("link set v0 up");
@@ -543,7 +543,7 @@ fn lost_events_lead_to_a_full_look() {
 }
 
 #[test]
-fn cancelling_loses_nothing() {
+fn cancelled_event_wait_loses_no_event() {
     in_namespace(|scratch| async move {
         let mut platform = scratch.open();
         let mut seen = Vec::new();

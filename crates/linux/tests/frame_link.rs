@@ -150,7 +150,7 @@ fn only_frames_of_the_ether_type_for_this_station_arrive() {
 }
 
 #[test]
-fn own_frames_are_not_heard_and_the_other_side_hears_them_once() {
+fn frame_is_received_once_by_peer_and_not_by_sender() {
     in_namespace(|_| async {
         let peer = joined();
         let mut link = open("v0");
@@ -191,7 +191,7 @@ async fn receive_count(link: &mut FrameLink, count: usize) -> Vec<Frame> {
 
 /// An independent program recognises the frames on the wire as GeoNetworking over Ethernet.
 #[test]
-fn tcpdump_sees_plain_ethernet() {
+fn tcpdump_shows_frames_as_ethernet() {
     if let Err(error) = Command::new("tcpdump").arg("--version").output() {
         return skip(&format!("cannot run tcpdump: {error}"));
     }
@@ -305,7 +305,7 @@ fn every_frame_is_received_or_counted_as_overrun() {
 }
 
 #[test]
-fn the_interface_may_come_late_vanish_and_return() {
+fn frame_link_follows_vanished_and_returned_interface() {
     in_namespace(|_| async {
         let peer = Peer::new();
         let mut link = open("v0");
@@ -346,7 +346,7 @@ fn the_interface_may_come_late_vanish_and_return() {
 }
 
 #[test]
-fn what_is_queued_when_the_interface_goes_is_counted() {
+fn frames_queued_at_interface_loss_are_counted() {
     in_namespace(|_| async {
         let peer = joined();
         let mut link = open("v0");
@@ -363,14 +363,14 @@ fn what_is_queued_when_the_interface_goes_is_counted() {
 }
 
 #[test]
-fn loopback_is_no_link() {
+fn loopback_interface_is_refused_as_radio() {
     in_namespace(|_| async {
         assert_eq!(open("lo").state(), LinkState::Missing);
     });
 }
 
 #[test]
-fn peers_hear_each_other_over_udp() {
+fn udp_peers_exchange_frames() {
     in_namespace(|_| async {
         let mut a = open("udp:[::1]:9001,[::1]:9002,[::1]:9003");
         let mut b = open("udp:[::1]:9002,[::1]:9001,[::1]:9003");
@@ -393,7 +393,7 @@ fn peers_hear_each_other_over_udp() {
 }
 
 #[test]
-fn datagrams_of_strangers_are_dropped_and_too_long_ones_too() {
+fn datagrams_of_unknown_peers_and_oversized_ones_are_dropped() {
     in_namespace(|_| async {
         ip("addr add 192.0.2.1/24 dev lo");
         let mut link = open("udp:127.0.0.1:9001,127.0.0.2:9002");

@@ -141,7 +141,7 @@ fn lost(events: &[PositionEvent]) -> Vec<&LostReason> {
 }
 
 #[test]
-fn a_fix_comes_and_goes_and_comes_back() {
+fn gpsd_fix_is_reported_lost_and_found_again() {
     with_gpsd(|scratch| async move {
         let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
         let receiver = Receiver::new(5000);
@@ -183,7 +183,7 @@ fn a_fix_comes_and_goes_and_comes_back() {
 }
 
 #[test]
-fn gpsd_may_come_late_stop_and_start_again() {
+fn connection_follows_restarts_of_gpsd() {
     with_gpsd(|scratch| async move {
         let receiver = Receiver::new(5000);
         let mut source = source("gpsd://[::1]:2947");
@@ -203,7 +203,7 @@ fn gpsd_may_come_late_stop_and_start_again() {
 }
 
 #[test]
-fn without_receiver_that_is_what_is_told() {
+fn missing_receiver_is_reported_as_reason() {
     with_gpsd(|scratch| async move {
         let gpsd = Gpsd::start(&scratch, &[]);
         let mut source = source("gpsd://localhost");
@@ -218,7 +218,7 @@ fn without_receiver_that_is_what_is_told() {
 }
 
 #[test]
-fn of_two_receivers_one_is_followed() {
+fn one_of_two_receivers_is_followed() {
     with_gpsd(|scratch| async move {
         let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000", "udp://127.0.0.1:5001"]);
         let (good, blind) = (Receiver::new(5000), Receiver::new(5001));
@@ -238,7 +238,7 @@ fn of_two_receivers_one_is_followed() {
 
 /// The system clock differs by an hour, as with a wrong time zone.
 #[test]
-fn a_wrong_clock_is_noticed_and_so_is_a_right_one() {
+fn wrong_and_corrected_system_clock_is_noticed() {
     with_gpsd(|scratch| async move {
         let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
         let receiver = Receiver::new(5000);
@@ -264,7 +264,7 @@ fn a_wrong_clock_is_noticed_and_so_is_a_right_one() {
 
 /// gpsfake plays a log into a pseudo-terminal, as a serial receiver would.
 #[test]
-fn gpsfake_drives() {
+fn gpsfake_drive_gives_its_positions() {
     with_gpsd(|scratch| async move {
         let log = scratch.path().join("drive.nmea");
         let text: String = (0..100).map(|second| cycle(second % 40 < 20, second)).collect();

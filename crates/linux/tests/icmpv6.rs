@@ -113,7 +113,7 @@ async fn solicitation(platform: &mut Platform, peer: &Peer) -> LinkMessage {
 }
 
 #[test]
-fn solicitations_for_another_node_are_heard_and_answered() {
+fn home_agent_answers_solicitations_for_absent_node() {
     in_namespace(|scratch| async move {
         let peer = home_link();
         let mut platform = scratch.open_watching("h0", true);
@@ -190,7 +190,7 @@ fn solicitations_for_another_node_are_heard_and_answered() {
 }
 
 #[test]
-fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
+fn listener_receives_requested_types_and_no_own_messages() {
     in_namespace(|scratch| async move {
         let peer = home_link();
         let mut platform = scratch.open_watching("h0", true);
@@ -226,7 +226,7 @@ fn only_the_kinds_asked_for_are_heard_and_never_ones_own() {
 /// RFC 6275 9.3.2: a home agent's answers to a mobile router have a type 2 routing header. The platform
 /// receives two kinds of them: Echo Replies and answers to mobile prefix discovery.
 #[test]
-fn answers_behind_a_type_2_routing_header_are_heard() {
+fn echo_reply_with_type_2_routing_header_is_received() {
     in_namespace(|scratch| async move {
         let peer = home_link();
         let mut platform = scratch.open_watching("h0", false);
@@ -320,7 +320,7 @@ fn icmpv6_in_frames_for_other_machines_is_ignored() {
 }
 
 #[test]
-fn listening_survives_the_interface() {
+fn icmpv6_listener_survives_loss_of_interface() {
     in_namespace(|scratch| async move {
         let mut platform = scratch.open_watching("h0", true);
         events_for(&mut platform, Duration::from_millis(20)).await;
@@ -356,7 +356,7 @@ fn listening_survives_the_interface() {
 }
 
 #[test]
-fn all_multicast_is_what_makes_other_groups_heard() {
+fn all_multicast_flag_is_needed_for_foreign_groups() {
     in_namespace(|scratch| async move {
         let peer = home_link();
         let promiscuity = || ip_json("link show h0")[0]["flags"].to_string().contains("ALLMULTI");
@@ -372,7 +372,7 @@ fn all_multicast_is_what_makes_other_groups_heard() {
 }
 
 #[test]
-fn a_link_without_addresses_needs_none() {
+fn icmpv6_listener_works_on_link_without_addresses() {
     in_namespace(|scratch| async move {
         let mut platform = scratch.open_watching("lo", false);
         let message = LinkMessage {

@@ -155,7 +155,7 @@ async fn per_binding(platform: &mut Platform, path: Path) -> (usize, usize) {
 /// A change that needs more memory per binding must raise this limit, and say why it is worth 100,000 times
 /// this memory.
 #[test]
-fn a_binding_takes_no_more_memory_than_it_may() {
+fn memory_for_each_binding_is_bounded() {
     for (path, most) in [(Path::Tun, 3700), (Path::Bpf, 5000)] {
         in_namespace(move |scratch| async move {
             let mut platform = scratch.open();

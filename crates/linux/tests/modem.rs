@@ -172,7 +172,7 @@ async fn until(signals: &mut SignalReader, wanted: &[(&str, i32)]) {
 
 /// A modem whose signal comes from a file reports whether it is roaming, too.
 #[tokio::test]
-async fn a_modem_tells_when_it_roams() {
+async fn modem_reports_roaming() {
     let Some(bus) = Bus::start("roaming") else { return };
     while !bus.socket.exists() {
         sleep(Duration::from_millis(10)).await;
@@ -191,7 +191,7 @@ async fn a_modem_tells_when_it_roams() {
 }
 
 #[tokio::test]
-async fn a_modem_is_found_by_its_port_and_told_to_measure() {
+async fn modem_is_found_by_port_and_signal_polling_set_up() {
     let Some(bus) = Bus::start("modem") else { return };
     while !bus.socket.exists() {
         sleep(Duration::from_millis(10)).await;

@@ -55,7 +55,7 @@ fn filter() -> Vec<(Ipv6Addr, u32, u32)> {
 }
 
 #[test]
-fn what_a_host_sends_to_a_group_comes_with_its_checksum_and_its_reports_as_well() {
+fn multicast_packets_and_reports_of_host_arrive_with_checksum() {
     in_namespace(async |_| {
         let peer = Peer::new();
         peer.link("lan0", "i0");
@@ -104,7 +104,7 @@ fn what_a_host_sends_to_a_group_comes_with_its_checksum_and_its_reports_as_well(
 }
 
 #[test]
-fn groups_are_joined_with_their_sources_and_again_when_the_interface_is_made_anew() {
+fn group_membership_is_restored_on_recreated_interface() {
     in_namespace(async |_| {
         ip("link add gn0 type veth peer name gn1");
         ip("link set gn0 up");

@@ -34,7 +34,7 @@ fn message(number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() {
+fn control_messages_stay_in_order_when_sender_changes_queue() {
     in_namespace(|scratch| async move {
         let peer = Peer::new();
         peer.link("v0", "p0");
@@ -115,7 +115,7 @@ fn messages_of_a_sender_stay_in_order_while_he_becomes_known_and_is_forgotten() 
 }
 
 #[test]
-fn there_are_several_queues_only_where_somebody_is_to_be_known() {
+fn only_home_agent_with_nodes_has_several_tun_queues() {
     for senders in [0, 1] {
         in_namespace(move |scratch| async move {
             let config = PlatformConfig { senders, ..scratch.config() };

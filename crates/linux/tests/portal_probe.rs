@@ -35,7 +35,7 @@ async fn judged(answer: Vec<u8>) -> PortalProbe {
 }
 
 #[tokio::test]
-async fn header_without_end_is_not_read_to_the_end() {
+async fn endless_http_header_is_not_read_to_its_end() {
     for line in ["X: 1\r\n".to_owned(), "x".repeat(1 << 16)] {
         let (target, running) = server(move |mut stream| {
             stream.write_all(b"HTTP/1.1 302 Found\r\n").expect("a first line");
@@ -49,7 +49,7 @@ async fn header_without_end_is_not_read_to_the_end() {
 }
 
 #[tokio::test]
-async fn redirection_to_an_address_of_the_router_is_told_and_not_followed() {
+async fn portal_redirection_is_reported_and_not_followed() {
     let here = TcpListener::bind((LOOPBACK, 0)).expect("a port");
     let url = format!("http://{}/shutdown", here.local_addr().expect("an address"));
     let answer = format!("HTTP/1.1 302 Found\r\nLocation: {url}\r\nContent-Length: 0\r\n\r\n");
@@ -59,7 +59,7 @@ async fn redirection_to_an_address_of_the_router_is_told_and_not_followed() {
 }
 
 #[tokio::test]
-async fn server_that_says_nothing_of_a_portal_is_no_answer() {
+async fn unusable_http_answer_counts_as_no_answer() {
     let octets: Vec<u8> = (0..=255).cycle().take(2048).collect();
     for answer in [&b""[..], b"\r\n\r\n", b"HTTP/1.1 2", b"HTTP/1.1 100 Continue\r\n\r\n", &octets] {
         assert_eq!(judged(answer.to_vec()).await, PortalProbe::Unanswered);

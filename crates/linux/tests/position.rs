@@ -125,7 +125,7 @@ fn report_without_fix_gives_no_fix() {
 }
 
 #[test]
-fn garbage_is_counted_and_endless_lines_are_cut() {
+fn invalid_gpsd_lines_are_counted_and_long_ones_cut() {
     let mut input = b"hello\n{}\n[1]\nnull\n\xff\xfe\n{\"class\":\"TPV\",\"lat\":\"north\"}\n".to_vec();
     input.extend(vec![b'x'; 3 * LONGEST_LINE]);
     input.extend(format!("\n{TPV}\n").bytes());
@@ -135,7 +135,7 @@ fn garbage_is_counted_and_endless_lines_are_cut() {
 }
 
 #[test]
-fn one_receiver_can_be_asked_for() {
+fn reader_can_follow_one_named_receiver() {
     assert_eq!(watch_command(None), "?WATCH={\"enable\":true,\"json\":true,\"pps\":true};\n");
     let command = watch_command(Some("/dev/tty\"A"));
     let json = command.strip_prefix("?WATCH=").and_then(|c| c.strip_suffix(";\n")).unwrap();
@@ -318,7 +318,7 @@ fn loss_of_position_is_reported_once_with_reason() {
 }
 
 #[test]
-fn an_incomplete_fix_is_none_and_does_not_keep_the_last_one_alive() {
+fn incomplete_fix_does_not_prolong_last_fix() {
     let mut driven = Driven::new();
     driven.hear(TPV);
     assert_eq!(driven.pass(2000), []);
@@ -341,7 +341,7 @@ fn another_receiver_takes_over_when_the_first_is_silent() {
 }
 
 #[test]
-fn a_new_leap_second_is_told_and_an_old_state_is_not_believed() {
+fn reader_reports_leap_second_and_ignores_outdated_offset() {
     let mut driven = Driven::new();
     let with = |leap: i64| TPV.replace(r#""ept""#, &format!(r#""leapseconds":{leap},"ept""#));
     for old in [0, 16, 18] {
@@ -353,7 +353,7 @@ fn a_new_leap_second_is_told_and_an_old_state_is_not_believed() {
 }
 
 #[test]
-fn a_clock_that_stays_wrong_is_told_once() {
+fn lasting_wrong_clock_is_reported_once() {
     let mut driven = Driven::new();
     // The delay of a receiver's report does not count as a wrong clock.
     driven.difference = 1500;
@@ -374,7 +374,7 @@ fn a_clock_that_stays_wrong_is_told_once() {
 
 /// After the process was stopped, old reports arrive all at once.
 #[test]
-fn a_burst_of_old_reports_is_no_wrong_clock() {
+fn burst_of_old_reports_does_not_indicate_wrong_clock() {
     let mut driven = Driven::new();
     for age in (0..30).rev() {
         driven.difference = age * 1000;
@@ -413,7 +413,7 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 #[test]
-fn a_trace_is_interpolated() {
+fn trace_positions_are_interpolated() {
     let trace =
         Trace::parse("# a drive\n 1 48 2 10 350\n\n3 48.0 2.001 20 10 # faster\n4 48.001 2.001\n").unwrap();
     assert_eq!(trace.at(0.9), TraceState::Lost);
@@ -429,7 +429,7 @@ fn a_trace_is_interpolated() {
 }
 
 #[test]
-fn a_trace_crosses_the_antimeridian_and_may_be_lost() {
+fn trace_crosses_antimeridian_and_can_lose_the_fix() {
     let trace = Trace::parse("0 0 179.999\n2 0 -179.999\n3 lost\n5 1 1\n6 lost\n").unwrap();
     let (_, longitude, speed, heading) = there(&trace, 1.0);
     assert!(near(longitude.abs(), 180.0) && near(heading, 90.0) && (speed - 111.2).abs() < 0.1);
@@ -442,7 +442,7 @@ fn a_trace_crosses_the_antimeridian_and_may_be_lost() {
 }
 
 #[test]
-fn wrong_lines_are_named() {
+fn trace_errors_name_the_line() {
     for (text, line, expected) in [
         ("", 1, "at least one line"),
         ("# nothing\n", 1, "at least one line"),
@@ -491,7 +491,7 @@ fn a_trace_is_played_on_its_schedule() {
 
 /// Several stations that start at different times move in step.
 #[test]
-fn seconds_of_an_absolute_trace_are_the_clocks() {
+fn absolute_trace_follows_the_clock() {
     let trace = Trace::parse("1795262400 48 2\n1795262410 48 2.01\n").unwrap();
     assert!(trace.is_absolute());
     let mut player = TracePlayer::new(trace, &every(1000));
@@ -506,7 +506,7 @@ fn seconds_of_an_absolute_trace_are_the_clocks() {
 }
 
 #[test]
-fn sources_open_by_their_text() {
+fn position_sources_open_by_their_config_text() {
     let directory = std::env::temp_dir().join(format!("carnet-position-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let file = directory.join("drive.trace");
@@ -543,7 +543,7 @@ fn sources_open_by_their_text() {
 }
 
 #[test]
-fn between_fixes_the_station_goes_on_and_its_time_too() {
+fn position_and_time_advance_between_fixes() {
     let mut reckoner = Reckoner::new(false);
     assert_eq!(reckoner.position(Time::from_secs(1)), None);
     let fix = fix_of(TPV).unwrap();
@@ -642,7 +642,7 @@ impl Listening {
 }
 
 #[test]
-fn a_receiver_that_repeats_one_epoch_loses_the_fix_and_is_named() {
+fn receiver_that_repeats_one_time_loses_the_fix() {
     let mut listening = Listening::new();
     listening.goes_on(0, 10);
     assert_eq!((listening.fixes, &listening.lost[..]), (10, &[][..]));
@@ -658,7 +658,7 @@ fn a_receiver_that_repeats_one_epoch_loses_the_fix_and_is_named() {
 }
 
 #[test]
-fn a_receiver_whose_time_goes_back_is_believed_again_once_it_goes_on() {
+fn receiver_after_time_jump_is_used_once_time_advances() {
     let mut listening = Listening::new();
     listening.goes_on(120, 10);
     listening.goes_on(0, 20);
@@ -672,7 +672,7 @@ fn a_receiver_whose_time_goes_back_is_believed_again_once_it_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_a_fix_is_refused_and_told_and_a_good_one_ends_it() {
+fn impossible_fix_is_refused_until_a_valid_fix() {
     let good = "2026-11-21T12:00:04.500Z";
     for (time, place, words) in [
         (good, r#""lat":91.0,"lon":2.1"#, "latitude 9.1e1"),

@@ -19,7 +19,7 @@ const ROLE: &str = "CARNET_TEST_ROLE";
 
 /// Code of the child process. In an ordinary test run it does nothing.
 #[test]
-fn child() {
+fn child_process_of_recovery_test() {
     let Ok(role) = std::env::var(ROLE) else { return };
     in_this_namespace(|scratch| async move {
         match role.as_str() {
@@ -130,7 +130,7 @@ fn objects_of_killed_station_are_removed_at_next_start() {
 }
 
 #[test]
-fn leftovers_are_cleaned_without_an_undo_file_too() {
+fn marked_leftovers_are_removed_without_undo_file() {
     in_namespace(|scratch| async move {
         links();
         let before = whole_state();
@@ -198,7 +198,7 @@ fn a_tunnel_device_deleted_from_outside_is_fatal() {
 }
 
 #[test]
-fn an_undo_file_from_elsewhere_is_ignored() {
+fn undo_file_of_another_namespace_is_ignored() {
     in_namespace(|scratch| async move {
         links();
         let mut platform = scratch.open();
@@ -237,7 +237,7 @@ fn an_undo_file_from_elsewhere_is_ignored() {
 }
 
 #[test]
-fn a_machine_without_a_local_rule_gets_it_back() {
+fn missing_local_rule_is_restored_at_start() {
     in_namespace(|scratch| async move {
         ip("-6 rule add pref 110 lookup local proto 135");
         ip("-6 rule del pref 0");
@@ -261,7 +261,7 @@ fn as_nobody(scratch: &Scratch) -> (String, Vec<String>) {
 }
 
 #[test]
-fn missing_privileges_are_named() {
+fn error_names_missing_capabilities() {
     in_namespace(|scratch| async move {
         let (program, words) = as_nobody(&scratch);
         let answer_of = |script: &str, words: &[String]| {
@@ -294,7 +294,7 @@ fn missing_privileges_are_named() {
 }
 
 #[test]
-fn everything_works_without_root_in_a_user_namespace() {
+fn platform_works_in_user_namespace_without_root() {
     in_namespace(|scratch| async move {
         let (program, words) = as_nobody(&scratch);
         let script = "mount -t tmpfs none /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";

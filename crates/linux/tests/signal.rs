@@ -38,7 +38,7 @@ async fn next(signals: &mut SignalReader) -> (String, i32) {
 }
 
 #[tokio::test]
-async fn a_file_that_grows_or_is_replaced_is_followed() {
+async fn growing_or_replaced_signal_file_is_followed() {
     let folder = Folder::new("grows");
     // When the reader is opened, neither the folder nor the file exists.
     let mut signals = SignalReader::open(vec![folder.source("wlan0"), folder.source("wwan0")]);
@@ -61,7 +61,7 @@ async fn a_file_that_grows_or_is_replaced_is_followed() {
 }
 
 #[tokio::test]
-async fn a_change_is_noticed_at_once() {
+async fn changed_signal_file_is_read_at_once() {
     let folder = Folder::new("once");
     fs::create_dir_all(&folder.0).expect("a folder");
     fs::write(folder.0.join("wlan0"), "-40\n").expect("writes");
@@ -79,7 +79,7 @@ async fn a_change_is_noticed_at_once() {
 }
 
 #[tokio::test]
-async fn the_same_is_told_again_when_it_was_written_again() {
+async fn rewritten_equal_signal_is_reported_again() {
     let folder = Folder::new("again");
     fs::create_dir_all(&folder.0).expect("a folder");
     let write = || fs::write(folder.0.join("wlan0"), "-40\n").expect("writes");
@@ -92,7 +92,7 @@ async fn the_same_is_told_again_when_it_was_written_again() {
 }
 
 #[tokio::test]
-async fn an_interface_without_any_source_is_waited_for_in_peace() {
+async fn interface_without_signal_source_causes_no_work() {
     let mut signals = SignalReader::open(vec![SignalSource { interface: "lo".into(), file: None }]);
     assert!(timeout(Duration::from_millis(700), signals.next()).await.is_err());
 }

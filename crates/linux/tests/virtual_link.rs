@@ -93,7 +93,7 @@ fn virtual_interface_is_configured_and_removed_at_end() {
 }
 
 #[test]
-fn an_interface_follows_the_stations_address_and_keeps_the_operators() {
+fn virtual_interface_follows_station_address_and_keeps_operator_addresses() {
     in_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
         links.set(config()).unwrap();
@@ -159,7 +159,7 @@ fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
 }
 
 #[test]
-fn a_name_that_is_taken_is_refused_and_a_deleted_interface_is_made_anew() {
+fn used_interface_name_is_refused_and_deleted_interface_recreated() {
     in_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
         ip("link add gn0 type veth peer name other");

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roles_have_the_standards_numbers() {
+    fn vehicle_roles_have_numbers_of_the_standard() {
         for (name, role) in config::VehicleRole::NAMES {
             let ours = cdd::VehicleRole::ALL[role as usize];
             let spelt = format!("{ours:?}").to_lowercase();

@@ -226,12 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_the_parameters_are_the_standards() {
+    fn geonet_parameters_default_to_the_standard() {
         assert_eq!(mib(&config("")), Mib::default());
     }
 
     #[test]
-    fn what_is_given_arrives_in_the_routers_units() {
+    fn geonet_config_is_converted_to_units_of_the_router() {
         let mib = mib(&config(
             "[geonet.mib]\nmax_packet_data_rate = 250\npacket_data_rate_beta = 50\nmax_area_size = 2\n\
              cbf_max_time = '80ms'\nis_mobile = false\nmax_neighbours = 7\ndefault_hop_limit = 3\n",

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selector_for_each_combination() {
+    fn policy_gives_one_selector_for_each_combination() {
         let given = config::Policy {
             name: "video".into(),
             dscp: vec![46, 34],

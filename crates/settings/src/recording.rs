@@ -112,7 +112,7 @@ impl Recording {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read.
-    #[error("cannot read {}", path.display())]
+    #[error("cannot read the recording {}", path.display())]
     File {
         /// Path of the recording.
         path: PathBuf,
@@ -120,7 +120,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// The file with this path is empty.
-    #[error("{}: empty", .0.display())]
+    #[error("{}: expected a recording, found an empty file", .0.display())]
     Empty(PathBuf),
     /// A line has unexpected content.
     #[error("{}:{line}: expected {expected}", path.display())]
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recordings_of_earlier_runs_stay() {
+    fn new_recording_keeps_earlier_recordings() {
         let folder = std::env::temp_dir().join(format!("carnet-recordings-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("bus-42.jsonl");

@@ -86,7 +86,7 @@ fn collect(station: &mut Station, number: usize, lines: &mut String) {
 }
 
 #[test]
-fn every_case_is_answered_as_it_was_recorded() {
+fn stations_answer_every_recorded_case_equally() {
     let cases = cases();
     assert!(cases.len() >= 60, "{} cases", cases.len());
     let mut differences = Vec::new();
@@ -136,13 +136,13 @@ fn python(arguments: &[&str]) -> Option<(bool, String)> {
 }
 
 #[test]
-fn the_page_of_clauses_is_up_to_date() {
+fn conformance_page_lists_every_recorded_case() {
     let Some((right, said)) = python(&["clauses", "--check"]) else { return };
     assert!(right, "{said}");
 }
 
 #[test]
-fn the_recorded_answers_match_the_standards() {
+fn recorded_outputs_match_their_stories() {
     let Some((right, said)) = python(&["recorded/author", "--check"]) else { return };
     assert!(right, "{said}");
 }

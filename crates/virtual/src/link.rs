@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn link_loses_doubles_and_delays_as_told() {
+    fn virtual_link_loses_duplicates_and_delays_packets() {
         let arrivals = |link: Link| {
             let mut rng = Rng::new(1);
             (0..1000).flat_map(|_| link.arrivals(&mut rng)).collect::<Vec<Duration>>()

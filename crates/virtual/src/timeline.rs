@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_by_time_and_those_of_one_time_in_the_order_of_scheduling() {
+    fn timeline_orders_events_by_time_then_insertion() {
         let mut timeline = Timeline::default();
         for (at, event) in [(2, "second"), (1, "first"), (2, "third"), (3, "later")] {
             timeline.schedule(Time::from_secs(at), event);

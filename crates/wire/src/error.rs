@@ -15,7 +15,7 @@ use crate::icmpv6::ErrorMessage;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The octets end before the structure does.
-    #[error("{what}: {needed} octets needed, {found} found")]
+    #[error("{what}: expected at least {needed} octets, found {found}")]
     Truncated {
         /// Name of the structure.
         what: &'static str,
@@ -25,7 +25,7 @@ pub enum Error {
         found: usize,
     },
     /// A length that the structure does not allow.
-    #[error("{what}: length {found}, expected {expected}")]
+    #[error("{what}: expected length {expected}, found {found}")]
     Length {
         /// Name of the structure.
         what: &'static str,
@@ -35,7 +35,7 @@ pub enum Error {
         found: usize,
     },
     /// A value that the field does not allow.
-    #[error("{what}: value {found}, expected {expected}")]
+    #[error("{what}: expected value {expected}, found {found}")]
     Value {
         /// Name of the field.
         what: &'static str,
@@ -45,7 +45,7 @@ pub enum Error {
         found: u32,
     },
     /// A checksum that does not fit the octets and addresses.
-    #[error("{what}: checksum {found:#06x} is wrong")]
+    #[error("{what}: the received checksum {found:#06x} does not match the content")]
     Checksum {
         /// Name of the message.
         what: &'static str,
@@ -53,14 +53,14 @@ pub enum Error {
         found: u16,
     },
     /// A header or option that may occur once occurred again (RFC 6275 6.3, RFC 4285 5).
-    #[error("{what}: more than one")]
+    #[error("{what}: expected at most one in a message, found two")]
     Repeated {
         /// Name of the repeated header or option.
         what: &'static str,
     },
     /// A header or option stood behind the one that must be last, or before the one that must be first (RFC
     /// 4285 5).
-    #[error("{what}: expected {expected}")]
+    #[error("{what} in the wrong order: expected {expected}")]
     Order {
         /// Name of the misplaced header or option.
         what: &'static str,
@@ -68,14 +68,15 @@ pub enum Error {
         expected: &'static str,
     },
     /// The packet has more than [`crate::extension::MAX_HEADERS`] extension headers.
-    #[error("more than {limit} extension headers")]
+    #[error("expected at most {limit} extension headers in a packet, found more")]
     TooManyHeaders {
         /// The most extension headers that the parser reads.
         limit: usize,
     },
     /// An unknown option whose type demands that the receiver discard the packet (RFC 8200 4.2).
     #[error(
-        "option of type {option_type:#04x} at octet {offset} is not known and asks for discarding the packet"
+        "unknown option of type {option_type:#04x} at octet {offset}: its type demands that the receiver \
+         drops the packet"
     )]
     UnrecognizedOption {
         /// Type of the option; its two highest bits are 01, 10 or 11.
@@ -84,13 +85,16 @@ pub enum Error {
         offset: usize,
     },
     /// A Hop-by-Hop Options header that does not stand directly behind the IPv6 header (RFC 8200 4).
-    #[error("hop-by-hop options announced at octet {offset}, expected only in the IPv6 header")]
+    #[error("hop-by-hop options announced at octet {offset}: expected directly behind the IPv6 header only")]
     MisplacedHopByHop {
         /// Offset in the packet of the Next Header octet with value 0.
         offset: usize,
     },
     /// A routing header of an unknown type with segments left (RFC 8200 4.4).
-    #[error("routing header of unknown type {routing_type} at octet {offset} with segments left")]
+    #[error(
+        "unknown routing header type {routing_type} at octet {offset}: expected no segments left, found \
+         some"
+    )]
     UnrecognizedRouting {
         /// Received Routing Type.
         routing_type: u8,
@@ -110,7 +114,7 @@ pub enum Error {
         offset: usize,
     },
     /// A Mobility Header whose Payload Proto is not 59 (RFC 6275 9.2).
-    #[error("mobility header: payload protocol {found}, expected 59")]
+    #[error("mobility header: expected payload protocol 59 (no next header), found {found}")]
     PayloadProtocol {
         /// Received Payload Proto, the first octet of the Mobility Header.
         found: u8,

@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_numbers_or_floating_point() {
+    fn mld_codes_are_linear_or_exponential() {
         for (code, value) in
             [(0, 0), (125, 125), (127, 127), (0x80, 128), (0x81, 136), (0x90, 256), (0xff, 31_744)]
         {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_is_decoded_and_encoded_unchanged() {
+    fn every_mld_code_survives_decoding_and_encoding() {
         (0..=0xff).for_each(|code| assert_eq!(encode(decode(code, 7, 4), 7, 4), code));
         (0..=0xffff).for_each(|code| assert_eq!(encode(decode(code, 15, 12), 15, 12), code));
     }

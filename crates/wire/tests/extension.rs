@@ -39,7 +39,7 @@ fn problem(packet: &[u8]) -> Option<(u8, u32)> {
 }
 
 #[test]
-fn no_extension_header() {
+fn packet_without_extension_header_is_parsed() {
     let extensions = Extensions::parse(&packet(protocol::UDP, &[0; 8])).expect("fine");
     assert_eq!((extensions.protocol, extensions.offset), (protocol::UDP, 40));
     assert_eq!(extensions.home_address.or(extensions.routing_home_address), None);
@@ -48,7 +48,7 @@ fn no_extension_header() {
 }
 
 #[test]
-fn every_known_header_in_one_packet() {
+fn every_known_extension_header_is_parsed() {
     // Hop-by-hop, destination options with a tunnel limit, routing, home address, fragment 0.
     let mut payload = vec![protocol::DESTINATION_OPTIONS, 0, 5, 2, 0, 0, 1, 0];
     payload.extend(sequence_destination(protocol::DESTINATION_OPTIONS, 0x0102_0304));
@@ -76,7 +76,7 @@ fn every_known_header_in_one_packet() {
 }
 
 #[test]
-fn a_later_fragment_ends_the_walk() {
+fn later_fragment_ends_header_chain() {
     let fragment = FragmentHeader {
         next_header: protocol::DESTINATION_OPTIONS,
         offset: 1232,
@@ -98,7 +98,7 @@ fn a_later_fragment_ends_the_walk() {
 
 /// An extension header with [`SEQUENCE_OPTION`] gives the sequence number of a copied packet.
 #[test]
-fn numbers_of_copies() {
+fn duplicate_number_option_is_parsed() {
     let whole = |option: &[u8]| [&[protocol::NO_NEXT_HEADER, 0][..], option].concat();
     let parse = |next_header, option: &[u8]| {
         Extensions::parse(&packet(next_header, &whole(option))).expect("fine").sequence
@@ -113,7 +113,7 @@ fn numbers_of_copies() {
 
 /// RFC 8200 4.2: the two highest bits of an unknown option say how a receiver handles the packet.
 #[test]
-fn unknown_options() {
+fn unknown_options_follow_their_action_bits() {
     let with =
         |option_type| packet(protocol::DESTINATION_OPTIONS, &[protocol::UDP, 0, 0, option_type, 2, 0, 0, 0]);
     assert!(Extensions::parse(&with(0x1e)).is_ok(), "00 is skipped");
@@ -142,7 +142,7 @@ fn unknown_options() {
 }
 
 #[test]
-fn home_address_options_that_are_refused() {
+fn invalid_home_address_options_are_refused() {
     let mut long = home_address_destination(protocol::UDP, HOME);
     long[7] = 17;
     let refused = Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &long));
@@ -166,7 +166,7 @@ fn home_address_options_that_are_refused() {
 
 /// RFC 6275 6.4.1 and 11.3.3, RFC 8200 4.4: which routing headers the parser rejects.
 #[test]
-fn routing_headers_that_are_refused() {
+fn invalid_routing_headers_are_refused() {
     let good = home_address_routing(protocol::UDP, HOME);
     for (at, value, what, offset) in
         [(1, 4, "header length", 41), (3, 0, "segments left", 43), (3, 2, "segments left", 43)]
@@ -192,14 +192,14 @@ fn routing_headers_that_are_refused() {
 }
 
 #[test]
-fn hop_by_hop_comes_first() {
+fn hop_by_hop_options_must_come_first() {
     let payload = [[protocol::HOP_BY_HOP, 0, 1, 4, 0, 0, 0, 0], [17, 0, 1, 4, 0, 0, 0, 0]].concat();
     assert_eq!(problem(&packet(protocol::DESTINATION_OPTIONS, &payload)), Some((1, 40)));
     assert_eq!(problem(&packet(protocol::HOP_BY_HOP, &payload)), Some((1, 40)));
 }
 
 #[test]
-fn the_chain_has_an_end() {
+fn number_of_extension_headers_is_bounded() {
     let chain = |count: usize| {
         let mut payload = [protocol::DESTINATION_OPTIONS, 0, 1, 4, 0, 0, 0, 0].repeat(count);
         let last = payload.len() - 8;
@@ -214,7 +214,7 @@ fn the_chain_has_an_end() {
 }
 
 #[test]
-fn octets_beyond_the_payload_are_no_part_of_it() {
+fn octets_beyond_payload_length_are_ignored() {
     let mut it = packet(protocol::DESTINATION_OPTIONS, &home_address_destination(protocol::UDP, HOME));
     it[5] = 16;
     assert!(matches!(Extensions::parse(&it), Err(Error::Truncated { needed: 64, found: 56, .. })));
@@ -226,7 +226,7 @@ fn octets_beyond_the_payload_are_no_part_of_it() {
 }
 
 #[test]
-fn unicast_and_routable() {
+fn unicast_and_routable_addresses_are_recognised() {
     for yes in ["2001:db8::1", "fd00::1", "64:ff9b::1", "64:ff9b::c000:201", "64:ff9b:1:2::1", "100::1"] {
         assert!(is_unicast_routable(address(yes)), "{yes}");
     }

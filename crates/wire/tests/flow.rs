@@ -17,7 +17,7 @@ fn compact(text: &str) -> String {
 /// A flow of UDP packets to port 5000 is bound to Binding Identifier 2. The expected Flow Identification
 /// option is made by hand, after RFC 6089 figures 2, 4 and 5 and RFC 6088 figure 2.
 #[test]
-fn a_flow_to_one_binding() {
+fn flow_option_with_one_binding_is_parsed() {
     let selector = TrafficSelector::Ipv6(Ipv6Selector {
         destination_port: Some(Range::only(5000)),
         next_header: Some(Range::only(17)),
@@ -42,7 +42,7 @@ fn a_flow_to_one_binding() {
 
 /// Every field of an IPv6 selector is at its place (RFC 6088 figure 2).
 #[test]
-fn all_fields_of_an_ipv6_selector() {
+fn ipv6_selector_with_all_fields_is_parsed() {
     let selector = Ipv6Selector {
         source: Some(Range::new(
             "2001:db8:c::".parse().expect("address"),
@@ -70,7 +70,7 @@ fn all_fields_of_an_ipv6_selector() {
 
 /// Every field of an IPv4 selector is at its place (RFC 6088 figure 1).
 #[test]
-fn all_fields_of_an_ipv4_selector() {
+fn ipv4_selector_with_all_fields_is_parsed() {
     let address = |last| std::net::Ipv4Addr::new(192, 0, 2, last);
     let selector = Ipv4Selector {
         source: Some(Range::new(address(1), address(9))),
@@ -91,7 +91,7 @@ fn all_fields_of_an_ipv4_selector() {
 }
 
 #[test]
-fn sub_options_that_make_no_sense() {
+fn invalid_flow_sub_options_are_refused() {
     let parse = |text: &str| SubOptions::parse(&hex(text)).map(|read| read.selector.is_some());
     let selector = "traffic selector";
     // The parser rejects a last value without a first value, a range with last before first, and more or
@@ -122,7 +122,7 @@ fn sub_options_that_make_no_sense() {
 }
 
 #[test]
-fn a_flow_summary() {
+fn flow_summary_option_is_parsed() {
     let octets = [&[44, 6][..], &identifiers(&[1, 2, 0x0304])].concat();
     assert_eq!(to_hex(&octets), compact("2c06 0001 0002 0304"));
     let read: Vec<_> = Options::parse(&octets).expect("structure").iter().collect();
@@ -131,7 +131,7 @@ fn a_flow_summary() {
 }
 
 #[test]
-fn a_flow_action() {
+fn flow_action_option_is_parsed() {
     let option = FlowActionOption { fid: 7, action: FlowAction::Balance, weights: vec![(1, 50), (2, 20)] };
     let data = option.emit();
     assert_eq!(to_hex(&data), compact("0007 02 00 0001 0032 0002 0014"));

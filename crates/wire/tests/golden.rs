@@ -71,7 +71,7 @@ fn compact(text: &str) -> String {
 }
 
 #[test]
-fn golden_explicit() {
+fn explicit_binding_update_equals_recorded_packet() {
     let packet = fixture::golden_packet(fixture::GOLDEN_EXPLICIT);
     let header = mobility_header(&packet);
     assert_eq!(to_hex(header.octets()), compact(fixture::GOLDEN_EXPLICIT), "checksum included");
@@ -89,7 +89,7 @@ fn golden_explicit() {
 }
 
 #[test]
-fn golden_binding_identifier() {
+fn update_with_binding_identifier_equals_recorded_packet() {
     let packet = fixture::golden_packet(fixture::GOLDEN_BINDING_IDENTIFIER);
     let header = mobility_header(&packet);
     let message = header.message().expect("message");
@@ -128,7 +128,7 @@ fn mac(pieces: [&[u8]; 3]) -> [u8; 12] {
 }
 
 #[test]
-fn golden_authenticated() {
+fn authenticated_update_equals_recorded_packet() {
     let golden = hex(fixture::GOLDEN_AUTHENTICATED);
     let field = authentication_field(&golden).expect("well formed").expect("there");
     assert_eq!((field.subtype, field.spi), (1, 300));
@@ -148,7 +148,7 @@ fn golden_authenticated() {
 }
 
 #[test]
-fn umip_binding_update() {
+fn binding_update_of_umip_is_decoded() {
     let packet = hex(fixture::UMIP_BINDING_UPDATE);
     let (source, home) = (address("2001:db8:f1:0:b869:f2ff:feba:1aeb"), address("2001:db8:1::100"));
     let extensions = Extensions::parse(&packet).expect("extension headers");
@@ -181,7 +181,7 @@ fn umip_binding_update() {
 }
 
 #[test]
-fn umip_deregistration() {
+fn deregistration_of_umip_is_decoded() {
     let packet = hex(fixture::UMIP_DEREGISTRATION);
     let message = mobility_header(&packet).message().expect("message");
     let Message::BindingUpdate(update) = message else { panic!("{message:?}") };
@@ -191,7 +191,7 @@ fn umip_deregistration() {
 }
 
 #[test]
-fn umip_binding_acknowledgement() {
+fn binding_acknowledgement_of_umip_is_decoded() {
     for (text, sequence, lifetime) in
         [(fixture::UMIP_BINDING_ACKNOWLEDGEMENT, 15717, 15), (fixture::UMIP_DEREGISTERED, 15719, 0)]
     {
@@ -228,7 +228,7 @@ fn assert_same_but_flow_label(made: &[u8], captured: &[u8]) {
 }
 
 #[test]
-fn umip_router_advertisement() {
+fn router_advertisement_of_umip_is_decoded() {
     let packet = hex(fixture::UMIP_ROUTER_ADVERTISEMENT);
     let (header, message) = Header::parse_packet(&packet).expect("IPv6");
     check_header(&header, message).expect("hop limit and checksum");
@@ -266,7 +266,7 @@ fn umip_router_advertisement() {
 }
 
 #[test]
-fn umip_neighbor_discovery() {
+fn neighbor_discovery_of_umip_is_decoded() {
     let packet = hex(fixture::UMIP_NEIGHBOR_SOLICITATION);
     let (header, message) = Header::parse_packet(&packet).expect("IPv6");
     check_header(&header, message).expect("hop limit and checksum");
@@ -312,7 +312,7 @@ fn umip_neighbor_discovery() {
 }
 
 #[test]
-fn umip_home_agent_discovery() {
+fn home_agent_discovery_of_umip_is_decoded() {
     let packet = hex(fixture::UMIP_DISCOVERY_REQUEST);
     let (header, message) = Header::parse_packet(&packet).expect("IPv6");
     icmpv6::verify(header.source, header.destination, message).expect("checksum");
@@ -333,7 +333,7 @@ fn umip_home_agent_discovery() {
 }
 
 #[test]
-fn umip_tunnelled_echo() {
+fn tunnelled_echo_of_umip_is_decoded() {
     let packet = hex(fixture::UMIP_TUNNELLED_ECHO);
     let outer = Extensions::parse(&packet).expect("extension headers");
     assert_eq!((outer.protocol, outer.offset), (protocol::IPV6, 40));

@@ -55,34 +55,43 @@ fn parsed<T>(option_type: u8, data: &[u8], read: fn(&NdOption<'_>) -> Option<T>)
 
 proptest! {
     #[test]
-    fn servers_are_read_back(lifetime: u32, servers in prop::collection::vec(address(), 1..=MAX_SERVERS)) {
+    fn dns_server_option_is_encoded_and_decoded(
+        lifetime: u32,
+        servers in prop::collection::vec(address(), 1..=MAX_SERVERS),
+    ) {
         let option = RecursiveDnsServers { lifetime, servers };
         let read = sent(option_type::RECURSIVE_DNS_SERVER, &option.data(), RecursiveDnsServers::read);
         prop_assert_eq!(read, Some(option));
     }
 
     #[test]
-    fn search_lists_are_read_back(lifetime: u32, domains in prop::collection::vec(domain(), 1..15)) {
+    fn dns_search_list_option_is_encoded_and_decoded(
+        lifetime: u32,
+        domains in prop::collection::vec(domain(), 1..15),
+    ) {
         let option = DnsSearchList { lifetime, domains };
         let read = sent(option_type::DNS_SEARCH_LIST, &option.data(), DnsSearchList::read);
         prop_assert_eq!(read, Some(option));
     }
 
     #[test]
-    fn nat64_prefixes_are_read_back(option in pref64()) {
+    fn pref64_option_is_encoded_and_decoded(option in pref64()) {
         prop_assert_eq!(option.lifetime() % 8, 0);
         prop_assert_eq!(sent(option_type::PREF64, &option.data(), Pref64::read), Some(option));
     }
 
     #[test]
-    fn portals_are_read_back(uri in "https://[a-z0-9./?=-]{1,240}") {
+    fn captive_portal_option_is_encoded_and_decoded(uri in "https://[a-z0-9./?=-]{1,240}") {
         let option = CaptivePortal { uri };
         prop_assert_eq!(sent(option_type::CAPTIVE_PORTAL, &option.data(), CaptivePortal::read), Some(option));
     }
 
     /// Arbitrary octets never panic the parser; parsed values survive writing and reading.
     #[test]
-    fn hostile_octets(which in 0usize..4, data in prop::collection::vec(any::<u8>(), 0..=2038)) {
+    fn random_host_configuration_options_cause_no_panic(
+        which in 0usize..4,
+        data in prop::collection::vec(any::<u8>(), 0..=2038),
+    ) {
         match which {
             0 => {
                 let option_type = option_type::RECURSIVE_DNS_SERVER;
@@ -112,7 +121,7 @@ proptest! {
 
     /// Octets that look like names reach further into the parser.
     #[test]
-    fn hostile_names(names in names()) {
+    fn invalid_domain_names_are_refused(names in names()) {
         let data = [&[0; 6][..], &names].concat();
         if let Some(read) = parsed(option_type::DNS_SEARCH_LIST, &data, DnsSearchList::read) {
             let again = parsed(option_type::DNS_SEARCH_LIST, &read.data(), DnsSearchList::read);
@@ -121,7 +130,10 @@ proptest! {
     }
 
     #[test]
-    fn an_option_cut_short_is_ignored(servers in prop::collection::vec(address(), 1..5), cut in 1usize..16) {
+    fn truncated_host_configuration_option_is_ignored(
+        servers in prop::collection::vec(address(), 1..5),
+        cut in 1usize..16,
+    ) {
         let mut data = RecursiveDnsServers { lifetime: 180, servers }.data();
         data.truncate(data.len() - cut);
         prop_assert_eq!(parsed(option_type::RECURSIVE_DNS_SERVER, &data, RecursiveDnsServers::read), None);
@@ -130,7 +142,7 @@ proptest! {
 
 /// RFC 8781 4: the codes of the prefix lengths, and the lifetime in units of 8 seconds in the upper bits.
 #[test]
-fn the_octets_of_a_nat64_prefix() {
+fn pref64_option_has_the_octets_of_rfc_8781() {
     let octets = |prefix: &str, lifetime| {
         let prefix = prefix.parse().expect("a prefix");
         Pref64::new(prefix, lifetime).map(|option| option.data()[..6].to_vec())
@@ -162,7 +174,7 @@ fn the_octets_of_a_nat64_prefix() {
 
 /// RFC 1035 3.1, and RFC 8106 5.2: no name is compressed.
 #[test]
-fn the_octets_of_names() {
+fn domain_names_have_the_octets_of_rfc_1035() {
     assert_eq!(domain_name("bus.example"), Some(b"\x03bus\x07example\x00".to_vec()));
     let longest = [&*"a".repeat(63), &"b".repeat(63), &"c".repeat(63), &"d".repeat(61)].join(".");
     assert_eq!(domain_name(&longest).map(|it| it.len()), Some(255));
@@ -183,7 +195,7 @@ fn the_octets_of_names() {
 
 /// An option holds what its length can say.
 #[test]
-fn what_does_not_fit_is_left_out() {
+fn names_beyond_option_length_are_omitted() {
     let servers = vec![Ipv6Addr::LOCALHOST; MAX_SERVERS + 1];
     let data = RecursiveDnsServers { lifetime: 1, servers }.data();
     let read = sent(option_type::RECURSIVE_DNS_SERVER, &data, RecursiveDnsServers::read);

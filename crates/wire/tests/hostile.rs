@@ -14,7 +14,7 @@ const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
 };
 
 #[test]
-fn truncated_at_each_octet() {
+fn mobility_message_truncated_at_any_octet_causes_no_panic() {
     for packet in fixtures::packets() {
         for end in 0..=packet.len() {
             everything(&packet[..end]);
@@ -32,7 +32,7 @@ fn truncated_at_each_octet() {
 }
 
 #[test]
-fn every_octet_with_every_value() {
+fn every_octet_value_in_mobility_message_causes_no_panic() {
     for packet in fixtures::packets() {
         for at in 0..packet.len() {
             let mut changed = packet.clone();
@@ -45,7 +45,7 @@ fn every_octet_with_every_value() {
 }
 
 #[test]
-fn a_hundred_thousand_mutations() {
+fn mutated_mobility_messages_cause_no_panic() {
     let packets = fixtures::packets();
     let mut numbers = Numbers::new(0x6275_3963_4285_4861);
     for _ in 0..ROUNDS {

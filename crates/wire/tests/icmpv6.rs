@@ -42,7 +42,7 @@ fn udp(source: Ipv6Addr, destination: Ipv6Addr, length: u16) -> Vec<u8> {
 }
 
 #[test]
-fn error_packets_quote_what_fits() {
+fn icmpv6_error_quotes_at_most_the_minimum_mtu() {
     for error in ERRORS {
         for length in [0, 100, 1184, 1192, 1193, 1400, 9000] {
             let invoking = udp(B, address("2001:db8:5::5"), length);
@@ -60,7 +60,7 @@ fn error_packets_quote_what_fits() {
 }
 
 #[test]
-fn error_message_layout() {
+fn icmpv6_error_has_the_layout_of_rfc_4443() {
     let made = error_packet(A, B, ErrorMessage::PacketTooBig { mtu: 1400 }, &[0xaa]);
     assert_eq!(to_hex(&made[40..42]), "0200");
     assert_eq!(to_hex(&made[44..]), "00000578aa");
@@ -72,7 +72,7 @@ fn error_message_layout() {
 }
 
 #[test]
-fn a_wrong_checksum_is_found() {
+fn wrong_icmpv6_checksum_is_refused() {
     let mut made = packet(A, B, 64, vec![128, 0, 0, 0, 1, 2, 3, 4]);
     assert_eq!(verify(A, B, &made[40..]), Ok(()));
     assert!(matches!(verify(A, GROUP, &made[40..]), Err(Error::Checksum { .. })));
@@ -85,7 +85,7 @@ fn a_wrong_checksum_is_found() {
 
 /// RFC 4443 2.4 (e): the packets about which a node sends no error.
 #[test]
-fn when_to_keep_silent() {
+fn icmpv6_error_is_not_sent_where_rfc_4443_forbids_it() {
     assert!(may_answer(&udp(A, B, 8)));
     // (e.1) and (e.2): a node does not answer errors and redirects; it may answer informational messages.
     for (message_type, answered) in [
@@ -135,7 +135,7 @@ fn when_to_keep_silent() {
 }
 
 #[test]
-fn echo() {
+fn echo_request_and_reply_are_encoded_and_decoded() {
     let request = packet(A, B, 3, hex("8000000012340001deadbeef0102"));
     let reply = echo_reply(&request).expect("an echo request");
     assert_eq!(reply, packet(B, A, 64, hex("8100000012340001deadbeef0102")));
@@ -156,7 +156,7 @@ fn echo() {
 }
 
 #[test]
-fn neighbor_discovery_comes_from_the_link() {
+fn neighbor_discovery_needs_hop_limit_255() {
     let message = RouterSolicitation { source_link_address: None }.emit();
     let made = packet(address("fe80::1"), address("ff02::2"), 255, message);
     let (header, message) = Header::parse_packet(&made).expect("IPv6");
@@ -171,7 +171,7 @@ fn neighbor_discovery_comes_from_the_link() {
 /// RFC 4861 6.1 and 7.1: a message needs code 0, its full length, a target that is not multicast, and no
 /// option of length 0.
 #[test]
-fn neighbor_discovery_messages_that_are_refused() {
+fn invalid_neighbor_discovery_messages_are_refused() {
     let solicitation = NeighborSolicitation { target: A, source_link_address: Some([2, 0, 0, 0, 0, 1]) };
     let good = solicitation.emit();
     assert_eq!(to_hex(&good), "870000000000000020010db80000000000000000000000010101020000000001");
@@ -216,7 +216,7 @@ fn neighbor_discovery_messages_that_are_refused() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_unknown() {
+fn invalid_neighbor_discovery_options_are_unknown() {
     let read = |text: &str| {
         let octets = hex(text);
         let options = NdOptions::parse(&octets).expect("structure");
@@ -239,7 +239,7 @@ fn options_that_make_no_sense_are_unknown() {
 }
 
 #[test]
-fn route_information_takes_the_shortest_form() {
+fn route_information_option_has_shortest_length() {
     for (prefix_length, units, expected) in [
         (0, 1, "::"),
         (1, 2, "8000::"),
@@ -264,7 +264,7 @@ fn route_information_takes_the_shortest_form() {
 }
 
 #[test]
-fn router_preference() {
+fn router_preference_is_encoded_and_decoded() {
     let emit = |preference, router_lifetime| {
         let repr = RouterAdvertisementRepr { preference, router_lifetime, ..Default::default() };
         router_advertisement(&repr)
@@ -287,7 +287,7 @@ fn router_preference() {
 }
 
 #[test]
-fn prefix_information_layout() {
+fn prefix_information_has_the_layout_of_rfc_4861() {
     let mut octets = Vec::new();
     NdOption::PrefixInformation(PrefixInformation {
         prefix: address("2001:db8:1::1"),
@@ -306,12 +306,12 @@ fn prefix_information_layout() {
 }
 
 #[test]
-fn solicited_node_address() {
+fn solicited_node_address_follows_rfc_4291() {
     assert_eq!(solicited_node(address("2001:db8::12:3456:789a")), address("ff02::1:ff56:789a"));
 }
 
 #[test]
-fn home_agent_discovery_messages_that_are_refused() {
+fn invalid_home_agent_discovery_messages_are_refused() {
     let reply = discovery_reply(7, false, &[A, B]);
     assert_eq!(reply.len(), 40);
     let read = DiscoveryReply::parse(&reply).expect("fine");

@@ -37,7 +37,7 @@ fn octets(packet: &[u8], at: usize) -> [u8; 16] {
 }
 
 #[test]
-fn queries_are_emitted_and_read_back() {
+fn mld_queries_are_encoded_and_decoded() {
     let sources = [address("2001:db8::1"), address("2001:db8::2")];
     let general = QueryRepr {
         maximum_response_delay: 10_000,
@@ -81,7 +81,7 @@ fn queries_are_emitted_and_read_back() {
 }
 
 #[test]
-fn records_are_read_and_what_is_behind_them_is_left() {
+fn mldv2_records_are_decoded_and_extra_octets_ignored() {
     let packet = hex(REPORT);
     let Ok(Message::Report(records)) = parse(&packet) else { panic!("a report") };
     let read: Vec<_> =
@@ -104,7 +104,7 @@ fn records_are_read_and_what_is_behind_them_is_left() {
 }
 
 #[test]
-fn version_1_is_told_by_its_length() {
+fn mldv1_query_is_recognised_by_length() {
     let version_1 = |kind: u8| {
         let mut packet = hex(GENERAL_QUERY);
         packet.truncate(72);
@@ -154,7 +154,7 @@ fn mld_packets_that_the_rfc_discards_are_refused() {
 }
 
 #[test]
-fn mutations_do_no_harm() {
+fn mutated_mld_messages_cause_no_panic() {
     let packets = [GENERAL_QUERY, SOURCE_QUERY, REPORT].map(hex);
     let mut numbers = Numbers::new(3810);
     for _ in 0..50_000 {

@@ -30,7 +30,7 @@ fn mn_aaa(data: &[u8]) -> MobilityOption<'_> {
 }
 
 #[test]
-fn messages_without_options() {
+fn mobility_messages_without_options_are_parsed() {
     // RFC 6275: a Binding Update or Binding Acknowledgement without options has 4 octets of padding.
     assert_eq!(to_hex(&update().finish()), "3b01050000000007 0000000f01020000".replace(' ', ""));
     let acknowledgement = Builder::binding_acknowledgement(135, true, true, 0x1234, 0).finish();
@@ -44,7 +44,7 @@ fn messages_without_options() {
 }
 
 #[test]
-fn each_flag_is_written_and_read() {
+fn each_mobility_flag_is_encoded_and_decoded() {
     let all = BindingUpdateFlags::from_bits(0xffff);
     assert!(all.proxy && !all.overwrite, "with P, bit 0x0040 is not O");
     assert_eq!(all.bits(), 0xff80);
@@ -76,7 +76,7 @@ fn each_flag_is_written_and_read() {
 /// RFC 6275 9.2: the parser checks the checksum, then the payload protocol, then the length; the errors give
 /// the pointer of the Parameter Problem.
 #[test]
-fn header_checks() {
+fn invalid_mobility_headers_are_refused() {
     let mut good = update().finish();
     set_checksum(&mut good, A, B);
     assert!(MobilityHeader::parse_verified(&good, A, B).is_ok());
@@ -117,7 +117,7 @@ fn header_checks() {
 }
 
 #[test]
-fn header_is_cut_to_its_length() {
+fn mobility_header_ends_at_its_length() {
     let mut good = update().finish();
     set_checksum(&mut good, A, B);
     let longer = [&good[..], &[0xff; 5]].concat();
@@ -129,7 +129,7 @@ fn header_is_cut_to_its_length() {
 }
 
 #[test]
-fn unknown_types() {
+fn unknown_mobility_message_types_are_kept() {
     let header = hex("3b00ff0000000000");
     let header = MobilityHeader::parse(&header).expect("fine");
     assert!(!header.is_known_type());
@@ -144,7 +144,7 @@ fn unknown_types() {
 }
 
 #[test]
-fn an_option_past_the_end_costs_the_message() {
+fn mobility_option_beyond_the_message_refuses_it() {
     for last in ["03ff0000", "0310 0000", "c8030000", "01030000", "00000003", "000000c8"] {
         let octets = hex(&format!("3b010500000000070000000f{last}"));
         let header = MobilityHeader::parse(&octets).expect("fine");
@@ -158,7 +158,7 @@ fn an_option_past_the_end_costs_the_message() {
 }
 
 #[test]
-fn no_option_past_the_end_in_any_message() {
+fn every_message_type_refuses_options_beyond_its_end() {
     for octets in [
         Builder::binding_refresh_request().option(&MobilityOption::BindingRefreshAdvice(1)).finish(),
         Builder::binding_acknowledgement(0, false, false, 1, 1).finish(),
@@ -175,7 +175,7 @@ fn no_option_past_the_end_in_any_message() {
 }
 
 #[test]
-fn options_of_a_wrong_length_are_errors_of_their_own() {
+fn mobility_option_with_wrong_length_is_a_single_error() {
     let one = |text: &str| {
         let octets = hex(text);
         let options = Options::parse(&octets).expect("structure");
@@ -211,7 +211,7 @@ fn options_of_a_wrong_length_are_errors_of_their_own() {
 /// Options of RFC 5094, 5555, 5648, 5847 and 6089: the parser rejects each wrong length and ignores reserved
 /// bits.
 #[test]
-fn lengths_of_later_options() {
+fn length_of_each_mobility_option_is_checked() {
     let all = [
         (19, "vendor specific option", "at least 5", vec![5, 6, 30]),
         (28, "restart counter option", "4", vec![4]),
@@ -274,7 +274,7 @@ fn identifier(care_of_address: Option<IpAddr>) -> MobilityOption<'static> {
 
 /// The builder puts each option at its alignment, with the least padding before it.
 #[test]
-fn alignment_of_every_option() {
+fn every_mobility_option_is_aligned() {
     let data = [0xaa; 32];
     let all = [
         (MobilityOption::BindingRefreshAdvice(1), 2, 0),
@@ -328,7 +328,7 @@ fn alignment_of_every_option() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_out_whole() {
+fn mobility_options_beyond_buffer_are_omitted() {
     let prefix = MobilityOption::MobileNetworkPrefix { prefix: A, prefix_length: 64 };
     let mut some = update();
     for _ in 0..84 {
@@ -351,7 +351,7 @@ fn what_does_not_fit_is_left_out_whole() {
 }
 
 #[test]
-fn checksum_addresses_of_a_control_packet() {
+fn mobility_checksum_covers_routing_header_addresses() {
     let cases = [
         (None, None, A, B, 40, 135),
         (Some(C), None, C, B, 64, 60),
@@ -380,7 +380,7 @@ fn checksum_addresses_of_a_control_packet() {
 }
 
 #[test]
-fn where_authentication_stands() {
+fn authentication_option_must_be_last() {
     let data = [0x55; 12];
     let find = |builder: Builder| authentication_field(&builder.finish());
     assert_eq!(find(update()), Ok(None));
@@ -432,7 +432,7 @@ fn covered_octets_take_the_checksum_as_zero() {
 }
 
 #[test]
-fn status_values() {
+fn binding_acknowledgement_statuses_match_the_rfcs() {
     assert!(!Status::ACCEPTED.is_rejection());
     assert!(!Status(127).is_rejection());
     assert!(Status(128).is_rejection());

@@ -45,7 +45,7 @@ fn advertised(information: &NestingInformation) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_a_router_tells_those_behind_it_is_read_back(information in nesting()) {
+    fn nesting_offer_option_is_encoded_and_decoded(information in nesting()) {
         let message = advertised(&information);
         prop_assert_eq!(message.len() % 8, 0);
         let advertisement = RouterAdvertisement::parse(&message).expect("what was sent");
@@ -55,7 +55,10 @@ proptest! {
     }
 
     #[test]
-    fn a_registration_is_read_back(target in network(), registration in registration()) {
+    fn extended_address_registration_is_encoded_and_decoded(
+        target in network(),
+        registration in registration(),
+    ) {
         let mut message = NeighborSolicitation { target, source_link_address: Some([2; 6]) }.emit();
         prop_assert_eq!(AddressRegistration::of(&message), None);
         registration.emit_into(&mut message);
@@ -66,7 +69,7 @@ proptest! {
 
     /// Arbitrary octets never panic the parser; parsed values survive writing and reading.
     #[test]
-    fn hostile_octets_are_no_information(data in prop::collection::vec(any::<u8>(), 0..=2038)) {
+    fn random_nesting_options_are_refused(data in prop::collection::vec(any::<u8>(), 0..=2038)) {
         let option = NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data };
         if let Some(read) = NestingInformation::read(&option) {
             prop_assert_eq!(6 + 8 * read.prefixes.len() + 16 * read.path.len(), data.len());
@@ -88,7 +91,7 @@ proptest! {
 
     /// RFC 6550 7.2: each number is later than the up to 16 numbers before it.
     #[test]
-    fn transactions_follow_each_other(start in any::<u8>(), steps in 1usize..=16) {
+    fn registration_transaction_ids_are_ordered(start in any::<u8>(), steps in 1usize..=16) {
         let mut transaction = start;
         for _ in 0..steps {
             transaction = next_transaction(transaction);
@@ -101,7 +104,7 @@ proptest! {
 
 /// RFC 8505 4.1, figure 1: the option has these octets.
 #[test]
-fn the_registration_option_is_that_of_the_rfc() {
+fn extended_address_registration_has_the_layout_of_rfc_8505() {
     let registration =
         AddressRegistration { status: 1, transaction: 240, lifetime: 2, owner: 0x0102_0304_0506_0708 };
     let mut octets = Vec::new();
@@ -112,7 +115,7 @@ fn the_registration_option_is_that_of_the_rfc() {
 
 /// The parser ignores longer owners and registrations without a transaction number.
 #[test]
-fn other_forms_of_a_registration_are_left_alone() {
+fn other_registration_forms_of_rfc_8505_are_ignored() {
     let mut message = NeighborSolicitation { target: Ipv6Addr::LOCALHOST, source_link_address: None }.emit();
     let fixed = message.clone();
     message.extend([33, 3, 0, 0, 3, 1, 0, 2]);

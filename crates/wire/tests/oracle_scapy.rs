@@ -342,7 +342,7 @@ L = IPv6(src='fe80::1', dst='ff02::1', hlim=255)
 ";
 
 #[test]
-fn the_same_octets() {
+fn scapy_builds_equal_packets() {
     let Some(command) = tools::scapy() else { return };
     let cases = cases();
     let input: String = cases.iter().map(|(_, expression)| format!("{expression}\n")).collect();
@@ -423,7 +423,7 @@ for _ in range(400):
 ";
 
 #[test]
-fn random_messages_of_scapy() {
+fn random_messages_of_scapy_are_decoded() {
     let Some(command) = tools::scapy() else { return };
     let lines = python(command, &format!("{PRELUDE}\nimport socket\n{RANDOM}"), "");
     assert_eq!(lines.len(), 400);

@@ -618,23 +618,23 @@ fn check(cases: &[Case], file: &str) {
 }
 
 #[test]
-fn mobility_messages() {
+fn tshark_decodes_mobility_messages_equally() {
     check(&mobility_cases(), "wire-mobility.pcap");
 }
 
 #[test]
-fn icmpv6_messages() {
+fn tshark_decodes_icmpv6_messages_equally() {
     check(&icmpv6_cases(), "wire-icmpv6.pcap");
 }
 
 #[test]
-fn mld_messages() {
+fn tshark_decodes_mld_messages_equally() {
     check(&mld_cases(), "wire-mld.pcap");
 }
 
 /// Checks that tshark reports a broken packet as malformed.
 #[test]
-fn a_broken_packet_is_malformed() {
+fn tshark_reports_broken_packet() {
     let mut packet = fixtures::golden_packet(fixtures::GOLDEN_EXPLICIT);
     // The last option of the Binding Update exceeds the message.
     let at = 64 + 37;

@@ -281,7 +281,7 @@ fn checksum_of_a_long_message() {
 
 proptest! {
     #[test]
-    fn ipv6_header(
+    fn ipv6_header_survives_encoding_and_decoding(
         traffic_class in any::<u8>(),
         flow_label in 0..0x10_0000u32,
         payload_length in any::<u16>(),
@@ -297,7 +297,7 @@ proptest! {
     }
 
     #[test]
-    fn fragment_header(
+    fn fragment_header_survives_encoding_and_decoding(
         next_header in any::<u8>(),
         offset in (0..0x2000u16).prop_map(|units| units * 8),
         more in any::<bool>(),
@@ -310,7 +310,7 @@ proptest! {
     /// The checksum equals the definition: the sum of the 16-bit words, folded once at the end with
     /// arithmetic modulo 65535.
     #[test]
-    fn checksum(
+    fn checksum_verifies_for_random_messages(
         source in address(), destination in address(), next in any::<u8>(),
         octets in vec(any::<u8>(), 0..200),
     ) {
@@ -327,7 +327,7 @@ proptest! {
     }
 
     #[test]
-    fn binding_update(
+    fn binding_update_survives_encoding_and_decoding(
         sequence in any::<u16>(),
         flags in flags(),
         lifetime in any::<u16>(),
@@ -345,7 +345,7 @@ proptest! {
     }
 
     #[test]
-    fn binding_acknowledgement(
+    fn binding_acknowledgement_survives_encoding_and_decoding(
         (status, key_management, mobile_router) in any::<(u8, bool, bool)>(),
         (sequence, lifetime) in any::<(u16, u16)>(),
         options in vec(mobility_option(), 0..12),
@@ -367,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn binding_refresh_request(options in vec(mobility_option(), 0..12)) {
+    fn binding_refresh_request_survives_encoding_and_decoding(options in vec(mobility_option(), 0..12)) {
         let builder = options.iter().fold(Builder::binding_refresh_request(), |builder, option| {
             builder.option(&option.borrow())
         });
@@ -375,14 +375,18 @@ proptest! {
     }
 
     #[test]
-    fn binding_error(status in any::<u8>(), home_address in address()) {
+    fn binding_error_survives_encoding_and_decoding(status in any::<u8>(), home_address in address()) {
         let octets = Builder::binding_error(status, home_address).finish();
         let header = MobilityHeader::parse(&octets).expect("fine");
         prop_assert_eq!(header.message(), Ok(Message::BindingError(BindingError { status, home_address })));
     }
 
     #[test]
-    fn heartbeat(sequence in any::<u32>(), counter in option::of(any::<u32>()), kind in 0..3) {
+    fn heartbeat_survives_encoding_and_decoding(
+        sequence in any::<u32>(),
+        counter in option::of(any::<u32>()),
+        kind in 0..3,
+    ) {
         let builder = match kind {
             0 => Builder::heartbeat_request(sequence),
             1 => Builder::heartbeat_response(sequence),
@@ -402,7 +406,7 @@ proptest! {
     /// A message has a Flow Identification option with a selector and a binding reference. The parser returns
     /// the written values, and every field has the offset that RFC 6088 requires.
     #[test]
-    fn flow_sub_options(
+    fn flow_sub_options_survive_encoding_and_decoding(
         before in vec(mobility_option(), 0..3),
         selector in option::of(traffic_selector()),
         bids in vec(any::<u16>(), 0..17),
@@ -436,7 +440,7 @@ proptest! {
 
     /// No octets in a Flow Identification option or a Vendor Specific one make the parsers panic.
     #[test]
-    fn arbitrary_sub_options(octets in vec(prop_oneof![0..4u8, any::<u8>()], 0..255)) {
+    fn random_flow_sub_options_cause_no_panic(octets in vec(prop_oneof![0..4u8, any::<u8>()], 0..255)) {
         if let Ok(read) = SubOptions::parse(&octets) {
             prop_assert!(read.bids.is_none_or(|bids| bids.iter().count() > 0));
         }
@@ -444,7 +448,7 @@ proptest! {
     }
 
     #[test]
-    fn flow_action(
+    fn flow_action_survives_encoding_and_decoding(
         fid in any::<u16>(),
         action in prop_oneof![
             Just(FlowAction::Failover),
@@ -463,7 +467,7 @@ proptest! {
     /// Two messages with different authentication data differ only in the range that `authentication_field`
     /// returns, whatever options stand before it.
     #[test]
-    fn authentication(
+    fn authentication_option_survives_encoding_and_decoding(
         before in vec(mobility_option().prop_filter("no authentication", |option| {
             !matches!(option, Owned::Authentication(..))
         }), 0..6),
@@ -485,7 +489,7 @@ proptest! {
     }
 
     #[test]
-    fn control_packet(
+    fn control_packet_survives_encoding_and_decoding(
         source in address(),
         destination in address(),
         home_address in option::of(address()),
@@ -525,7 +529,10 @@ proptest! {
     }
 
     #[test]
-    fn neighbor_solicitation(target in unicast(), source_link_address in link_address()) {
+    fn neighbor_solicitation_survives_encoding_and_decoding(
+        target in unicast(),
+        source_link_address in link_address(),
+    ) {
         let message = NeighborSolicitation { target, source_link_address };
         prop_assert_eq!(NeighborSolicitation::parse(&message.emit()), Ok(message));
         let message = RouterSolicitation { source_link_address };
@@ -533,7 +540,7 @@ proptest! {
     }
 
     #[test]
-    fn neighbor_advertisement(
+    fn neighbor_advertisement_survives_encoding_and_decoding(
         target in unicast(),
         [router, solicited, override_] in any::<[bool; 3]>(),
         target_link_address in link_address(),
@@ -543,7 +550,7 @@ proptest! {
     }
 
     #[test]
-    fn router_advertisements(
+    fn router_advertisements_survive_encoding_and_decoding(
         hop_limit in any::<u8>(),
         [managed, other, home_agent] in any::<[bool; 3]>(),
         router_lifetime in 1..=u16::MAX,
@@ -572,7 +579,7 @@ proptest! {
     }
 
     #[test]
-    fn home_agent_discovery(
+    fn home_agent_discovery_survives_encoding_and_decoding(
         identifier in any::<u16>(),
         mobile_router in any::<bool>(),
         addresses in vec(address(), 0..77),
@@ -587,7 +594,7 @@ proptest! {
     }
 
     #[test]
-    fn icmpv6_errors(
+    fn icmpv6_errors_survive_encoding_and_decoding(
         source in address(),
         destination in address(),
         code in any::<u8>(),
@@ -612,20 +619,24 @@ proptest! {
     }
 
     #[test]
-    fn echo(source in unicast(), destination in unicast(), data in vec(any::<u8>(), 4..300)) {
+    fn echo_survives_encoding_and_decoding(
+        source in unicast(),
+        destination in unicast(),
+        data in vec(any::<u8>(), 4..300),
+    ) {
         let request = icmpv6::packet(source, destination, 9, [&[128, 0, 0, 0][..], &data].concat());
         let reply = icmpv6::packet(destination, source, 64, [&[129, 0, 0, 0][..], &data].concat());
         prop_assert_eq!(echo_reply(&request), Some(reply));
     }
 
     #[test]
-    fn arbitrary_octets(octets in vec(any::<u8>(), 0..300)) {
+    fn random_octets_cause_no_panic_in_parsers(octets in vec(any::<u8>(), 0..300)) {
         everything(&octets);
     }
 
     /// Arbitrary octets behind a header whose Next Header is a known protocol do not panic the parser.
     #[test]
-    fn arbitrary_payload(
+    fn random_payload_causes_no_panic_in_parsers(
         next_header in prop_oneof![Just(0u8), Just(43), Just(44), Just(58), Just(60), Just(135)],
         payload in vec(prop_oneof![any::<u8>(), 0..4u8, Just(0xc9), Just(59), Just(60), Just(135)], 0..200),
     ) {
@@ -643,7 +654,7 @@ proptest! {
 
     /// Arbitrary options in a Mobility Header of every type do not panic the parser.
     #[test]
-    fn arbitrary_mobility_header(
+    fn random_mobility_header_causes_no_panic(
         message_type in 0..20u8,
         data in vec(prop_oneof![any::<u8>(), 0..20u8], 0..31).prop_map(|mut data| {
             data.resize(data.len().next_multiple_of(8) + 2, 0);

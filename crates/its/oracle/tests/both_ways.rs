@@ -27,24 +27,24 @@ macro_rules! agreeing {
 }
 
 #[test]
-fn cams() {
+fn cams_are_exchanged_with_other_codec() {
     let points = [None, Some(0), Some(10), Some(23), Some(40)];
     let ours = points.map(|points| cam(points).to_octets().expect("a CAM"));
     assert_eq!(agreeing!(vectors("cam1").chain(ours), Cam, CAM), 20);
 }
 
 #[test]
-fn denms() {
+fn denms_are_exchanged_with_other_codec() {
     assert_eq!(agreeing!(vectors("denm1"), Denm, DENM1), 15);
 }
 
 #[test]
-fn denms_of_release_2() {
+fn release_2_denms_are_exchanged_with_other_codec() {
     // c-its-parser misreads the other messages, on which carnet and pycrate agree.
     assert!(agreeing!(vectors("denm"), release2::denm::Denm, DENM2) >= 6);
 }
 
 #[test]
-fn cpms() {
+fn cpms_are_exchanged_with_other_codec() {
     assert_eq!(agreeing!(vectors("cpm"), Cpm, CPM), 15);
 }

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_corner_is_a_point() {
+    fn path_history_has_a_point_at_each_corner() {
         let mut recorder = PathRecorder::default();
         let mut way: Vec<(f64, f64)> = (0..=4).map(|step| (0.0, 10.0 * f64::from(step))).collect();
         way.extend((1..=4).map(|step| (10.0 * f64::from(step), 40.0)));

@@ -38,7 +38,7 @@ pub enum Error {
         found: usize,
     },
     /// A number, a count or an index outside the range of its type.
-    #[error("{what}: expected {least} to {most}, found {found}")]
+    #[error("{what}: expected a value from {least} to {most}, found {found}")]
     OutOfRange {
         /// Name of the type.
         what: &'static str,
@@ -50,7 +50,7 @@ pub enum Error {
         found: i64,
     },
     /// A length in fragments.
-    #[error("{what} at bit {bit}: expected a length below 16384, found a fragmented one")]
+    #[error("{what} at bit {bit}: expected a length below 16384, found a fragmented encoding")]
     Fragmented {
         /// Name of the type.
         what: &'static str,
@@ -58,7 +58,7 @@ pub enum Error {
         bit: usize,
     },
     /// A character outside the alphabet of the string.
-    #[error("{what}: expected characters of its alphabet, found octet {found:#04x}")]
+    #[error("{what}: expected characters of the permitted alphabet, found octet {found:#04x}")]
     Character {
         /// Name of the type.
         what: &'static str,

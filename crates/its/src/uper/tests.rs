@@ -72,7 +72,7 @@ fn both_ways<T: Uper + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
 }
 
 #[test]
-fn integers_enumerated_and_bit_strings() {
+fn uper_encodes_integers_enumerations_and_bit_strings() {
     both_ways(&Small(3), "000");
     both_ways(&Small(10), "111");
     both_ways(&Signed(-5), "0000");
@@ -87,7 +87,7 @@ fn integers_enumerated_and_bit_strings() {
 }
 
 #[test]
-fn values_outside_an_extensible_range() {
+fn uper_encodes_values_outside_extensible_range() {
     both_ways(&Open(16), "0 1111");
     both_ways(&Open(17), "1 00000001 00010001");
     both_ways(&Open(-1), "1 00000001 11111111");
@@ -96,7 +96,7 @@ fn values_outside_an_extensible_range() {
 }
 
 #[test]
-fn lists_and_strings() {
+fn uper_encodes_lists_and_strings() {
     both_ways(&List(vec![]), "00");
     both_ways(&List(vec![Small(3), Small(10)]), "10 000 111");
     both_ways(&OpenList(vec![Small(4)]), "0 0 001");
@@ -106,7 +106,7 @@ fn lists_and_strings() {
 }
 
 #[test]
-fn sequences_and_choices() {
+fn uper_encodes_sequences_and_choices() {
     both_ways(&Pair { a: None, b: Small(4), c: Some(true) }, "01 001 1");
     both_ways(&Pair { a: Some(Small(5)), b: Small(4), c: None }, "10 010 001");
     both_ways(&Later { a: Small(4) }, "0 001");
@@ -117,7 +117,7 @@ fn sequences_and_choices() {
 /// X.691 19.7: the message announces two additions; only the second is present, with one octet. The decoder
 /// skips it and reads the value that follows.
 #[test]
-fn additions_are_skipped() {
+fn uper_skips_unknown_additions() {
     let octets = bits("1 001 0000001 01 00000001 11111111 101");
     let mut reader = Reader::new(&octets);
     assert_eq!(Later::decode(&mut reader), Later { a: Small(4) });
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn numbers_outside_a_range_come_back(value in any::<i64>()) {
+    fn uper_keeps_numbers_outside_extensible_range(value in any::<i64>()) {
         let mut writer = Writer::default();
         super::macros::encode_unconstrained(value, &mut writer);
         let octets = writer.finish().expect("fits");

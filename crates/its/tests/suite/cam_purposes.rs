@@ -473,7 +473,7 @@ fn tc_cam_msp_bv_01() {
 
 /// Beyond the purposes: the header identifies type and version of the message.
 #[test]
-fn other_messages_and_versions_are_refused() {
+fn ca_service_refuses_other_messages_and_versions() {
     let octets = carnet_its::uper::encode(&cam(2, 0, reference(0.0, 0.0), 0, 0)).unwrap();
     assert!(receive(&octets).is_ok());
     for (place, value, reason) in

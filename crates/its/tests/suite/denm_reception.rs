@@ -239,7 +239,7 @@ fn tc_den_kafw_bv_11() {
 
 /// Beyond the purposes: the station refuses events that have ended, and reference times in the future.
 #[test]
-fn absurd_times_are_refused() {
+fn denm_with_impossible_times_is_refused() {
     let mut station = station();
     let past = denm(1, at(0).date, at(0).date);
     assert_eq!(receive(&mut station, 10_000, &past), Err(ItsDrop::Expired));
@@ -269,7 +269,7 @@ fn station_accepts_negation_with_reference_time_of_negated_message() {
 
 /// Beyond the purposes: the tables are bounded.
 #[test]
-fn tables_are_bounded() {
+fn den_service_tables_are_bounded() {
     let mut station = station();
     for number in 0..1000 {
         let mut denm = denm(number, at(500).date, at(600).date);

@@ -101,7 +101,7 @@ fn event_is_on_all_maps_until_it_ends() {
 }
 
 #[test]
-fn ports_without_a_service() {
+fn btp_port_without_service_is_ignored() {
     let mut station = stations(1).remove(0);
     assert_eq!(
         station.handle_message(at(0), port::SPATEM, &[], GnAddress(2), None),

@@ -38,7 +38,7 @@ fn mutated(rng: &mut Rng, message: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn mutated_messages() {
+fn mutated_messages_cause_no_panic() {
     let mut rng = Rng::new(1);
     let messages = [encode(&full_cam()).unwrap(), encode(&full_denm()).unwrap(), hex(VANETZA[0])];
     let mut understood = 0;
@@ -57,7 +57,7 @@ fn mutated_messages() {
 
 /// Messages of release 2 have more components to mutate.
 #[test]
-fn mutated_messages_of_release_2() {
+fn mutated_release_2_messages_cause_no_panic() {
     let mut rng = Rng::new(3);
     let messages: Vec<_> =
         ["cam", "denm", "vam", "cpm"].into_iter().flat_map(vectors).map(|(octets, _)| octets).collect();
@@ -99,7 +99,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_octets(octets in prop::collection::vec(any::<u8>(), 0..600), denm in any::<bool>()) {
+    fn random_octets_are_no_messages(
+        octets in prop::collection::vec(any::<u8>(), 0..600),
+        denm in any::<bool>(),
+    ) {
         comes_back::<Cam>(&octets);
         comes_back::<Denm>(&octets);
         let _ = PartialCam::of(&octets);

@@ -62,7 +62,7 @@ fn map_has_last_position_of_station_until_it_expires() {
 }
 
 #[test]
-fn an_older_message_changes_nothing() {
+fn map_ignores_older_message() {
     let mut map = map();
     receive_cam(&mut map, 1000, 1, 0.0, 0.0);
     let old = encode(&cam(1, 900, reference(500.0, 0.0), 0, 0)).unwrap();
@@ -75,7 +75,7 @@ fn an_older_message_changes_nothing() {
 }
 
 #[test]
-fn stations_of_some_types() {
+fn map_query_selects_station_types() {
     let mut map = map();
     receive_cam(&mut map, 0, 1, 0.0, 0.0);
     let mut bus = cam(2, 0, reference(0.0, 0.0), 0, 0);

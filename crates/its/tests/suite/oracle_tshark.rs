@@ -77,7 +77,7 @@ fn check(file: &str, port: u16, message: &[u8], expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_cam_down_to_the_last_field() {
+fn tshark_decodes_every_field_of_cam() {
     let values = [
         ("its.protocolVersion", "2"),
         ("its.messageID", "2"),
@@ -138,7 +138,7 @@ fn a_cam_down_to_the_last_field() {
 }
 
 #[test]
-fn a_denm_down_to_the_last_field() {
+fn tshark_decodes_every_field_of_denm() {
     let values = [
         ("its.messageID", "1"),
         ("its.stationID", "19088743"),

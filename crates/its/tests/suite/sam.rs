@@ -433,7 +433,7 @@ fn stored_services_are_bounded() {
 }
 
 #[test]
-fn an_advertisement_is_known_for_a_second_however_often_it_comes() {
+fn advertised_service_expires_a_second_after_last_message() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
     let mut extensions = Extensions::default();
     extensions.add(reference::REPEAT_RATE, &[255]);
@@ -444,7 +444,7 @@ fn an_advertisement_is_known_for_a_second_however_often_it_comes() {
 }
 
 #[test]
-fn the_port_of_en_302_890_1_is_understood() {
+fn advertisement_port_of_en_302_890_1_is_decoded() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
     // Octets made by hand: version 3, a list of services only, counts 0 and 0, one service. ITS-AID 36 takes
     // one octet, channel 0 five bits. Of the options only the second is present (010), then 4711 in 16 bits.

@@ -68,20 +68,20 @@ fn leaves(shown: &str) -> Vec<String> {
 }
 
 #[test]
-fn release_1() {
+fn release_1_messages_of_pycrate_are_decoded() {
     check::<cam::Cam>("cam1");
     check::<denm::Denm>("denm1");
 }
 
 #[test]
-fn protocol_version_1() {
+fn protocol_version_1_messages_of_pycrate_are_decoded() {
     check::<version1::cam::Cam>("camv1");
     check::<version1::denm::Denm>("denmv1");
 }
 
 /// Reading a message of version 1 gives its values in the units of version 2.
 #[test]
-fn messages_of_version_1_are_read_as_such() {
+fn decoder_recognises_protocol_version_1() {
     let mut curves = 0;
     for (octets, _) in vectors("camv1") {
         let (old, new) =
@@ -137,23 +137,23 @@ fn messages_of_version_1_are_read_as_such() {
 }
 
 #[test]
-fn release_2() {
+fn release_2_messages_of_pycrate_are_decoded() {
     check::<Cam>("cam");
     check::<Denm>("denm");
 }
 
 #[test]
-fn vulnerable_road_users() {
+fn vam_messages_of_pycrate_are_decoded() {
     check::<Vam>("vam");
 }
 
 #[test]
-fn collective_perception() {
+fn cpm_messages_of_pycrate_are_decoded() {
     check::<CollectivePerceptionMessage>("cpm");
 }
 
 #[test]
-fn service_announcements() {
+fn sam_messages_of_pycrate_are_decoded() {
     check::<Saem>("saem");
 }
 

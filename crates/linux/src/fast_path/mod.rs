@@ -344,7 +344,7 @@ impl FastPath {
         requests: &mut Requests,
     ) -> Result<(), String> {
         if let Err(error) = settings::forward_ipv4_from(desired::TUNNEL_DEVICE) {
-            tracing::debug!("the home agent's tunnel packets inside IPv4 take the slow path: {error}");
+            tracing::debug!("tunnel packets inside IPv4 take the slow path at the home agent: {error}");
         }
         programs.ports = config.ports.clone();
         programs.begin();

@@ -495,7 +495,10 @@ impl Programs {
                      other end)"
                 ));
             } else if takes && self.unable.remove(&index) {
-                tracing::info!("interface {name} now accepts frames that XDP redirects to it");
+                tracing::info!(
+                    "the fast path now sends packets through interface {name}: it accepts frames that XDP \
+                     redirects"
+                );
             }
         }
         complaints

@@ -70,7 +70,7 @@ mod tests {
     use crate::generic_netlink::attribute;
 
     #[test]
-    fn a_receiver_has_the_feature() {
+    fn interface_reports_redirect_receive_feature() {
         let device = |features: u64| {
             [attribute(IFINDEX, &7_u32.to_ne_bytes()), attribute(XDP_FEATURES, &features.to_ne_bytes())]
                 .concat()

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_as_large_as_the_programs_think() {
+    fn rule_values_have_size_of_bpf_structs() {
         assert_eq!(size_of::<RuleValue>(), 152);
         assert_eq!(size_of::<RulesValue>(), 152 * RULES_MAX + 8);
     }

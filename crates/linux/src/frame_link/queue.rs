@@ -197,7 +197,7 @@ mod tests {
 
     /// The queue sends each frame with its own priority and keeps their order.
     #[test]
-    fn a_frame_has_its_own_priority() {
+    fn each_frame_is_sent_with_its_priority() {
         let (here, there) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("socket pair");
         here.set_nonblocking(true).expect("nonblocking");
         here.set_send_buffer_size(1).expect("send buffer");

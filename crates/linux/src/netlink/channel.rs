@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_are_compared_by_number() {
+    fn kernel_releases_are_compared_by_number() {
         for release in ["5.18.0", "5.18-rc1", "6.1.0-13-amd64", "10.0"] {
             assert!(is_since(release, (5, 18)), "{release}");
         }

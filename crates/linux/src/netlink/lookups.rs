@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_asked_in_the_order_of_the_rules_that_hold_for_own_packets() {
+    fn routing_tables_are_searched_in_rule_order() {
         let from: Ipv6Addr = "2001:db8:1::".parse().expect("an address");
         let prefix: IpNet = "2001:db8:1::/64".parse().expect("a prefix");
         let rules = [
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_overlap_or_exclude_each_other() {
+    fn prefix_overlap_is_recognised() {
         let prefix = |text: &str| -> Option<IpNet> { text.parse().ok() };
         let (wide, narrow, other) =
             (prefix("2001:db8::/32"), prefix("2001:db8:1::/64"), prefix("fe80::/126"));

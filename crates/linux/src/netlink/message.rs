@@ -244,7 +244,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(kind in 16_u16..120, octets in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn random_netlink_messages_cause_no_panic(
+            kind in 16_u16..120,
+            octets in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
             let _ = read(kind, &octets);
         }
     }

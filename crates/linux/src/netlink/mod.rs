@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_words_are_found() {
+    fn extended_error_text_of_kernel_is_found() {
         let mut octets = vec![0; 16];
         octets.extend([10, 0, 1, 0]);
         octets.extend(b"why?!\0\0\0");

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn upper_halves_are_bounded() {
+    fn number_of_upper_halves_of_networks_is_bounded() {
         let mut heard = RoutingFields::default();
         heard.add_long_prefix_halves((0..MAX_LONG_PREFIX_HALVES as u64 + 1).collect(), false);
         assert_eq!((heard.long_prefix_halves.len(), heard.is_overflowing), (MAX_LONG_PREFIX_HALVES, true));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_look_at_more_than_interface_and_destination() {
+    fn rules_with_other_selectors_are_noticed() {
         let source = RuleAttribute::Source(std::net::Ipv6Addr::LOCALHOST.into());
         let interface = |name: &str| RuleAttribute::Iifname(name.into());
         let to =

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_told_apart() {
+    fn position_source_texts_are_parsed() {
         let gpsd = |host: &str, port, device: Option<&str>| PositionConfig::Gpsd {
             host: host.into(),
             port,
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_position_source_is_refused() {
         for text in [
             "",
             "gpsd",

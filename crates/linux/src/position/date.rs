@@ -57,7 +57,7 @@ mod tests {
 
     /// The expected values come from `date -u +%s`.
     #[test]
-    fn known_dates() {
+    fn dates_become_unix_times() {
         for (text, expected) in [
             ("1970-01-01T00:00:00Z", 0),
             ("1999-12-31T23:59:59Z", 946_684_799),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_none() {
+    fn invalid_dates_are_refused() {
         for text in [
             "",
             "2026-11-21",

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_told_once_per_interval() {
+    fn fixed_position_is_reported_once_per_interval() {
         let mut fixed = FixedPosition::new(48.8375, 2.1008, &PositionOptions::default());
         let (now, wall) = (Time::from_secs(5), WallTime::from_unix_nanos(7));
         assert_eq!(fixed.next_report_due(now), now);

@@ -51,14 +51,14 @@ mod tests {
     use carnet_wire::geonet::Timestamp;
 
     #[test]
-    fn todays_offsets_are_five() {
+    fn tai_offset_is_five_seconds_since_2004() {
         assert_eq!(from_gps_offset(18, 5), Some(5));
         assert_eq!(from_tai_offset(37, 5), Some(5));
         assert_eq!(since_2004(5, 37), 5);
     }
 
     #[test]
-    fn a_new_leap_second_is_believed_an_old_state_is_not() {
+    fn future_leap_second_is_accepted_and_outdated_offset_ignored() {
         assert_eq!(from_gps_offset(19, 5), Some(6));
         for wrong in [0, 13, 16, 17, 60, -18, i64::MIN, i64::MAX] {
             assert_eq!(from_gps_offset(wrong, 5), None, "{wrong}");
@@ -73,7 +73,7 @@ mod tests {
 
     /// 2026-11-21T12:00:00Z; the expected value was computed by hand from the standard.
     #[test]
-    fn a_known_date() {
+    fn known_date_has_its_leap_seconds() {
         assert_eq!(Timestamp::from_unix_milliseconds(1_795_262_400_000, since_2004(5, 37)).0, 0x2F3F_A188);
     }
 }

@@ -239,7 +239,7 @@ fn configured_files_of_other_users_keep_capability() {
 
 /// docs/threats.md has the same table of capabilities as the code.
 #[test]
-fn the_page_has_every_capability_and_why() {
+fn threats_page_lists_every_capability() {
     let page = include_str!("../../../../docs/threats.md");
     for need in &capabilities::NEEDS {
         let row = format!("| `{}` |", need.name);

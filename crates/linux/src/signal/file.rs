@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_signal_is_shown() {
+    fn signal_file_error_shows_the_invalid_text() {
         for text in ["strong\n", "-500\n", "NaN\n", "1e99\n", "\u{fffd}\n"] {
             assert_eq!(last(text.as_bytes()), Err(text.trim().into()));
         }

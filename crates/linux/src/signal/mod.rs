@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn roaming_that_was_known_before_a_reload_is_not_known_for_ever() {
+    async fn roaming_state_from_before_reload_expires() {
         let mut signals = signals_with_two_modems().await;
         signals.watch(vec![source("wwan0"), source("eth0")]);
         signals.roaming_hold = HOLD;

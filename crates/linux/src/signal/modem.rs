@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn modems_are_found_in_the_answer() {
+    fn modems_are_found_in_modem_manager_answer() {
         let port = |name: &str, kind| Value::List(vec![Value::Text(name.into()), Value::Integer(kind)]);
         let text = |text: &str| Value::Text(text.into());
         let modem = dictionary(&[

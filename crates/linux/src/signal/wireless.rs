@@ -129,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_is_preferred_to_the_last() {
+    fn mean_wifi_signal_is_preferred_to_last_signal() {
         assert_eq!(strongest(&[station(&[(SIGNAL, -70), (SIGNAL_AVG, -61)])]), Some(-61));
         assert_eq!(strongest(&[station(&[(SIGNAL, -70)])]), Some(-70));
         assert_eq!(strongest(&[station(&[(SIGNAL, -70)]), station(&[(SIGNAL, -50)])]), Some(-50));
     }
 
     #[test]
-    fn no_station_and_no_signal_are_none() {
+    fn wifi_interface_without_station_has_no_signal() {
         assert_eq!(strongest(&[]), None);
         assert_eq!(strongest(&[station(&[])]), None);
         // A driver that does not know the signal reports 0.
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_the_connection_are_noticed() {
+    fn wifi_connection_events_are_noticed() {
         let event = |command| Message { family: 28, command, attributes: Vec::new() };
         assert!(concerns_signal(&[event(33), event(NOTIFY_CQM)]));
         assert!(!concerns_signal(&[event(33)]));

@@ -334,7 +334,7 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
 /// A manager that configures an interface anew removes IPv6 from it for a moment. The log has a message only
 /// if IPv6 stays disabled.
 #[test]
-fn refusal_that_passes_is_not_told_and_one_that_lasts_is() {
+fn only_lasting_refusal_of_kernel_is_logged() {
     let (kernel, _, mut machine) = machine(13);
     for entry in entries() {
         machine.apply(&Change::Set(entry)).expect("there");
@@ -545,7 +545,7 @@ fn forwarding_turned_off_by_operator_stays_off_after_interrupted_restore() {
 /// Before Linux 5.18 an address has no mark of carnet, so the undo file must list each address that carnet
 /// has added.
 #[test]
-fn without_marks_an_address_is_known_by_what_was_written_down() {
+fn unmarked_address_is_recognised_by_undo_file() {
     let address = &entries()[3];
     let longer = |length| {
         let Entry::Address(it) = &**address else { panic!("an address") };
@@ -573,7 +573,7 @@ fn without_marks_an_address_is_known_by_what_was_written_down() {
 
 /// After a power cut the disk has some of the writes since the last sync, always the first ones.
 #[test]
-fn a_simulated_disk_keeps_what_it_was_told_to_keep() {
+fn simulated_disk_keeps_synced_data_after_crash() {
     use crate::disk::Disk;
     let mut whole = [false; 2];
     for seed in 0..50 {

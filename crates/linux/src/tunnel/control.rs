@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_comes_into_either_is_heard_of_until_it_is_read() {
+    async fn control_queues_report_packets_until_they_are_read() {
         let (queues, mut to) = queues();
         assert!(!is_readable(&queues).await && queues.is_quiet());
         for (number, to) in to.iter_mut().enumerate() {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_gathers_wakes_nobody_and_is_there_at_the_end() {
+    async fn gathering_control_messages_wake_no_reader() {
         let (queues, mut to) = queues();
         let until = Instant::now() + 3 * SOON;
         let mut gathering = Box::pin(queues.readable(Some(until)));

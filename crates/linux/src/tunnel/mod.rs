@@ -191,7 +191,9 @@ impl TunnelIo {
                 (file, Some(control), abilities)
             }
             Err(why) => {
-                tracing::debug!("the TUN device {TUNNEL_DEVICE} has only one queue: {why}");
+                tracing::debug!(
+                    "cannot give the TUN device {TUNNEL_DEVICE} several queues, so it has one: {why}"
+                );
                 let (file, abilities) = device::create(TUNNEL_DEVICE, device::Kind::Tun)?;
                 (file, None, abilities)
             }

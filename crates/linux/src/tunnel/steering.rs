@@ -154,7 +154,9 @@ impl KnownSenders {
             Err(error) => Err(error),
         };
         if let Err(error) = result {
-            tracing::debug!("cannot add {address} to the known senders of the tunnel device: {error}");
+            tracing::debug!(
+                "cannot give control messages of {address} precedence at the tunnel device: {error}"
+            );
         }
     }
 
@@ -171,7 +173,9 @@ impl KnownSenders {
             Some(tunnels) => known.put(&key, &(tunnels - 1), UPDATE_ANY),
         };
         if let Err(error) = result {
-            tracing::debug!("cannot remove {address} from the known senders of the tunnel device: {error}");
+            tracing::debug!(
+                "cannot end the precedence of control messages of {address} at the tunnel device: {error}"
+            );
         }
         self.forget();
     }

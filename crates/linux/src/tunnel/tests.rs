@@ -154,7 +154,7 @@ fn coalesce(packets: &[Vec<u8>]) -> Collected {
 }
 
 #[test]
-fn segments_have_their_own_numbers_and_the_flags_that_are_theirs() {
+fn tcp_segments_have_own_sequence_numbers_and_flags() {
     let payload: Vec<u8> = (0..2500).map(|n| n as u8).collect();
     let whole = Packet { flags: ACK | PSH | FIN | CWR, ..Packet::tcp(u32::MAX - 500, payload.clone()) };
     let (header, packet) = whole.burst(1000);
@@ -228,7 +228,7 @@ fn a_udp_checksum_of_zero_is_sent_as_ffff() {
 }
 
 #[test]
-fn a_stream_becomes_one_burst_and_two_streams_become_two() {
+fn packets_of_one_tcp_stream_are_coalesced() {
     let stream = |flow, count: u32| -> Vec<Vec<u8>> {
         (0..count).map(|n| Packet { flow, ..Packet::tcp(n * 1388, vec![n as u8; 1388]) }.whole()).collect()
     };
@@ -250,7 +250,7 @@ fn a_stream_becomes_one_burst_and_two_streams_become_two() {
 }
 
 #[test]
-fn what_does_not_belong_together_stays_apart() {
+fn packets_of_different_streams_are_not_coalesced() {
     let base = Packet::tcp(0, vec![1; 100]);
     let next = Packet::tcp(100, vec![2; 100]);
     let apart = [
@@ -351,7 +351,7 @@ fn a_burst_that_the_kernel_refuses_is_written_packet_by_packet() {
 }
 
 #[test]
-fn packets_that_are_tunnelled_again_wait_for_nothing_and_others_overtake_nothing() {
+fn coalescing_keeps_order_and_does_not_delay_tunnelled_packets() {
     let udp = Packet::udp(vec![1; 10]).whole();
     let with = |next_header| {
         let mut packet = udp.clone();
@@ -365,7 +365,7 @@ fn packets_that_are_tunnelled_again_wait_for_nothing_and_others_overtake_nothing
 }
 
 #[test]
-fn headers_that_lead_out_of_the_packet_are_refused() {
+fn headers_beyond_packet_end_are_refused() {
     let (header, packet) = Packet::tcp(0, vec![0; 3000]).burst(1000);
     assert!(Segments::new(&header, &packet).is_some());
     let with = |change: &dyn Fn(&mut Unfinished, &mut Burst)| {
@@ -465,7 +465,7 @@ fn flow(packet: &[u8]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn coalesced_and_cut_gives_back_what_went_in(packets in traffic()) {
+    fn coalesced_packets_are_segmented_unchanged(packets in traffic()) {
         let mut out = coalesce(&packets).packets;
         let mut packets = packets;
         // Flows may overtake each other. The sort keeps the order within each flow.
@@ -475,7 +475,7 @@ proptest! {
     }
 
     #[test]
-    fn cut_and_coalesced_gives_back_the_burst(
+    fn segmented_burst_is_coalesced_unchanged(
         payload in prop::collection::vec(any::<u8>(), 1..9000), segment in 200..2000u16, udp: bool, push: bool
     ) {
         let packet = if udp { Packet::udp(payload) } else { Packet::tcp(0xffff_f000, payload) };
@@ -493,7 +493,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_is_read_does_harm(
+    fn random_packets_from_tun_cause_no_panic(
         front in any::<[u8; LENGTH]>(), small in any::<bool>(),
         packet in prop::collection::vec(any::<u8>(), 0..300),
         cut_off in 0..100usize

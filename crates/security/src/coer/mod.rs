@@ -35,7 +35,7 @@ pub enum Error {
         found: usize,
     },
     /// A number, a count, a length or an index outside the range of the type or the profile.
-    #[error("{what} at octet {at}: expected {least} to {most}, found {found}")]
+    #[error("{what} at octet {at}: expected a value from {least} to {most}, found {found}")]
     OutOfRange {
         /// Name of the type.
         what: &'static str,
@@ -49,7 +49,7 @@ pub enum Error {
         found: u64,
     },
     /// An encoding that could be shorter, an explicit default value, or a bit that must be zero.
-    #[error("{what} at octet {at}: expected its canonical encoding")]
+    #[error("{what} at octet {at}: expected the canonical encoding (COER), found another")]
     NotCanonical {
         /// Name of the type.
         what: &'static str,
@@ -67,7 +67,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// Octets follow after the end of the value.
-    #[error("expected the end at octet {at}, found {found} more octets")]
+    #[error("expected the end of the structure at octet {at}, found {found} more octets")]
     Trailing {
         /// Offset at which the value ends.
         at: usize,

@@ -196,7 +196,7 @@ proptest! {
 
     /// No octets make the reader panic, and a message cut at any octet is rejected.
     #[test]
-    fn hostile_octets(
+    fn mutated_certificates_and_messages_cause_no_panic(
         parts in parts(), cut in any::<prop::sample::Index>(), bit in any::<prop::sample::Index>(),
     ) {
         let mut octets = parts.octets();
@@ -228,14 +228,14 @@ proptest! {
     }
 
     #[test]
-    fn random_octets(octets in vec(any::<u8>(), 0..400)) {
+    fn random_octets_are_no_secured_messages(octets in vec(any::<u8>(), 0..400)) {
         let _ = Envelope::parse(&octets);
         let _ = Certificate::parse(&octets);
         let _ = Envelope::parse(&[&[3, 0x81, 0, 0x40, 3, 0x80], octets.as_slice()].concat());
     }
 
     #[test]
-    fn integers(number in any::<u64>()) {
+    fn coer_integers_have_one_encoding(number in any::<u64>()) {
         let mut writer = Writer::default();
         writer.unsigned(number);
         let octets = writer.finish();

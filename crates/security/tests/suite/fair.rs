@@ -105,7 +105,7 @@ proptest! {
     /// sender's messages leave by rank and then by age. The dropped message is the least important of the
     /// sender with the most messages, in the class furthest above its share.
     #[test]
-    fn room_and_order(
+    fn verification_queue_has_bounded_size_and_order(
         room in 1_usize..20,
         steps in proptest::collection::vec(
             prop_oneof![

@@ -11,13 +11,13 @@ use crate::codec::{certificate, parts};
 
 proptest! {
     #[test]
-    fn certificates(certificate in certificate()) {
+    fn rasn_and_carnet_agree_on_certificates(certificate in certificate()) {
         let theirs: Certificate = rasn::coer::decode(certificate.octets()).unwrap();
         prop_assert_eq!(rasn::coer::encode(&theirs).unwrap(), certificate.octets());
     }
 
     #[test]
-    fn messages(parts in parts()) {
+    fn rasn_and_carnet_agree_on_messages(parts in parts()) {
         let octets = parts.octets();
         let theirs: Ieee1609Dot2Data = rasn::coer::decode(&octets).unwrap();
         let Ieee1609Dot2Content::SignedData(signed) = &theirs.content else { panic!("not signed") };

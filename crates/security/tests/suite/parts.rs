@@ -88,7 +88,7 @@ fn own_event_delays_pseudonym_change() {
 
 /// The addresses of a station follow from its ticket's name, and a link accepts the link-layer address.
 #[test]
-fn names_of_a_ticket() {
+fn ticket_has_one_hashed_id_8() {
     let identity = Identity::of_ticket(HashedId8([1, 2, 0xff, 4, 5, 6, 7, 8]));
     assert_eq!(identity.mid, [0xfe, 4, 5, 6, 7, 8]);
     assert_eq!(identity.mid[0] & 3, 2, "unicast, locally administered");

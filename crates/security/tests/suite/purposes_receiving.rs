@@ -485,7 +485,7 @@ fn octets_after_the_envelope_are_ignored() {
 
 /// A station that accepts unsigned packets still refuses packets with a wrong signature.
 #[test]
-fn policies() {
+fn each_policy_accepts_or_rejects_unsigned_packets() {
     let mut pki = Pki::new(Curve::NistP256);
     let mut car = pki.car();
     let plain = car.plain_cam(at(0), &ordinary_cam());

@@ -7,7 +7,7 @@ use super::HeaderType;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The octets end before the structure does, or the caller's buffer is too short for the structure.
-    #[error("{what}: {needed} octets needed, {found} found")]
+    #[error("{what}: expected at least {needed} octets, found {found}")]
     Truncated {
         /// Name of the structure.
         what: &'static str,
@@ -17,7 +17,7 @@ pub enum Error {
         found: usize,
     },
     /// A protocol version other than 1 (clause 10.3.3).
-    #[error("GeoNetworking version {found}, expected 1")]
+    #[error("basic header: expected GeoNetworking version 1, found {found}")]
     Version {
         /// Received version, 0 to 15.
         found: u8,
@@ -29,7 +29,10 @@ pub enum Error {
         found: u8,
     },
     /// A secured packet in a place that requires a plain packet (table 6).
-    #[error("basic header: next header 2 (secured packet), expected 1 (common header)")]
+    #[error(
+        "basic header inside a secured packet: expected next header 1 (common header), found 2 (secured \
+         packet)"
+    )]
     Secured,
     /// An undefined next header of the Common Header (table 8). [`super::Packet::check_next_header`] returns
     /// this error; parsing does not.
@@ -47,7 +50,7 @@ pub enum Error {
         found: HeaderType,
     },
     /// The payload length does not fit the octets behind the headers.
-    #[error("common header: payload length {announced}, but {available} octets follow the headers")]
+    #[error("common header: expected {announced} octets of payload, found {available} after the headers")]
     PayloadLength {
         /// Payload length by the PL field, octets.
         announced: usize,

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_emitted_is_read() {
+    fn direct_route_message_is_encoded_and_decoded() {
         let (source, destination) =
             ("2001:db8::1".parse().expect("address"), "2001:db8::2".parse().expect("address"));
         for kind in KINDS {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn another_experiment_is_not_read_nor_is_any_flaw() {
+    fn direct_route_parser_refuses_other_and_malformed_messages() {
         let (source, destination) =
             ("2001:db8::1".parse().expect("address"), "2001:db8::2".parse().expect("address"));
         let packet = message(DirectRouteKind::BindingUpdate).packet(source, destination, 64);

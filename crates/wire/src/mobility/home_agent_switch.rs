@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_is_read() {
+    fn home_agent_switch_is_encoded_and_decoded() {
         let octets = Builder::home_agent_switch(&addresses())
             .option(&MobilityOption::BindingRefreshAdvice(15))
             .finish();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn without_addresses_and_options_it_is_eight_octets() {
+    fn empty_home_agent_switch_has_eight_octets() {
         // RFC 5142 4: "no padding is necessary and the Header Len field ... will be set to zero".
         let octets = Builder::home_agent_switch(&[]).finish();
         assert_eq!(octets, [59, 0, 12, 0, 0, 0, 0, 0]);
@@ -90,14 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn more_addresses_than_there_are_is_an_error() {
+    fn home_agent_switch_with_wrong_address_count_is_refused() {
         let mut octets = Builder::home_agent_switch(&addresses()).finish();
         octets[6] = 3;
         assert!(MobilityHeader::parse(&octets).expect("a header").message().is_err());
     }
 
     #[test]
-    fn only_so_many_are_written() {
+    fn home_agent_switch_limits_number_of_addresses() {
         let octets = Builder::home_agent_switch(&[Ipv6Addr::LOCALHOST; 300]).finish();
         assert_eq!(usize::from(octets[6]), MAX_ADDRESSES);
         assert_eq!(octets.len(), 8 + MAX_ADDRESSES * 16);

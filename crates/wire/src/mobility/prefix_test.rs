@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_emitted_is_read() {
+    fn prefix_test_is_encoded_and_decoded() {
         let source = "2001:db8:1::1234".parse().expect("address");
         for kind in
             [PrefixTestKind::Init, PrefixTestKind::Test, PrefixTestKind::Probe, PrefixTestKind::Answer]
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn another_experiment_is_not_read_nor_is_any_flaw() {
+    fn prefix_test_parser_refuses_other_and_malformed_messages() {
         let source = "2001:db8:1::1234".parse().expect("address");
         let destination = "2001:db8:b::".parse().expect("address");
         let packet = test().packet(source, destination, 64);

@@ -147,7 +147,7 @@ mod tests {
     use crate::mobility::{Builder, Message, MobilityHeader};
 
     #[test]
-    fn what_is_built_is_read() {
+    fn binding_revocation_is_encoded_and_decoded() {
         for (kind, flags) in [
             (RevocationKind::Indication { trigger: trigger::ADMINISTRATIVE }, RevocationFlags::default()),
             (
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn another_type_is_an_error() {
+    fn unknown_binding_revocation_type_is_refused() {
         let kind = RevocationKind::Indication { trigger: 0 };
         let mut octets = Builder::binding_revocation(kind, 1, RevocationFlags::default()).finish();
         octets[6] = 3;

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_back_is_the_same_flow() {
+    fn reversed_selector_matches_packets_of_reverse_direction() {
         let selector = TrafficSelector::Ipv6(Ipv6Selector {
             source: Some(Range::only(flow().source)),
             destination_port: Some(Range::only(5000)),

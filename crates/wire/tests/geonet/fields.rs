@@ -9,7 +9,7 @@ use carnet_wire::geonet::{
 use std::time::Duration;
 
 #[test]
-fn address_parts() {
+fn gn_address_has_type_and_link_layer_parts() {
     let address = GnAddress::new(true, StationType::PassengerCar, [2, 0, 0, 0, 0, 1]);
     assert_eq!(address, GnAddress(0x9400_0200_0000_0001));
     assert!(address.is_manual());
@@ -24,7 +24,7 @@ fn address_parts() {
 }
 
 #[test]
-fn address_text() {
+fn gn_address_survives_text_round_trip() {
     let address = GnAddress(0x9400_0200_0000_00af);
     assert_eq!(address.to_string(), "9400:0200:0000:00af");
     assert_eq!("9400:0200:0000:00AF".parse(), Ok(address));
@@ -49,7 +49,7 @@ fn address_text() {
 }
 
 #[test]
-fn station_types() {
+fn station_types_survive_text_round_trip() {
     let named = [
         (0, StationType::Unknown, "unknown"),
         (1, StationType::Pedestrian, "pedestrian"),
@@ -84,7 +84,7 @@ fn station_types() {
 }
 
 #[test]
-fn time_of_a_date() {
+fn gn_timestamp_of_known_date() {
     // The epoch is 2004-01-01T00:00:00Z; no leap second had occurred since then.
     assert_eq!(Timestamp::from_unix_milliseconds(1_072_915_200_000, 0), Timestamp(0));
     // The time is 2026-11-21T12:00:00Z.
@@ -99,7 +99,7 @@ fn time_of_a_date() {
 }
 
 #[test]
-fn newer_across_the_wrap() {
+fn gn_timestamps_compare_across_wrap() {
     let newer = |a, b| Timestamp(a).is_newer_than(Timestamp(b));
     assert!(newer(1, 0) && !newer(0, 1) && !newer(7, 7));
     assert!(newer(0, u32::MAX) && !newer(u32::MAX, 0));
@@ -124,7 +124,7 @@ fn newer_across_the_wrap() {
 }
 
 #[test]
-fn lifetime_both_ways() {
+fn gn_lifetime_is_encoded_and_decoded() {
     let octet = |milliseconds| Lifetime::from_duration(Duration::from_millis(milliseconds)).0;
     let encoded = [
         (0, 0x00),
@@ -161,7 +161,7 @@ fn lifetime_both_ways() {
 }
 
 #[test]
-fn lifetime_after_waiting() {
+fn gn_lifetime_shrinks_by_waiting_time() {
     let wait = Duration::from_millis;
     assert_eq!(Lifetime(0xf1).after_waiting(Duration::ZERO), Lifetime(0xf1), "as the source wrote it");
     assert_eq!(Lifetime(0x1a).after_waiting(wait(1)).duration(), Duration::from_secs(59));
@@ -172,7 +172,7 @@ fn lifetime_after_waiting() {
 }
 
 #[test]
-fn numbers_of_the_standard() {
+fn protocol_numbers_match_the_standard() {
     assert_eq!((ETHERTYPE, VERSION), (0x8947, 1));
     for octet in 0..=255u8 {
         assert_eq!(TrafficClass::from_octet(octet).octet(), octet);
@@ -184,7 +184,7 @@ fn numbers_of_the_standard() {
 }
 
 #[test]
-fn speed_beyond_its_bits_is_the_nearest() {
+fn too_large_speed_becomes_largest_value() {
     let round = |speed| {
         let vector = LongPositionVector { speed, ..LongPositionVector::default() };
         let back = LongPositionVector::from_octets(&vector.to_octets());
@@ -197,7 +197,7 @@ fn speed_beyond_its_bits_is_the_nearest() {
 }
 
 #[test]
-fn positions_off_the_globe_are_seen() {
+fn invalid_positions_are_recognised() {
     let on = |latitude, longitude| {
         let vector = LongPositionVector { latitude, longitude, ..LongPositionVector::default() };
         let short = ShortPositionVector::from(&vector);
@@ -210,7 +210,7 @@ fn positions_off_the_globe_are_seen() {
 }
 
 #[test]
-fn btp_headers() {
+fn btp_headers_are_encoded_and_decoded() {
     let octets = [0x07, 0xd1, 0x09, 0xc4, 1, 2];
     let (a, payload) = BtpA::parse(&octets).expect("six octets");
     assert_eq!((a, payload), (BtpA { destination_port: port::CAM, source_port: 2500 }, &[1, 2][..]));
@@ -226,7 +226,7 @@ fn btp_headers() {
 }
 
 #[test]
-fn well_known_ports() {
+fn well_known_btp_ports_match_the_standard() {
     let known = [
         (2001, "CAM"),
         (2002, "DENM"),

@@ -61,7 +61,7 @@ fn same(packet: Packet<'_>, golden: &str) {
 }
 
 #[test]
-fn beacon() {
+fn beacon_equals_recorded_packet() {
     let mut beacon = packet(ExtendedHeader::Beacon { source: car() }, CommonNextHeader::Any, &[]);
     beacon.basic.remaining_hop_limit = 1;
     beacon.common.maximum_hop_limit = 1;
@@ -69,20 +69,20 @@ fn beacon() {
 }
 
 #[test]
-fn geo_unicast() {
+fn geo_unicast_equals_recorded_packet() {
     let extended = ExtendedHeader::GeoUnicast { sequence: 0x1234, source: car(), destination: road_side() };
     same(packet(extended, CommonNextHeader::Ipv6, &hex(IPV6)), fixtures::GUC_IPV6);
 }
 
 #[test]
-fn geo_anycast_circle() {
+fn geo_anycast_to_circle_equals_recorded_packet() {
     let extended =
         ExtendedHeader::GeoAnycast { sequence: 0x1234, source: car(), area: area(Shape::Circle, 0, 0) };
     same(packet(extended, CommonNextHeader::BtpB, &hex(BTP)), fixtures::GAC_CIRC);
 }
 
 #[test]
-fn geo_broadcast_rectangle() {
+fn geo_broadcast_to_rectangle_equals_recorded_packet() {
     let area = area(Shape::Rectangle, 200, 45);
     let extended = ExtendedHeader::GeoBroadcast { sequence: 0x1234, source: car(), area };
     let payload = hex(BTP);
@@ -92,14 +92,14 @@ fn geo_broadcast_rectangle() {
 }
 
 #[test]
-fn geo_broadcast_ellipse() {
+fn geo_broadcast_to_ellipse_equals_recorded_packet() {
     let area = area(Shape::Ellipse, 200, 45);
     let extended = ExtendedHeader::GeoBroadcast { sequence: 0x1234, source: car(), area };
     same(packet(extended, CommonNextHeader::Ipv6, &hex(IPV6)), fixtures::GBC_ELIP_IPV6);
 }
 
 #[test]
-fn single_hop() {
+fn single_hop_broadcast_equals_recorded_packet() {
     let extended = ExtendedHeader::SingleHop { source: car(), media_dependent: [0x5a, 0x3c, 0xb8, 0x00] };
     let payload = hex(BTP);
     let mut packet = packet(extended, CommonNextHeader::BtpB, &payload);
@@ -110,7 +110,7 @@ fn single_hop() {
 }
 
 #[test]
-fn topologically_scoped() {
+fn topologically_scoped_broadcast_equals_recorded_packet() {
     let mut payload = BtpA { destination_port: 2001, source_port: 2500 }.to_octets().to_vec();
     payload.extend(b"abcd");
     let extended = ExtendedHeader::TopologicallyScoped { sequence: 0x1234, source: car() };
@@ -122,7 +122,7 @@ fn topologically_scoped() {
 }
 
 #[test]
-fn location_service_request() {
+fn location_service_request_equals_recorded_packet() {
     let extended = ExtendedHeader::LocationServiceRequest {
         sequence: 0x1234,
         source: car(),
@@ -132,7 +132,7 @@ fn location_service_request() {
 }
 
 #[test]
-fn location_service_reply() {
+fn location_service_reply_equals_recorded_packet() {
     let source = LongPositionVector {
         address: road_side().address,
         timestamp: Timestamp(1),
@@ -163,7 +163,7 @@ fn hop_limit_above_its_maximum_is_seen_and_not_judged() {
 }
 
 #[test]
-fn south_west_and_backwards() {
+fn packet_with_negative_position_and_speed_is_encoded() {
     // Rio de Janeiro, manual, type 31, all reserved bits of the address set, 163.84 m/s backwards.
     let source = hex("ffff 0242ac11 0002 80000001 f25c8d1e e6406a98 c000 0e0f");
     let mut octets = hex("11001a01 00100000 00000100");
@@ -180,7 +180,7 @@ fn south_west_and_backwards() {
 }
 
 #[test]
-fn reserved_bits_are_ignored_and_not_passed_on() {
+fn reserved_bits_are_ignored_and_cleared() {
     for golden in fixtures::GOLDEN {
         let golden = hex(golden);
         let mut octets = golden.clone();
@@ -222,7 +222,7 @@ fn a_payload_of_an_unknown_kind_is_seen_and_not_judged() {
 }
 
 #[test]
-fn refused_with_the_reason() {
+fn malformed_packet_is_refused_with_reason() {
     let change = |at: usize, value: u8| {
         let mut octets = hex(fixtures::GBC_RECT);
         octets[at] = value;
@@ -250,7 +250,7 @@ fn refused_with_the_reason() {
 }
 
 #[test]
-fn octets_behind_the_payload_are_cut_off() {
+fn octets_behind_geonetworking_payload_are_removed() {
     let beacon = hex(fixtures::BEACON);
     let plain = Packet::parse(&beacon).expect("golden");
     for length in beacon.len()..=1500 {
@@ -267,7 +267,7 @@ fn octets_behind_the_payload_are_cut_off() {
 }
 
 #[test]
-fn truncated_at_each_octet() {
+fn packet_truncated_at_any_octet_is_refused() {
     for golden in fixtures::GOLDEN {
         let golden = hex(golden);
         let headers = Packet::parse(&golden).expect("golden").payload_offset();
@@ -303,7 +303,7 @@ fn truncated_at_each_octet() {
 }
 
 #[test]
-fn a_message_that_does_not_fit_leaves_the_buffer_unchanged() {
+fn too_large_packet_leaves_buffer_unchanged() {
     let octets = hex(fixtures::GUC_IPV6);
     let packet = Packet::parse(&octets).expect("golden");
     for room in 0..octets.len() {
@@ -323,7 +323,7 @@ fn a_message_that_does_not_fit_leaves_the_buffer_unchanged() {
 }
 
 #[test]
-fn length_and_type_are_those_of_the_sent_packet() {
+fn encoder_writes_length_and_type_of_packet() {
     let octets = hex(fixtures::GBC_RECT);
     let mut packet = Packet::parse(&octets).expect("golden");
     packet.common.payload_length = 4711;
@@ -377,7 +377,7 @@ fn a_forwarder_changes_only_the_fields_of_the_forwarder() {
 }
 
 #[test]
-fn headers_alone() {
+fn packet_without_payload_is_encoded() {
     let basic = BasicHeader::parse(&hex("1f0050ff")).expect("any next header");
     assert_eq!(basic.next_header, BasicNextHeader::Unknown(15));
     assert_eq!(basic.lifetime.duration(), Duration::from_secs(1));

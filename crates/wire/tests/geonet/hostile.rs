@@ -5,7 +5,7 @@ use crate::everything::everything;
 use crate::fixtures;
 
 #[test]
-fn truncated_at_each_octet() {
+fn geonetworking_packet_truncated_at_any_octet_causes_no_panic() {
     for packet in fixtures::packets() {
         for end in 0..=packet.len() {
             everything(&packet[..end]);
@@ -17,7 +17,7 @@ fn truncated_at_each_octet() {
 }
 
 #[test]
-fn every_octet_with_every_value() {
+fn every_octet_value_in_geonetworking_packet_causes_no_panic() {
     for packet in fixtures::packets() {
         for at in 0..packet.len() {
             let mut changed = packet.clone();
@@ -30,7 +30,7 @@ fn every_octet_with_every_value() {
 }
 
 #[test]
-fn a_hundred_thousand_mutations() {
+fn mutated_geonetworking_packets_cause_no_panic() {
     let packets = fixtures::packets();
     let mut numbers = Numbers::new(0x3026_3636_0004_0001);
     let mut taken = 0;

@@ -187,7 +187,7 @@ fn same(ours: &Packet<'_>) {
 }
 
 #[test]
-fn ten_thousand_packets() {
+fn ten_thousand_packets_are_encoded_like_other_crate() {
     let mut numbers = Numbers::new(0x2004_0101_0000_0005);
     let mut types = std::collections::BTreeSet::new();
     for _ in 0..10_000 {
@@ -206,7 +206,7 @@ fn ten_thousand_packets() {
 }
 
 #[test]
-fn golden_and_captured_packets() {
+fn recorded_packets_are_decoded_like_other_crate() {
     for text in fixtures::GOLDEN.into_iter().chain(fixtures::VANETZA) {
         same(&Packet::parse(&hex(text)).expect("well formed"));
     }

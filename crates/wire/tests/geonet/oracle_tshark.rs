@@ -240,7 +240,7 @@ fn check(cases: &[Case], file: &str) {
 }
 
 #[test]
-fn every_type_with_every_field() {
+fn tshark_decodes_every_field_of_every_packet_type() {
     check(&cases(), "wire-geonet.pcap");
 }
 
@@ -291,7 +291,7 @@ fn read(octets: &[u8]) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn golden_and_captured_packets() {
+fn tshark_decodes_recorded_packets_equally() {
     let bad = hex(fixtures::BAD_RHL_GT_MHL);
     let packets = fixtures::packets().into_iter().filter(|packet| *packet != bad);
     let cases: Vec<Case> = packets.map(|packet| Case { fields: read(&packet), packet }).collect();
@@ -301,7 +301,7 @@ fn golden_and_captured_packets() {
 
 /// Checks that tshark reports a broken packet as malformed.
 #[test]
-fn a_broken_packet_is_malformed() {
+fn tshark_reports_broken_geonetworking_packet() {
     let cases: Vec<Case> = [&hex(fixtures::BAD_RHL_GT_MHL)[..], &hex(fixtures::BEACON)[..30]]
         .map(|packet| Case { packet: packet.to_vec(), fields: vec![] })
         .into();

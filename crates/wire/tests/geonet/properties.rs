@@ -107,7 +107,10 @@ fn headers() -> impl Strategy<Value = (BasicHeader, CommonHeader, ExtendedHeader
 
 proptest! {
     #[test]
-    fn packets_come_back((basic, mut common, extended) in headers(), payload in vec(any::<u8>(), 0..200)) {
+    fn geonetworking_packets_survive_encoding_and_decoding(
+        (basic, mut common, extended) in headers(),
+        payload in vec(any::<u8>(), 0..200),
+    ) {
         common.payload_length = u16::try_from(payload.len()).expect("short");
         let packet = Packet { basic, common, extended, payload: &payload };
         let octets = packet.emit();
@@ -127,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn accessors_agree(extended in extended()) {
+    fn geonetworking_accessors_agree_with_decoder(extended in extended()) {
         use ExtendedHeader::*;
         let header_type = extended.header_type();
         prop_assert_eq!(HeaderType::from_octet(header_type.octet()), header_type);
@@ -142,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rewritten_destination_is_read(mut headers in headers(), new in short()) {
+    fn rewritten_destination_is_decoded(mut headers in headers(), new in short()) {
         let (basic, common, extended) = &mut headers;
         let mut octets = Packet { basic: *basic, common: *common, extended: *extended, payload: &[] }.emit();
         let written = set_destination(&mut octets, &new);
@@ -158,13 +161,13 @@ proptest! {
     }
 
     #[test]
-    fn position_vectors_keep_every_bit(long in any::<[u8; 24]>(), short in any::<[u8; 20]>()) {
+    fn position_vectors_survive_encoding_and_decoding(long in any::<[u8; 24]>(), short in any::<[u8; 20]>()) {
         prop_assert_eq!(LongPositionVector::from_octets(&long).to_octets(), long);
         prop_assert_eq!(ShortPositionVector::from_octets(&short).to_octets(), short);
     }
 
     #[test]
-    fn addresses_as_text(bits in any::<u64>()) {
+    fn gn_addresses_survive_text_round_trip(bits in any::<u64>()) {
         let address = GnAddress(bits);
         let text = address.to_string();
         prop_assert_eq!(text.len(), 19);
@@ -173,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn addresses_from_parts(manual in any::<bool>(), value in 0..32u8, mid in any::<[u8; 6]>()) {
+    fn gn_addresses_are_built_from_parts(manual in any::<bool>(), value in 0..32u8, mid in any::<[u8; 6]>()) {
         let address = GnAddress::new(manual, StationType::from_value(value), mid);
         prop_assert_eq!(address.is_manual(), manual);
         prop_assert_eq!(address.station_type().value(), value);
@@ -182,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn of_two_times_one_is_newer(a in any::<u32>(), b in any::<u32>(), shift in any::<u32>()) {
+    fn of_two_gn_timestamps_one_is_newer(a in any::<u32>(), b in any::<u32>(), shift in any::<u32>()) {
         prop_assume!(a != b);
         let (x, y) = (Timestamp(a), Timestamp(b));
         prop_assert_ne!(x.is_newer_than(y), y.is_newer_than(x));
@@ -195,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn lifetimes_are_the_nearest_not_longer(milliseconds in 0..7_000_000u64) {
+    fn gn_lifetime_is_rounded_down(milliseconds in 0..7_000_000u64) {
         let wanted = Duration::from_millis(milliseconds);
         let lifetime = Lifetime::from_duration(wanted);
         let best = (0..=255).map(|octet| Lifetime(octet).duration()).filter(|other| *other <= wanted).max();
@@ -203,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn lifetimes_do_not_grow(octet in any::<u8>(), waited in 0..7_000_000u64) {
+    fn gn_lifetime_never_grows(octet in any::<u8>(), waited in 0..7_000_000u64) {
         let waited = Duration::from_millis(waited);
         let left = Lifetime(octet).after_waiting(waited).duration();
         prop_assert!(left <= Lifetime(octet).duration().saturating_sub(waited));
@@ -212,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn btp_headers_come_back(octets in vec(any::<u8>(), 4..20)) {
+    fn btp_headers_survive_encoding_and_decoding(octets in vec(any::<u8>(), 4..20)) {
         let (a, behind_a) = BtpA::parse(&octets).expect("four octets");
         let (b, behind_b) = BtpB::parse(&octets).expect("four octets");
         prop_assert_eq!([&a.to_octets()[..], behind_a].concat(), octets.clone());

@@ -45,7 +45,7 @@ fn message(packet: &Packet<'_>) {
 }
 
 #[test]
-fn plain_packets() {
+fn packets_of_vanetza_are_decoded() {
     let stations = fixtures::VANETZA.map(|text| {
         let octets = hex(text);
         let packet = Packet::parse(&octets).expect("vanetza's");
@@ -62,7 +62,7 @@ fn plain_packets() {
 }
 
 #[test]
-fn secured_packets_keep_their_envelope_shut() {
+fn secured_packets_of_vanetza_keep_their_envelope() {
     for text in fixtures::VANETZA_SECURED {
         let octets = hex(text);
         assert_eq!(Packet::parse(&octets), Err(Error::Secured));

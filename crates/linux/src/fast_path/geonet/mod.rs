@@ -88,7 +88,10 @@ pub fn remove_leftovers() -> Result<()> {
     let links = requests.links().list()?;
     for left in pair::without_interface(&links) {
         requests.links().delete(left.index)?;
-        tracing::info!("removed the interface {}, which an earlier run of carnet had left", left.name);
+        tracing::info!(
+            "removed the network interface {}, which an earlier run of carnet left behind",
+            left.name
+        );
     }
     Ok(())
 }

@@ -440,7 +440,7 @@ fn uncommon_packets_take_the_slow_path() {
 
 /// Only the first fragment of a packet shows whether it is Neighbor Discovery (RFC 6980, RFC 7112).
 #[test]
-fn fragments_are_taken_unless_the_first_is_not_the_hosts_own() {
+fn fast_path_takes_fragments_of_host_packets() {
     on_bench(|bench| {
         bench.sent_slowly(&framed(NEAR, OWN, 0x86dd, &udp(host(1), host(2), 100)));
         bench.know(NEAR, OWN, 50);

@@ -70,7 +70,7 @@ fn describe_rule((rule, action): &(Rule, Action)) -> String {
 }
 
 #[test]
-fn a_binding_at_the_home_agent() {
+fn binding_of_home_agent_gets_a_tunnel_device() {
     let mut tunnels = Tunnels::default();
     tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
     let home = format!("{HOME}/128");
@@ -94,7 +94,7 @@ fn a_binding_at_the_home_agent() {
 }
 
 #[test]
-fn a_registered_mobile_router() {
+fn registered_mobile_router_gets_a_tunnel_device() {
     let mut tunnels = Tunnels::default();
     tunnels.set(&tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", true));
     assert_eq!(
@@ -228,7 +228,7 @@ fn ends_of(packet: &[u8]) -> Option<TunnelAddresses> {
 }
 
 #[test]
-fn errors_about_outer_packets_are_recognised_and_nothing_else_is() {
+fn icmp_errors_about_outer_packets_are_recognised() {
     let ends = (address(AGENT), address("2001:db8:f1::10"));
     let quoted = outer(41, AGENT, "2001:db8:f1::10");
     for kind in 1..=4 {

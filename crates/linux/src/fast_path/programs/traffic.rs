@@ -199,7 +199,7 @@ mod tests {
     /// The documentation of counters explains each reason for which the programs leave a packet to the slow
     /// path.
     #[test]
-    fn the_page_of_counters_has_every_outcome() {
+    fn counters_page_lists_every_fast_path_outcome() {
         let page = include_str!("../../../../../docs/counters.md");
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `fast_path.left."));
         let names: Vec<&str> = rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name).collect();

@@ -610,7 +610,7 @@ fn waiting_binding_gets_room_when_another_is_removed() {
 
 /// Each structure has the same size in C and in Rust.
 #[test]
-fn values_are_laid_out_as_in_the_programs() {
+fn table_values_have_layout_of_bpf_structs() {
     assert_eq!(size_of::<PathValue>(), 40);
     assert_eq!(size_of::<BindingValue>(), 4 * 40 + 4 * 4 + 4 * 4);
     assert_eq!(size_of::<PrefixKey>(), 24);
@@ -666,7 +666,7 @@ fn a_tunnel_inside_ipv4_follows_its_socket() {
 
 /// Between any two writes a program sees old rules and old binding, or new rules and new binding.
 #[test]
-fn rules_change_with_the_binding_that_names_them() {
+fn flow_rules_follow_their_binding() {
     use carnet_nemo::forwarding::desired::{Distribution, DistributionRule, FlowAction, Member};
     use carnet_nemo::forwarding::distribution::Distributor;
 

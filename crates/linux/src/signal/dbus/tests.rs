@@ -25,7 +25,7 @@ fn answer(signature: &str, body: &[u8]) -> Vec<u8> {
 
 /// The expected octets were built by hand from the specification's tables.
 #[test]
-fn a_call_is_laid_out_as_specified() {
+fn dbus_call_has_the_specified_layout() {
     let call = Call {
         destination: "a.b",
         path: "/c",
@@ -45,7 +45,7 @@ fn a_call_is_laid_out_as_specified() {
 }
 
 #[test]
-fn dictionaries_of_variants_are_read() {
+fn dbus_dictionaries_of_variants_are_parsed() {
     // The body is a dictionary (a{sv}) with one entry: "rsrp" is -97.5.
     let mut body = Vec::new();
     put_u32(&mut body, 32);
@@ -63,7 +63,7 @@ fn dictionaries_of_variants_are_read() {
 }
 
 #[test]
-fn the_other_order_of_octets_is_read() {
+fn dbus_big_endian_messages_are_parsed() {
     let octets =
         b"B\x02\0\x01\0\0\0\x04\0\0\0\x01\0\0\0\x0f\x05\x01u\0\0\0\0\x07\x08\x01g\0\x01u\0\0\0\0\0\x2a";
     let message = Message::parse(octets).expect("a message");
@@ -71,7 +71,7 @@ fn the_other_order_of_octets_is_read() {
 }
 
 #[test]
-fn what_is_no_message_is_refused() {
+fn invalid_dbus_message_is_refused() {
     let nested = |count: usize| answer(&("(".repeat(count) + "u" + &")".repeat(count)), &[0; 8]);
     assert!(Message::parse(&nested(20)).is_ok());
     for (octets, why) in [
@@ -104,7 +104,7 @@ fn what_is_no_message_is_refused() {
 proptest! {
     /// Decoding any input returns a message or an error.
     #[test]
-    fn nothing_panics(signature in "[ybnqiuxtdsogvah(){}]\
+    fn random_dbus_messages_cause_no_panic(signature in "[ybnqiuxtdsogvah(){}]\
                                     {0,24}", body in prop::collection::vec(any::<u8>(), 0..200)) {
         let octets = answer(&signature, &body);
         let _ = length(&octets);

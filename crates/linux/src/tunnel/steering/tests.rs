@@ -73,7 +73,7 @@ fn has_place(steering: &Steering, source: &str) -> bool {
 }
 
 #[test]
-fn a_sender_changes_its_queue_when_nothing_of_it_is_left_in_the_other() {
+fn sender_changes_queue_when_old_queue_has_none_of_its_packets() {
     let Some((steering, mut known)) = loaded(0) else { return };
     let router = tunnel(ROUTER.parse::<Ipv6Addr>().unwrap().into());
     let before = now();
@@ -115,7 +115,7 @@ fn a_sender_changes_its_queue_when_nothing_of_it_is_left_in_the_other() {
 }
 
 #[test]
-fn who_has_left_is_forgotten_when_all_of_him_is_read() {
+fn departed_sender_is_removed_after_its_last_packet() {
     let Some((steering, mut known)) = loaded(0) else { return };
     let router = tunnel(ROUTER.parse::<Ipv6Addr>().unwrap().into());
     known.add(&router, true);
@@ -148,7 +148,7 @@ fn who_has_left_is_forgotten_when_all_of_him_is_read() {
 }
 
 #[test]
-fn only_the_first_header_counts_and_echoes_are_no_questions() {
+fn steering_reads_first_header_and_ignores_echo_replies() {
     let Some((steering, _known)) = loaded(0) else { return };
     // The program selects a queue for a truncated packet too, and the station checks the packet.
     let whole = packet(STRANGER, 135);
@@ -168,7 +168,7 @@ fn only_the_first_header_counts_and_echoes_are_no_questions() {
 }
 
 #[test]
-fn more_than_there_is_room_for_remain_strangers() {
+fn senders_beyond_map_size_remain_unknown() {
     let Some((steering, mut known)) = loaded(2000) else { return };
     let at = |number: u32| Ipv6Addr::from((0x2001_0db8_u128 << 96) + u128::from(number));
     for number in 0..2010 {
@@ -210,7 +210,7 @@ proptest! {
     /// Whenever the progress reports a time, all packets whose queue was selected before that time have been
     /// read. The progress also reports times for an empty queue.
     #[test]
-    fn what_was_chosen_before_the_time_that_is_told_has_been_read(
+    fn reader_reports_time_before_which_all_packets_were_read(
         steps in prop::collection::vec(step(), 1..300),
     ) {
         const HOLDS: u32 = 5;

@@ -92,7 +92,7 @@ fn frames_have_link_layer_address_of_kernel_neighbour() {
 
 /// RFC 6040 4.1 and 4.2, figure 4; RFC 2983 3.1, uniform model.
 #[test]
-fn every_combination_of_congestion_marks() {
+fn fast_path_merges_every_combination_of_ecn_marks() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let (far, near) = outwards(bench);
@@ -143,7 +143,7 @@ fn fast_path_and_slow_path_write_same_flow_labels() {
 /// RFC 8200 3: a forwarder decrements the hop limit and never sends zero. RFC 2473 6.3: the outer hop limit
 /// is 64.
 #[test]
-fn hop_limits() {
+fn fast_path_decrements_hop_limit_like_slow_path() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let (far, near) = outwards(bench);
@@ -169,7 +169,7 @@ fn hop_limits() {
 
 /// RFC 4291 2.5.2, 2.5.3, 2.5.6, 2.7: packets with these addresses stay on their link, or in their host.
 #[test]
-fn special_addresses() {
+fn fast_path_leaves_special_addresses_to_slow_path() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let (far, near) = outwards(bench);
@@ -190,7 +190,7 @@ fn special_addresses() {
 /// RFC 6275 10.4.5, RFC 3963 9: the outer source is the care-of address, and the inner source belongs to the
 /// binding.
 #[test]
-fn reverse_tunnel_checks() {
+fn fast_path_checks_inner_source_of_reverse_tunnel() {
     on_every_bench(|bench| {
         let (far, near) = outwards(bench);
         let inner = udp(far, near, 50);
@@ -267,7 +267,7 @@ fn previous_care_of_address_only_receives_and_nothing_is_sent_without_one() {
 
 /// RFC 2473 7: the slow path informs the sender, or fragments the outer packet.
 #[test]
-fn the_mtu_of_the_tunnel_and_of_the_way() {
+fn fast_path_leaves_packets_above_mtu_to_slow_path() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let fits = udp(source, destination, MTU as usize - 40);
@@ -297,7 +297,7 @@ fn the_mtu_of_the_tunnel_and_of_the_way() {
 /// RFC 8200 4.3 to 4.6: a forwarder does not read headers between IPv6 and payload. RFC 2473 4.1.1: the slow
 /// path counts nested tunnels.
 #[test]
-fn extension_headers_fragments_and_tunnels_in_tunnels() {
+fn fast_path_leaves_extension_headers_and_nested_tunnels_to_slow_path() {
     on_every_bench(|bench| {
         let (source, destination) = inwards(bench);
         let (far, near) = outwards(bench);
@@ -527,7 +527,7 @@ fn changed_role_of_interface_invalidates_cached_lookups() {
 /// On a modem interface, packets begin with the IPv6 header. The kernel redirects only frames with an
 /// Ethernet header, so the program adds one.
 #[test]
-fn packets_without_an_ethernet_header() {
+fn fast_path_forwards_packets_without_ethernet_header() {
     on_every_bench(|bench| {
         if bench.kind == Kind::Xdp {
             return;

@@ -63,7 +63,7 @@ fn sent(did: &ProgramAction) -> &[u8] {
 /// RFC 4213 3.4 and 3.6, RFC 5555 4.1. `enters` and `arrives_in_ipv4` compare the sent packets with the
 /// oracle.
 #[test]
-fn common_packets_use_fast_path_in_both_directions() {
+fn common_packets_inside_ipv4_use_fast_path_in_both_directions() {
     in_both(|bench, tunnel| {
         let (source, destination) = inwards(bench);
         let ends = (tunnel.local, tunnel.remote);
@@ -85,7 +85,7 @@ fn common_packets_use_fast_path_in_both_directions() {
 
 /// RFC 6040 4.1 and 4.2; RFC 2983 3.1.
 #[test]
-fn congestion_marks() {
+fn fast_path_merges_ecn_marks_inside_ipv4() {
     in_both(|bench, tunnel| {
         let (source, destination) = inwards(bench);
         let ends = (tunnel.local, tunnel.remote);
@@ -108,7 +108,7 @@ fn congestion_marks() {
 /// RFC 6275 10.4.5, RFC 3963 9: outer address, port and interface must be the tunnel's. The inner address
 /// must belong to the binding.
 #[test]
-fn reverse_tunnel_checks() {
+fn fast_path_checks_inner_source_inside_ipv4() {
     in_both(|bench, tunnel| {
         let (source, destination) = inwards(bench);
         let inner = udp(destination, source, 50);
@@ -251,7 +251,7 @@ fn control_messages_take_the_slow_path() {
 }
 
 #[test]
-fn the_mtu_of_the_tunnel_and_of_the_way() {
+fn fast_path_leaves_large_packets_inside_ipv4_to_slow_path() {
     in_both(|bench, tunnel| {
         let (source, destination) = inwards(bench);
         for _ in 0..2 {
@@ -310,7 +310,7 @@ fn handover_between_tunnel_kinds_accepts_both() {
 /// Two modems of the same type may assign the same address. Then only interface and port distinguish the
 /// uplinks.
 #[test]
-fn two_uplinks_with_one_address() {
+fn fast_path_distinguishes_two_uplinks_with_one_ipv4_address() {
     on_every_bench(|bench| {
         if bench.end == TunnelEnd::HomeAgent || bench.kind == Kind::Xdp {
             return;
@@ -339,7 +339,7 @@ fn two_uplinks_with_one_address() {
 
 /// The kernel's route lookup for XDP fails at an uplink on which forwarding is off.
 #[test]
-fn xdp_of_a_mobile_router_wants_forwarding() {
+fn xdp_needs_ipv4_forwarding_on_uplink() {
     in_both(|bench, _| {
         if (bench.end, bench.kind) != (TunnelEnd::MobileRouter, Kind::Xdp) {
             return;
@@ -464,7 +464,7 @@ fn fast_path_headers_equal_those_of_sockets() {
 /// The kernel verifies at most a million instructions of a program, and the station's start waits for the
 /// verification.
 #[test]
-fn the_verifier_is_far_from_its_limit() {
+fn bpf_programs_stay_far_below_verifier_limit() {
     use aya::programs::{SchedClassifier, Xdp};
 
     use crate::fast_path::programs::{find_program, load};
