@@ -207,7 +207,7 @@ impl AttackedNetwork<'_> {
                 anyhow::Ok((round?, used?))
             });
             let steady = stream(&mut self.stream, &sink, &self.frame, self.rate, &stop);
-            let ended = |_| anyhow!("a thread of the attack panicked");
+            let ended = |_| anyhow!("bug: the attacker's sending thread panicked");
             let (round, used) = routers.join().map_err(ended)??;
             anyhow::Ok((round, flood.join().map_err(ended)??, used - agent_before, steady?))
         })?;
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_what_they_are_called() {
+    fn attack_frames_match_their_kind() {
         let agents: Ipv6Addr = HOME_AGENTS.parse().expect("an address");
         let request = discovery_request(stranger(5), agents, 5);
         assert_eq!(request.len(), LINK + IPV6 + 8);

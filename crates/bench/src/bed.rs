@@ -89,7 +89,11 @@ impl Testbeds {
         for world in self.all() {
             for station in &world.stations {
                 if !station.is_ready() {
-                    bail!("carnet in node {} no longer answers; see its log", station.node);
+                    bail!(
+                        "the station carnet in node {} no longer answers API requests; its log has the \
+                         reason",
+                        station.node
+                    );
                 }
             }
         }

@@ -128,14 +128,17 @@ fn build(path: Path, bindings: u32, programs: &Programs) -> anyhow::Result<(Worl
             return Err(Interrupted.into());
         }
         if monotonic() - start > PATIENCE * SECOND {
-            bail!("the home agent is not ready after {PATIENCE} s");
+            bail!("the home agent's process is not ready {PATIENCE} s after its start");
         }
         clock::sleep(5 * MILLISECOND);
     }
     let ready_s = (monotonic() - start) as f64 / 1e9;
     let shown = agent.show("bindings")?;
     let found = shown.as_array().map_or(0, Vec::len);
-    ensure!(found == bindings as usize, "the home agent has {found} bindings, expected {bindings}");
+    ensure!(
+        found == bindings as usize,
+        "the home agent holds {found} bindings, expected the {bindings} that are registered"
+    );
     let memory_mib =
         memory(world.daemons.last().context("bug: the process that was just started is missing")?.id())
             .unwrap_or(0.0);
@@ -352,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binding_owns_the_prefix_that_packets_are_sent_to() {
+    fn each_binding_owns_the_destination_of_its_packets() {
         assert_eq!(prefix(0x0001_86a0), "2001:dba:1:86a0::/64");
         let address = Ipv6Addr::from(balanced(MOBILE, 0x0001_86a0));
         assert!(address.to_string().starts_with("2001:dba:1:86a0:"), "{address}");
@@ -360,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dice_reach_every_number() {
+    fn random_choice_reaches_every_binding() {
         let mut dice = RandomNumbers(1);
         let mut seen = [0; 10];
         for _ in 0..1000 {

@@ -644,7 +644,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_is_that_of_the_rounds_not_of_the_medians() {
+    fn ratio_is_the_median_of_the_ratios_of_rounds() {
         let base = Series::of(vec![1.0, 2.0, 4.0]);
         let other = Series::of(vec![2.0, 4.0, 8.0, 100.0]);
         assert_eq!(other.ratio(&base), Some(2.0));
@@ -654,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_a_few_is_uncertain() {
+    fn median_of_few_rounds_has_a_wide_interval() {
         let of = |count: u32| Series::of((1..=count).map(f64::from).collect()).confidence_limits();
         // By the tables of the sign test at 5 %, these numbers of values leave out none, 0, 1, 3 and 6 values
         // at each end.
@@ -666,7 +666,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_told() {
+    fn report_names_disturbance_by_other_programs() {
         let mut bench = Bench { load_before: [0.9, 0.0, 0.0], others: [0.02, 0.0], ..Bench::default() };
         bench.machine.cores = 2;
         assert_eq!(bench.disturbances(), Vec::<String>::new());
@@ -702,7 +702,7 @@ mod tests {
 
     /// The results name another run as long as they have a figure of that run.
     #[test]
-    fn other_runs_are_told_of_as_long_as_something_of_them_is_there() {
+    fn report_keeps_figures_of_earlier_runs_until_replaced() {
         let run = |time: &str, paths: &[Path]| Bench {
             time: time.into(),
             attacks: paths.iter().copied().map(attack).collect(),

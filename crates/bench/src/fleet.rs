@@ -337,11 +337,15 @@ impl Fleet {
             let number = (u128::from(found.home_address) & 0xffff_ffff) as u32;
             let router = self.routers.get(number as usize);
             let router = router.filter(|_| identity(number).home_address == found.home_address);
-            let router =
-                router.ok_or_else(|| anyhow!("the acknowledgement is for {}", found.home_address))?;
+            let router = router.ok_or_else(|| {
+                anyhow!(
+                    "a Binding Acknowledgement names the home address {}, which no simulated router has",
+                    found.home_address
+                )
+            })?;
             ensure!(
                 found.care_of_address == identity(number).care_of_address,
-                "the acknowledgement is for {} at {}",
+                "the Binding Acknowledgement for {} went to the care-of address {}, which that router lacks",
                 found.home_address,
                 found.care_of_address
             );
@@ -349,17 +353,21 @@ impl Fleet {
             let age = router.sent.wrapping_sub(found.sequence);
             ensure!(
                 age < u16::from(ATTEMPTS),
-                "the acknowledgement's sequence number is {}, expected {}",
+                "the Binding Acknowledgement has sequence number {}, expected {}",
                 found.sequence,
                 router.sent
             );
             // The home agent rejects an attempt that arrives after a later attempt, and a replayed Binding
             // Update, with status 135.
             let overtaken = age > 0 || (!router.waits && found.status == SEQUENCE_OUT_OF_WINDOW);
-            ensure!(found.status == 0 || overtaken, "the acknowledgement's status is {}", found.status);
+            ensure!(
+                found.status == 0 || overtaken,
+                "the Binding Acknowledgement has status {}, expected 0 (accepted)",
+                found.status
+            );
             ensure!(
                 found.status != 0 || found.lifetime == self.lifetime,
-                "the acknowledgement's lifetime is {}",
+                "the Binding Acknowledgement grants lifetime {}, expected the requested one",
                 found.lifetime
             );
             Ok((found.status == 0).then_some((number, found.sequence, age)))

@@ -103,7 +103,7 @@ fn hand_over(router: &Station, handovers: usize) -> anyhow::Result<()> {
             }
             anyhow::ensure!(
                 monotonic() < until,
-                "the router {} does not move to the uplink {to}",
+                "the mobile router {} did not move to the uplink {to} in time",
                 router.node
             );
             clock::sleep(5 * MILLISECOND);
@@ -142,7 +142,9 @@ fn one(
             });
             let stream = stream(&mut sender, &sink, &frame, highest * SHARE, &stop);
             // Wait for the thread that orders handovers, even if the sender has failed; it ends by itself.
-            orders.join().map_err(|_| anyhow!("the thread that orders handovers panicked"))??;
+            orders.join().map_err(|_| {
+                anyhow!("bug: the thread that requests handovers from the mobile router panicked")
+            })??;
             stream
         })
     };

@@ -307,22 +307,28 @@ const TOOLS: [(&str, &str); 2] = [("ethtool", "ethtool"), ("nft", "nftables")];
 /// carnet program.
 pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<(PathBuf, PathBuf)> {
     if mode != IsolationMode::Root {
-        bail!("the benchmark loads BPF programs into the kernel: run it as root");
+        bail!("the benchmark must load BPF programs into the kernel: run it as root");
     }
     tools::check_programs(&[])?;
     for (program, package) in TOOLS {
         if tools::find_program(program).is_none() {
-            bail!("missing: {program}; install with: apt-get install {package}");
+            bail!("cannot find the program {program}; install it with: apt-get install {package}");
         }
     }
     let carnet = tools::carnet_program(args.carnet.as_deref())?;
     if args.has(Part::Takeover) {
         let fleet = carnet.with_file_name("carnet-fleet");
         if !fleet.is_file() {
-            bail!("missing: {}; cargo build --bin carnet-fleet", fleet.display());
+            bail!(
+                "cannot find the program {}; build it with: cargo build --bin carnet-fleet",
+                fleet.display()
+            );
         }
         if takeover::etcd().is_none() {
-            bail!("missing: etcd; install with: tools/setup.sh bench, or apt-get install etcd-server");
+            bail!(
+                "cannot find the program etcd; install it with: tools/setup.sh bench, or apt-get install \
+                 etcd-server"
+            );
         }
     }
     std::fs::create_dir_all(args.out.join("logs"))

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_holds_whatever_the_number_and_the_prefix() {
+    fn checksum_stays_valid_for_every_number_and_prefix() {
         for size in [64, 65, 1250] {
             let mut frame = Frame::new(LINK_ADDRESSES, None, ends(), size);
             assert_eq!(frame.octets().len(), 14 + size);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outer_header_goes_around() {
+    fn outer_header_encloses_the_inner_packet() {
         let outer = ("2001:db8:f0::2".parse().expect("address"), "2001:db8:1::1".parse().expect("address"));
         let frame = Frame::new(LINK_ADDRESSES, Some(outer), ends(), 64);
         let octets = frame.octets();

@@ -73,7 +73,7 @@ pub fn ready(station: &Station, daemon: &mut Daemon) -> anyhow::Result<f64> {
             return Err(Interrupted.into());
         }
         if monotonic() - start > PATIENCE * SECOND {
-            bail!("the home agent is not ready after {PATIENCE} s");
+            bail!("the home agent's process is not ready {PATIENCE} s after its start");
         }
         clock::sleep(5 * MILLISECOND);
     }
@@ -98,7 +98,7 @@ pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyho
     world.start("ha", config, programs)?;
     let World { stations, daemons, .. } = &mut world;
     let (Some(station), Some(daemon)) = (stations.last(), daemons.last_mut()) else {
-        bail!("no process was started")
+        bail!("bug: the home agent's process is missing after its start")
     };
     let seconds = ready(station, daemon).with_context(|| format!("path {}", path.name()))?;
     Ok((world, seconds))
@@ -162,7 +162,7 @@ fn one(
     world.start("ha", &config, programs)?;
     let World { stations, daemons, .. } = &mut world;
     let (Some(station), Some(daemon)) = (stations.last(), daemons.last_mut()) else {
-        bail!("no process was started")
+        bail!("bug: the home agent's process is missing after its start")
     };
     let restart_s = ready(station, daemon)?;
     let missing = missing(station, &fleet)?;

@@ -120,7 +120,10 @@ fn take_turns(clients: &mut [(&str, UdpSocket, Vec<f64>)], echoes: usize) -> any
                 Some(time) => turn.push(time),
                 None => {
                     lost += 1;
-                    ensure!(lost <= 10 + number / 10, "echoes through {world} are lost");
+                    ensure!(
+                        lost <= 10 + number / 10,
+                        "too many echo requests through {world} are lost: expected at most one in ten"
+                    );
                     break;
                 }
             }

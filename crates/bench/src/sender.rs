@@ -195,11 +195,15 @@ fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
     if let Some(header) = outer {
         let mut value = [0; IPV6];
         value.copy_from_slice(header);
-        let map = ebpf.map_mut("OUTER").ok_or_else(|| anyhow!("the source has no map OUTER"))?;
+        let map = ebpf
+            .map_mut("OUTER")
+            .ok_or_else(|| anyhow!("bug: the BPF object of the packet source has no map OUTER"))?;
         Array::<_, [u8; IPV6]>::try_from(map)?.set(0, value, 0)?;
     }
     let name = if outer.is_some() { "push" } else { "reserve" };
-    let program = ebpf.program_mut(name).ok_or_else(|| anyhow!("the source has no program {name}"))?;
+    let program = ebpf
+        .program_mut(name)
+        .ok_or_else(|| anyhow!("bug: the BPF object of the packet source has no program {name}"))?;
     let program: &mut SchedClassifier = program.try_into()?;
     program.load().with_context(|| format!("the kernel refuses program {name}"))?;
     // Kernels older than 6.6 need clsact, which may exist already.
@@ -283,7 +287,7 @@ pub fn check_frames_arrive(
         })
         .collect();
     let sent = sender.send(&frames, frames.len())?;
-    ensure!(sent == frames.len(), "the source sent {sent} packets, expected {}", frames.len());
+    ensure!(sent == frames.len(), "the packet source sent {sent} packets, expected {}", frames.len());
     let mut buffer = vec![0; 1 << 16];
     for (number, frame) in frames.iter().enumerate() {
         loop {

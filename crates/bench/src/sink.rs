@@ -45,7 +45,9 @@ impl Sink {
         xdp(&mut ebpf, program)?
             .load()
             .with_context(|| format!("the kernel refuses XDP program {program}"))?;
-        let taken = ebpf.take_map("TAKEN").ok_or_else(|| anyhow!("the sink has no map TAKEN"))?;
+        let taken = ebpf
+            .take_map("TAKEN")
+            .ok_or_else(|| anyhow!("bug: the BPF object of the packet sink has no map TAKEN"))?;
         Ok(Sink { ebpf, taken: PerCpuArray::try_from(taken)?, program })
     }
 
@@ -77,14 +79,23 @@ impl Sink {
 
     /// Returns the counts of duplicated and reordered packets.
     pub fn numbers(&self) -> anyhow::Result<Numbers> {
-        let map = self.ebpf.map("NUMBERED").ok_or_else(|| anyhow!("the sink has no map NUMBERED"))?;
+        let map = self
+            .ebpf
+            .map("NUMBERED")
+            .ok_or_else(|| anyhow!("bug: the BPF object of the packet sink has no map NUMBERED"))?;
         let value: [u64; 4] = Array::try_from(map)?.get(&0, 0)?;
-        anyhow::ensure!(value[3] == 0, "{} packets had numbers that the source did not send", value[3]);
+        anyhow::ensure!(
+            value[3] == 0,
+            "{} received packets have sequence numbers that the source did not send",
+            value[3]
+        );
         Ok(Numbers { duplicated: value[0], reordered: value[1] })
     }
 }
 
 fn xdp<'a>(ebpf: &'a mut Ebpf, name: &str) -> anyhow::Result<&'a mut Xdp> {
-    let program = ebpf.program_mut(name).ok_or_else(|| anyhow!("the sink has no program {name}"))?;
+    let program = ebpf
+        .program_mut(name)
+        .ok_or_else(|| anyhow!("bug: the BPF object of the packet sink has no program {name}"))?;
     Ok(program.try_into()?)
 }

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_figure_is_told_and_all_have_to_meet() {
+    fn target_reports_worst_figure_and_needs_all_to_pass() {
         let found = || vec![(1.2, "a".to_owned()), (0.9, "b".to_owned()), (1.0, "c".to_owned())];
         let judged = target("x", "y", found(), |value| value >= 1.0, true, "");
         assert_eq!((judged.met, judged.found.as_str()), (Some(false), "2 of 3 met; worst 0.90 (b)"));

@@ -75,7 +75,7 @@ pub fn exchange(
     while !std::fs::read_to_string(&listener.log).unwrap_or_default().contains("listening") {
         listener.check_running()?;
         if clock::monotonic() > ready {
-            bail!("iperf3 -s in {server} does not start:\n{}", listener.tail());
+            bail!("cannot start the iperf3 server in node {server}:\n{}", listener.tail());
         }
         clock::sleep(5 * MILLISECOND);
     }
@@ -112,7 +112,9 @@ fn parse(text: &str) -> anyhow::Result<Result<Value, String>> {
 fn outcome(told: &Value) -> anyhow::Result<Outcome> {
     let received = &told["end"]["sum_received"];
     Ok(Outcome {
-        octets: received["bytes"].as_u64().ok_or_else(|| anyhow!("iperf3 reported no octets"))?,
+        octets: received["bytes"].as_u64().ok_or_else(|| {
+            anyhow!("expected the number of received octets in iperf3's report, found none")
+        })?,
         gbit: received["bits_per_second"].as_f64().unwrap_or(0.0) / 1e9,
         retransmits: told["end"]["sum_sent"]["retransmits"].as_u64().unwrap_or(0),
     })
@@ -123,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_and_an_error_are_read() {
+    fn iperf3_result_and_error_are_parsed() {
         let text = r#"{"end":{"sum_sent":{"retransmits":3},
             "sum_received":{"bytes":1000,"bits_per_second":2000000000.0}}}"#;
         let told = parse(text).expect("is good").expect("the transfer has succeeded");

@@ -162,40 +162,46 @@ pub fn acknowledgement(
         return Ok(None);
     }
     let address = |at: usize| -> anyhow::Result<Ipv6Addr> {
-        let octets = frame.get(at..at + 16).context("the acknowledgement ends too early")?;
+        let octets = frame.get(at..at + 16).context("the Binding Acknowledgement ends too early")?;
         Ok(Ipv6Addr::from(<[u8; 16]>::try_from(octets)?))
     };
     let (source, care_of_address) = (address(LINK + 8)?, address(LINK + 24)?);
     let home_address = address(LINK + IPV6 + 8)?;
-    ensure!(source == agent, "the acknowledgement comes from {source}, expected the home agent");
+    ensure!(
+        source == agent,
+        "the Binding Acknowledgement comes from {source}, expected the home agent's address {agent}"
+    );
     ensure!(
         frame[LINK + IPV6 + 2..LINK + IPV6 + 4] == [2, 1],
-        "the acknowledgement has no type 2 routing header"
+        "the Binding Acknowledgement has no type 2 routing header"
     );
     let length = (usize::from(frame[AT + 1]) + 1) * 8;
-    let header = frame.get(AT..AT + length).context("the acknowledgement ends too early")?;
+    let header = frame.get(AT..AT + length).context("the Binding Acknowledgement ends too early")?;
     ensure!(
         checksum(agent, home_address, PROTOCOL_MOBILITY, header) == 0,
-        "the acknowledgement's checksum is wrong"
+        "the Binding Acknowledgement has a wrong checksum"
     );
     let short = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-    ensure!(length >= 16, "the acknowledgement has no room for options");
+    ensure!(length >= 16, "the Binding Acknowledgement is too short for mobility options");
     let mut at = 12;
     let code = loop {
-        let kind = *header.get(at).context("the acknowledgement has no MAC")?;
+        let kind = *header.get(at).context("the Binding Acknowledgement has no authentication option")?;
         let size = *header.get(at + 1).filter(|_| kind != 0).unwrap_or(&0);
         if kind == AUTHENTICATION_OPTION {
-            ensure!(size == 17 && header.len() >= at + 19, "the acknowledgement's MAC has {size} octets");
+            ensure!(
+                size == 17 && header.len() >= at + 19,
+                "the authentication option of the Binding Acknowledgement has {size} octets, expected 17"
+            );
             ensure!(
                 header[at + 2] == 1 && header[at + 3..at + 7] == SPI.to_be_bytes(),
-                "the acknowledgement has another SPI than the Binding Update"
+                "the Binding Acknowledgement has another SPI than the Binding Update"
             );
             break at + 7;
         }
         at += if kind == 0 { 1 } else { 2 + usize::from(size) };
     };
     let expected = signer.code((care_of_address, home_address), &header[..code]);
-    ensure!(header[code..code + MAC] == expected, "the acknowledgement's MAC is wrong");
+    ensure!(header[code..code + MAC] == expected, "the Binding Acknowledgement has a wrong MAC");
     let (status, sequence, lifetime) = (header[6], short(8), short(10));
     Ok(Some(Acknowledgement { home_address, care_of_address, status, sequence, lifetime }))
 }
@@ -214,7 +220,7 @@ mod tests {
 
     /// The expected octets are a Binding Update whose MAC another implementation of RFC 4285 has computed.
     #[test]
-    fn an_update_is_the_golden_one() {
+    fn binding_update_equals_recorded_packet() {
         let who = Identity {
             home_address: address("2001:db8:1::1234"),
             care_of_address: address("2001:db8:f1::10"),
@@ -230,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_right_acknowledgement_is_told_apart() {
+    fn invalid_binding_acknowledgements_are_rejected_with_reason() {
         let signer = Signer::new(&KEY).expect("a key");
         let agent = address("2001:db8:1::1");
         let (home, care_of) = (address("2001:db8:1::1234"), address("2001:db8:f1::10"));
@@ -263,7 +269,7 @@ mod tests {
             frame[at] = value;
             read(&frame)
         };
-        assert_eq!(with(AT + 9, 8), Err("the acknowledgement's checksum is wrong".into()));
+        assert_eq!(with(AT + 9, 8), Err("the Binding Acknowledgement has a wrong checksum".into()));
         assert_eq!(with(AT + 2, BINDING_UPDATE), Ok(None));
         for length in 0..frame.len() {
             let cut = read(&frame[..length]);
@@ -273,6 +279,6 @@ mod tests {
         frame[AT + 4..AT + 6].copy_from_slice(&[0, 0]);
         let sum = checksum(agent, home, PROTOCOL_MOBILITY, &frame[AT..]);
         frame[AT + 4..AT + 6].copy_from_slice(&sum.to_be_bytes());
-        assert_eq!(read(&frame), Err("the acknowledgement's MAC is wrong".into()));
+        assert_eq!(read(&frame), Err("the Binding Acknowledgement has a wrong MAC".into()));
     }
 }

@@ -93,7 +93,9 @@ pub fn run_in_node<T: Send>(
                 .with_context(|| format!("cannot enter node {node}"))?;
             action()
         });
-        thread.join().map_err(|_| anyhow!("a thread in node {node} panicked"))?
+        thread
+            .join()
+            .map_err(|_| anyhow!("bug: a benchmark thread in the namespace of node {node} panicked"))?
     })
 }
 
@@ -291,7 +293,7 @@ fn takes(station: &Station, path: Path) -> anyhow::Result<()> {
         }
         thread::sleep(Duration::from_millis(100));
     }
-    bail!("{} uses the data path {paths:?}, expected {:?}", station.node, path.name())
+    bail!("the station in node {} uses the data path {paths:?}, expected {:?}", station.node, path.name())
 }
 
 /// Returns the tables `[station]` and `[dataplane]` of a config.

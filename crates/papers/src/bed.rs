@@ -186,7 +186,11 @@ pub fn running(daemon: &mut Daemon) -> Option<u32> {
 fn alive(daemon: &mut Daemon) -> anyhow::Result<()> {
     match daemon.ended() {
         Some(status) if !status.success() => {
-            bail!("{} ended ({status}); its last output:\n{}", daemon.what, daemon.tail())
+            bail!(
+                "the program {} ended with an error ({status}); its last output:\n{}",
+                daemon.what,
+                daemon.tail()
+            )
         }
         _ => Ok(()),
     }
@@ -204,7 +208,7 @@ fn first(paths: &[Path], programs: &Programs) -> anyhow::Result<(World, Subject)
             Err(error) => refused.push(format!("{}: {error:#}", path.name())),
         }
     }
-    bail!("carnet does not start:\n{}", refused.join("\n"))
+    bail!("cannot start carnet on any of its data paths:\n{}", refused.join("\n"))
 }
 
 /// Builds the network in which the given commands set up the routers.
@@ -240,7 +244,10 @@ fn begin(world: &mut World, mr: &str, ha: &str, programs: &Programs) -> anyhow::
         if clock::monotonic() > until {
             let said: Vec<String> =
                 world.daemons.iter().map(|d| format!("last output of {}:\n{}", d.what, d.tail())).collect();
-            bail!("the host on board has not reached {CN} in {PATIENCE} s\n{}", said.join("\n"));
+            bail!(
+                "the host on board did not reach the correspondent node {CN} within {PATIENCE} s\n{}",
+                said.join("\n")
+            );
         }
         clock::sleep(200 * MILLISECOND);
     }
@@ -310,7 +317,7 @@ mod tests {
     use std::os::unix::process::CommandExt;
 
     #[test]
-    fn what_a_shell_started_is_asked_to_end_with_it() {
+    fn processes_of_a_shell_command_get_sigterm() {
         let folder = std::env::temp_dir().join(format!("carnet-lab-group-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let (ready, told) = (folder.join("ready"), folder.join("told"));

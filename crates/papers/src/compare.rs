@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_falls_out() {
+    fn comparison_does_not_depend_on_machine_speed() {
         let old = run(&[90.0, 91.0, 92.0, 90.5, 91.5, 90.2], &[100.0, 101.0, 102.0, 100.5, 101.5, 100.2]);
         // Plain routing and the subject are both half as fast: no change.
         let half = |values: &[f64]| values.iter().map(|value| value / 2.0).collect::<Vec<_>>();
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_round_trip_is_slower_and_few_say_nothing() {
+    fn longer_round_trips_are_slower_if_repetitions_suffice() {
         let mut old = results();
         let mut new = results();
         for (run, factor) in [(&mut old, 1.0), (&mut new, 1.5)] {
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn probabilities_are_exact() {
+    fn rank_test_probabilities_are_exact() {
         assert!((above(1.96) - 0.025).abs() < 1e-4, "{}", above(1.96));
         // 5 old values are all below 5 new values: that happens in 2 of the 252 ways.
         let apart = [((1..=5).map(f64::from).collect(), (6..=10).map(f64::from).collect())];
@@ -636,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_rises_from_nothing_is_told() {
+    fn loss_that_rises_from_zero_is_reported() {
         let (old, new) = (lossy(0.0, &[0.0; 7]), lossy(0.0, &[3.0, 4.0, 2.0, 5.0, 3.0, 4.0, 2.5]));
         let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
         assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn the_direction_is_that_of_the_ranks() {
+    fn change_direction_follows_rank_test() {
         // The subject is slower at nine points and ten times as fast at one: the mean of the ratios is above
         // 1.
         let (mut old, mut new) = (Results::default(), Results::default());
@@ -667,7 +667,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_that_could_show_nothing_does_not_cost_the_others() {
+    fn curve_with_too_few_repetitions_does_not_weaken_correction() {
         let (mut old, mut new) = (Results::default(), Results::default());
         for (run, value) in [(&mut old, 100.0), (&mut new, 50.0)] {
             for round in 0..5 {
@@ -688,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn one_transfer_is_asked_once() {
+    fn packets_and_rate_of_one_transfer_count_once() {
         let mut run = Results::default();
         for (experiment, quantity) in [
             ("udp", "mbit"),
@@ -705,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_and_what_was_lost_fails() {
+    fn missing_curves_are_listed_and_lost_ones_count_as_slower() {
         let old = results();
         let mut new = results();
         new.samples.retain(|one| one.experiment != "echo");
@@ -780,7 +780,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_differently_is_not_compared() {
+    fn experiments_with_other_parameters_are_not_compared() {
         let made = |seconds: u64, sizes: &[u32]| {
             let mut run = results();
             run.experiments.push(ExperimentParameters {

@@ -260,10 +260,16 @@ fn tables(results: &Results) -> anyhow::Result<String> {
 
 /// Returns a page with its tables replaced.
 pub fn fill_tables(page: &str, results: &Results) -> anyhow::Result<String> {
-    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("the page has no line {BEGIN}"))?;
-    let (_, after) =
-        rest.split_once(END).with_context(|| format!("the page has no line {END} after {BEGIN}"))?;
-    ensure!(!after.contains(BEGIN), "the page has two lines {BEGIN}");
+    let (before, rest) = page
+        .split_once(BEGIN)
+        .with_context(|| format!("cannot insert the tables: the page has no line {BEGIN}"))?;
+    let (_, after) = rest
+        .split_once(END)
+        .with_context(|| format!("cannot insert the tables: the page has no line {END} after {BEGIN}"))?;
+    ensure!(
+        !after.contains(BEGIN),
+        "cannot insert the tables: expected one line {BEGIN} in the page, found two"
+    );
     Ok(format!("{before}{BEGIN}\n{}{END}{after}", tables(results)?))
 }
 

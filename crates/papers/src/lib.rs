@@ -151,7 +151,7 @@ pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<Plan> {
     let contender = match (&args.mr, &args.ha, args.path) {
         (Some(mr), Some(ha), _) => ImplementationUnderTest::Commands { mr: mr.clone(), ha: ha.clone() },
         (_, _, Some(path)) if path.is_carnet() => ImplementationUnderTest::Carnet(vec![path]),
-        (_, _, Some(path)) => bail!("{} is no data path of carnet", path.name()),
+        (_, _, Some(path)) => bail!("--path: expected a data path of carnet, found {}", path.name()),
         _ if mode == IsolationMode::Root => {
             ImplementationUnderTest::Carnet(vec![DataPath::Bpf, DataPath::Tun])
         }
@@ -206,7 +206,11 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
         console::step(&page.display().to_string());
     }
     let unmeasured = unmeasured(&results);
-    anyhow::ensure!(unmeasured.is_empty(), "no measurement of {} succeeded", unmeasured.join(", "));
+    anyhow::ensure!(
+        unmeasured.is_empty(),
+        "all measurements of these experiments failed: {}",
+        unmeasured.join(", ")
+    );
     Ok(())
 }
 
@@ -259,7 +263,7 @@ fn read(file: &Path) -> anyhow::Result<Results> {
     let version = results.schema_version;
     anyhow::ensure!(
         version == SCHEMA_VERSION,
-        "{} has version {version}, expected {SCHEMA_VERSION}",
+        "{}: expected schema version {SCHEMA_VERSION}, found {version}",
         file.display()
     );
     Ok(results)

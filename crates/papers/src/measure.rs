@@ -56,8 +56,11 @@ pub fn udp(
 
 fn datagrams(told: &Value, size: u32) -> anyhow::Result<Vec<MeasuredValue>> {
     let sum = &told["end"]["sum"];
-    let number =
-        |key: &str| sum[key].as_f64().ok_or_else(|| anyhow!("iperf3 reported no {key} of its datagrams"));
+    let number = |key: &str| {
+        sum[key]
+            .as_f64()
+            .ok_or_else(|| anyhow!("expected the number {key} in iperf3's UDP report, found none"))
+    };
     let (packets, lost, seconds) = (number("packets")?, number("lost_packets")?, number("seconds")?);
     let received = (packets - lost).max(0.0);
     let mbit = received * f64::from(size) * 8.0 / seconds.max(1e-3) / 1e6;
@@ -86,7 +89,7 @@ pub fn mgen(ends: &HostPair, size: u32, mbit: f64, seconds: u64) -> anyhow::Resu
     clock::sleep(50 * MILLISECOND);
     let after = counts()?;
     let [sent, arrived] = [0, 1].map(|at| (after[at] - before[at]) as f64);
-    ensure!(sent > 0.0, "mgen sent nothing");
+    ensure!(sent > 0.0, "the traffic generator mgen sent no packets");
     // The kernel's counter of arrived packets includes other packets between the hosts.
     let arrived = arrived.min(sent);
     Ok(vec![("packets", "packets/s", arrived / seconds as f64), ("delivered", "%", 100.0 * arrived / sent)])
@@ -197,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ping_tells_at_its_end_is_read() {
+    fn ping_summary_is_parsed() {
         let text = "PING 2001:db8::2(2001:db8::2) 56 data bytes\n\n--- 2001:db8::2 ping statistics ---\n\
                     50 packets transmitted, 45 received, 10% packet loss, time 4ms\n\
                     rtt min/avg/max/mdev = 0.030/0.047/0.120/0.010 ms, ipg/ewma 0.080/0.050 ms\n";
@@ -208,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_of_the_kernel_is_found_by_its_name() {
+    fn kernel_counter_is_found_by_name() {
         let text = "Ip6InReceives                   \t7\nIp6InDelivers                   \t5\n";
         assert_eq!(counter(text, "Ip6InDelivers").expect("is there"), 5);
         assert!(counter(text, "Ip6In").is_err());
     }
 
     #[test]
-    fn what_fails_is_no_value() {
+    fn failed_measurement_gives_no_value() {
         let told = serde_json::json!({"end": {"sum_received": {"bits_per_second": 2e6}}});
         assert_eq!(transferred(Ok(told)).expect("is good"), [("mbit", "Mbit/s", 2.0)]);
         for (told, why) in [
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_that_came_are_counted() {
+    fn iperf3_udp_result_is_parsed() {
         let told =
             serde_json::json!({"end": {"sum": {"packets": 1000, "lost_packets": 100, "seconds": 2.0}}});
         let found = datagrams(&told, 1000).expect("is good");

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_got_as_the_paper_says() {
+    fn values_are_selected_as_in_the_paper() {
         let results = results();
         let is = |value, range| Some(Number { value, range });
         assert_eq!(got(&results, "fig2", "highest, router"), is(92.1, Some((92.0, 92.2))));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repetition_that_failed_is_none_of_the_range() {
+    fn failed_repetition_is_not_in_the_range() {
         let mut results = results();
         // The highest point of plain routing keeps only two of four repetitions: the second and the fourth.
         let key = sample("udp-rates", "plain", Some(95.0), "mbit", "Mbit/s");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_of_moves_has_their_range() {
+    fn mean_of_moves_has_lowest_and_highest_move() {
         let mut results = results();
         for (x, host, router) in [(1.0, 5.0, 4.0), (2.0, 3.0, 4.0), (3.0, 9.0, 6.0)] {
             results.add(sample("handover", "subject", Some(x), "ms", "ms"), host);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_is_told_where_there_is_one() {
+    fn range_is_printed_if_repetitions_differ() {
         assert_eq!(spread(Some((0.25, 1.0))), "(0.25 to 1)");
         assert_eq!(spread(Some((92.0, 92.0))), "");
         assert_eq!(spread(None), "");

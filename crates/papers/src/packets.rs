@@ -103,7 +103,11 @@ fn rounds(
                 let before = used()?;
                 let passed = once(milliseconds)?;
                 let used = used()? - before;
-                ensure!(passed.received > 0, "no packet of {size} octets passes ({})", lane.series);
+                ensure!(
+                    passed.received > 0,
+                    "no packet of {size} octets arrives through both routers ({})",
+                    lane.series
+                );
                 let rate = match group {
                     None => passed.rate(),
                     Some((_, share)) => passed.received as f64 * 1e9 / used.max(1) as f64 * share,
@@ -191,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_error_is_told() {
+    fn first_error_of_a_measurement_is_reported() {
         let failed = |why: &'static str| Err(anyhow::anyhow!(why));
         assert!(first(Ok(()), vec![Ok(()), Ok(())]).is_ok());
         let told = first(failed("no group"), vec![failed("no ethtool")]).expect_err("is one");

@@ -347,11 +347,15 @@ impl Paper {
     fn check(&self) -> anyhow::Result<()> {
         for figure in &self.figures {
             for id in figure.experiment.iter().chain(&figure.against) {
-                ensure!(self.experiment(id).is_some(), "{}: there is no experiment {id:?}", figure.id);
+                ensure!(
+                    self.experiment(id).is_some(),
+                    "{}: expected the name of an experiment of this paper, found {id:?}",
+                    figure.id
+                );
             }
             ensure!(
                 figure.experiment.is_some() != figure.not_measured.is_some(),
-                "{}: expected either experiment or not_measured",
+                "figure {}: expected one of the keys experiment and not_measured",
                 figure.id
             );
             let experiment = figure.experiment.as_ref().and_then(|id| self.experiment(id));
@@ -364,14 +368,14 @@ impl Paper {
             for value in &figure.values {
                 ensure!(
                     value.ours.is_some() != value.incomparable.is_some(),
-                    "{}, {}: expected either ours or incomparable",
+                    "figure {}, {}: expected one of the keys ours and incomparable",
                     figure.id,
                     value.what
                 );
                 let other = value.ours.as_ref().and_then(|ours| ours.over_experiment.as_ref());
                 ensure!(
                     other.is_none_or(|id| self.experiment(id).is_some()),
-                    "{}, {}: there is no experiment {other:?}",
+                    "{}, {}: expected the name of an experiment of this paper, found {other:?}",
                     figure.id,
                     value.what
                 );
@@ -392,7 +396,7 @@ pub fn named(names: &[String], effort: Effort) -> anyhow::Result<Vec<Paper>> {
     let all = all(effort)?;
     let known: Vec<&str> = all.iter().map(|paper| paper.name.as_str()).collect();
     if let Some(unknown) = names.iter().find(|name| *name != "all" && !known.contains(&name.as_str())) {
-        bail!("there is no paper {unknown:?}; there are: {}, all", known.join(", "));
+        bail!("expected the name of a paper ({}, all), found {unknown:?}", known.join(", "));
     }
     let every = names.is_empty() || names.iter().any(|name| name == "all");
     Ok(all.into_iter().filter(|paper| every || names.contains(&paper.name)).collect())
@@ -403,7 +407,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_paper_is_whole_with_every_effort() {
+    fn every_paper_file_is_complete_for_every_effort() {
         for effort in [Effort::Full, Effort::Quick, Effort::Smoke] {
             let papers = all(effort).expect("are good");
             assert_eq!(papers.len(), FILES.len());
@@ -422,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effort_changes_what_it_names() {
+    fn effort_overrides_only_named_parameters() {
         let text = "name='a'\ntitle='t'\nauthors='x'\nyear=1\nsetting=''\n\
                     [[experiment]]\nid='e'\nkind='udp'\nsizes=[1,2]\nseconds=5\nquick={sizes=[1]}\n\
                     [[figure]]\nid='f'\ntitle=''\nshows=''\nexperiment='e'\n";
@@ -430,8 +434,11 @@ mod tests {
         assert_eq!((sizes(Effort::Full), sizes(Effort::Quick)), (vec![1, 2], vec![1]));
         assert_eq!(sizes(Effort::Smoke), [1, 2]);
         let told = Paper::parse(&text.replace("experiment='e'", "experiment='g'"), Effort::Full);
-        assert_eq!(format!("{:#}", told.expect_err("is bad")), "paper a: f: there is no experiment \"g\"");
+        assert_eq!(
+            format!("{:#}", told.expect_err("is bad")),
+            "paper a: f: expected the name of an experiment of this paper, found \"g\""
+        );
         let told = named(&["none".into()], Effort::Full).expect_err("is bad").to_string();
-        assert!(told.starts_with("there is no paper \"none\"; there are: nemo-basic-support, "), "{told}");
+        assert!(told.starts_with("expected the name of a paper (nemo-basic-support, "), "{told}");
     }
 }

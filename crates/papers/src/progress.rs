@@ -77,7 +77,7 @@ mod tests {
     use super::line;
 
     #[test]
-    fn the_bar_says_how_long_it_will_take() {
+    fn progress_bar_estimates_remaining_time() {
         assert_eq!(line(0.0, 0.0, 90.0, "x"), format!("  [{}]   0 %, 1:30 left  x", ".".repeat(24)));
         assert_eq!(
             line(50.0, 30.0, 90.0, "x"),

@@ -335,7 +335,7 @@ pub fn print(browser: &Path, page: &Path, pdf: &Path) -> anyhow::Result<()> {
     let _ = std::fs::remove_dir_all(&profile);
     ensure!(
         status.is_some_and(|status| status.success()) && pdf.exists(),
-        "{} prints nothing",
+        "expected output from the program {}, found none",
         browser.display()
     );
     Ok(())
@@ -348,7 +348,7 @@ mod tests {
     use crate::results::tests::results;
 
     #[test]
-    fn a_page_has_both_numbers_and_nothing_from_elsewhere() {
+    fn report_has_paper_and_measured_numbers_and_no_remote_content() {
         let mut results = results();
         results.subject.name = "a <router>".into();
         let paper = &named(&["nemo-basic-support".into()], Effort::Full).expect("is good")[0];
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handover_is_drawn_against_time() {
+    fn report_draws_handover_against_time() {
         use crate::trace::Move;
         let paper = &named(&["nemo-wimax".into()], Effort::Full).expect("is good")[0];
         let trace = Trace {

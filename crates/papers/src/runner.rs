@@ -330,7 +330,7 @@ impl Runner<'_> {
     ) -> anyhow::Result<()> {
         ensure!(
             self.plan.mode == IsolationMode::Root,
-            "packets are sent and counted by BPF programs, which takes root"
+            "these experiments need root, because BPF programs send and count the packets"
         );
         routers.set_link(None)?;
         let (plain, subject) = (self.key(paper, experiment, PLAIN), self.key(paper, experiment, SUBJECT));
@@ -399,7 +399,7 @@ impl Runner<'_> {
         }
         ensure!(
             lost == 0,
-            "after {lost} of {} moves, seen from both, nothing was answered within {} s",
+            "after {lost} of {} moves between links, host and router received no answers within {} s",
             2 * gaps.len(),
             handover::LIMIT / clock::SECOND
         );
@@ -439,16 +439,20 @@ impl Runner<'_> {
             status = lab.ended();
             if clock::monotonic() - begin > limit {
                 lab.stop(nix::sys::signal::Signal::SIGTERM);
-                bail!("{name} took much longer than expected:\n{}", lab.tail());
+                bail!("the lab's run of scenario {name} exceeded its time limit:\n{}", lab.tail());
             }
             clock::sleep(clock::SECOND / 5);
             self.progress.advance(if status.is_none() { 0.2 } else { 0.0 });
         }
         // Exit status 1 means a failed expectation; the metrics are valid anyway.
         let code = status.and_then(|status| status.code());
-        ensure!(matches!(code, Some(0 | 1)), "{name} ended ({status:?}):\n{}", lab.tail());
-        let text =
-            std::fs::read(&file).with_context(|| format!("{name} wrote no results:\n{}", lab.tail()))?;
+        ensure!(
+            matches!(code, Some(0 | 1)),
+            "the lab's run of scenario {name} failed ({status:?}):\n{}",
+            lab.tail()
+        );
+        let text = std::fs::read(&file)
+            .with_context(|| format!("the lab's run of scenario {name} wrote no results:\n{}", lab.tail()))?;
         let told: Value = serde_json::from_slice(&text)?;
         for figure in paper.figures.iter().filter(|one| one.experiment.as_ref() == Some(&experiment.id)) {
             for value in &figure.values {
@@ -511,7 +515,9 @@ fn some(results: &Results, key: &CurvePoint) -> anyhow::Result<()> {
         return Ok(());
     }
     match results.failures.iter().find(|one| (&one.paper, &one.experiment, &one.series) == name) {
-        Some(first) => bail!("all measurements failed ({}); the first: {}", key.series, first.said),
+        Some(first) => {
+            bail!("all measurements of the series {} failed; the first error: {}", key.series, first.said)
+        }
         None => Ok(()),
     }
 }
@@ -528,7 +534,7 @@ fn measured(
         Kind::Mgen => measure::mgen(ends, point.size, point.mbit, experiment.seconds),
         Kind::PathMtu => measure::path_mtu(ends),
         Kind::Echo | Kind::Handover | Kind::Packets | Kind::Scenario => {
-            bail!("{} is measured by another experiment", experiment.id)
+            bail!("bug: the measurement of experiment {} has its own function", experiment.id)
         }
     }
 }
@@ -545,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_takes_less_than_25_minutes_and_a_quick_run_less_than_4() {
+    fn evaluation_takes_25_minutes_and_quick_run_4_at_most() {
         let [full, quick, smoke] = [Effort::Full, Effort::Quick, Effort::Smoke].map(cost);
         assert!(full < 23.0 * 60.0, "{full} s");
         assert!(quick < 210.0, "{quick} s");
@@ -553,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn handovers_come_last_of_all_papers() {
+    fn handover_experiments_run_last() {
         let papers = all(Effort::Full).expect("are good");
         let order = order(&papers);
         assert_eq!(order.len(), papers.iter().map(|paper| paper.experiments.len()).sum::<usize>());
@@ -563,14 +569,17 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_that_fails_is_kept_as_such() {
+    fn failed_measurement_is_recorded_as_failure() {
         use crate::results::tests::sample;
         let mut results = Results::default();
         let key = sample("tcp", SUBJECT, None, "", "");
         let failed = || Err(MeasurementFailed("iperf3: unable to connect".into()).into());
         record(&mut results, &key, Kind::Tcp, 0, failed()).expect("is kept");
         let told = some(&results, &key).expect_err("there is no value").to_string();
-        assert_eq!(told, "all measurements failed (subject); the first: iperf3: unable to connect");
+        assert_eq!(
+            told,
+            "all measurements of the series subject failed; the first error: iperf3: unable to connect"
+        );
         record(&mut results, &key, Kind::Tcp, 1, Ok(vec![("mbit", "Mbit/s", 3.0)])).expect("is kept");
         assert_eq!(results.numbered(&results.samples[0]), [(1, 3.0)]);
         some(&results, &key).expect("each point has a value");
@@ -586,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_thing_that_is_varied_makes_curves() {
+    fn second_varied_parameter_makes_several_curves() {
         let papers = all(Effort::Full).expect("are good");
         let of = |paper: &str, id: &str| {
             let paper = papers.iter().find(|one| one.name == paper).expect("is there");

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ping_is_taken_with_the_moves() {
+    fn trace_contains_pings_and_moves() {
         let trace = Trace::of(&told(), "rtt").expect("is there");
         assert_eq!(trace.lost(), (1, 200));
         assert_eq!((trace.at_s[100], trace.ms[100], trace.ms[101]), (1.0, None, Some(47.0)));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_and_the_moves_are_drawn() {
+    fn trace_plot_shows_whole_run_and_each_move() {
         let charts = Trace::of(&told(), "rtt").expect("is there").charts(&figure(), "carnet");
         assert_eq!(charts.len(), 2);
         assert_eq!((charts[0].moments[0].x, charts[1].moments[0].x), (1.0, 0.0));

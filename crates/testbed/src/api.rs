@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_read_and_refusals_are_told() {
+    fn api_answers_are_parsed_and_refusals_reported() {
         let (head, got) = answered("HTTP/1.0 200 OK\r\nx: y\r\n\r\n[1]", |s| get(s, "/v1/counters"));
         assert!(head.starts_with("GET /v1/counters HTTP/1.0\r\n"), "{head}");
         assert_eq!(got.expect("is JSON"), serde_json::json!([1]));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_the_data_lines() {
+    fn event_stream_lines_are_parsed() {
         let answer = "HTTP/1.0 200 OK\r\n\r\n: hello\n\ndata: {\"a\":1}\n\ndata:{\"a\":2}\n\n";
         let (_, all) = answered(answer, |s| {
             follow(s, "/v1/gnrecv").expect("a stream").map(|e| e["a"].as_u64()).collect::<Vec<_>>()

@@ -9,6 +9,7 @@ use anyhow::Context;
 use nix::sys::signal::Signal;
 
 use crate::clock::{self, MILLISECOND};
+use crate::console;
 use crate::isolate::IsolationMode;
 use crate::process::{Daemon, in_node, output};
 use crate::scenario::{End, Node, Scenario};
@@ -19,6 +20,13 @@ mod outer;
 /// Number of octets that a capture keeps of each packet. Every header and every mobility message fits, but
 /// not the payload of transfers.
 const SNAP_LENGTH: &str = "300";
+/// Metrics that count packets of a capture: last part of the name, and tshark's filter for the packets.
+const METRIC_FILTERS: [(&str, &str); 4] = [
+    ("binding_updates", "mip6.mhtype == 5"),
+    ("binding_acknowledgements", "mip6.mhtype == 6"),
+    ("geonetworking", "gnw"),
+    ("malformed", "_ws.malformed"),
+];
 
 /// Returns the capture program and its Debian package. In a user namespace it is dumpcap: tcpdump fails
 /// there, because it wants to change its groups.
@@ -86,18 +94,16 @@ impl Captures {
         }
         let Some(tshark) = tools::find_program("tshark") else { return Ok(Vec::new()) };
         let mut counts: Vec<(String, f64)> = Vec::new();
-        for (End { node, .. }, file, _) in &self.running {
-            for (name, filter) in [
-                ("binding_updates", "mip6.mhtype == 5"),
-                ("binding_acknowledgements", "mip6.mhtype == 6"),
-                ("geonetworking", "gnw"),
-                ("malformed", "_ws.malformed"),
-            ] {
-                // Reading a capture takes long, so read it only if the scenario uses one of its metrics.
-                let name = format!("capture.{node}.{name}");
-                if !is_asked(scenario, &name) {
-                    continue;
-                }
+        for (End { node, interface }, file, _) in &self.running {
+            // Reading a capture takes long, so read it only if the scenario uses one of its metrics.
+            let mut wanted =
+                METRIC_FILTERS.map(|(name, filter)| (format!("capture.{node}.{name}"), filter)).to_vec();
+            wanted.retain(|(name, _)| is_asked(scenario, name));
+            if !wanted.is_empty() {
+                let megabytes = file.metadata().map_or(0, |file| file.len()) / 1_000_000;
+                console::step(&format!("tshark reads the capture of {node}:{interface}, {megabytes} MB"));
+            }
+            for (name, filter) in wanted {
                 let mut command = Command::new(&tshark);
                 // Run tshark with default settings, because it may not be able to read the user's settings
                 // here.

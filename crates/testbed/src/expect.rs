@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn every_comparison() {
+    fn every_comparison_of_an_expectation_works() {
         let e = expect("lost");
         assert_eq!(outcome(&Expect { equals: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
         assert_eq!(outcome(&Expect { equals: Some(2.0), ..e.clone() }), ExpectationOutcome::Fail);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_may_have_a_metric_added() {
+    fn expectation_bound_may_refer_to_a_metric() {
         let after = Some(toml::Spanned::new(0..0, "cut".to_string()));
         let e = Expect { below: Some(100.0), after, ..expect("outage") };
         assert_eq!(outcome(&e), ExpectationOutcome::Fail);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_fails() {
+    fn expectation_of_unmeasured_metric_fails() {
         let judged = judge_one(&Expect { equals: Some(0.0), ..expect("none") }, &metrics(), &ALL);
         assert_eq!((judged.outcome, judged.why.as_deref()), (ExpectationOutcome::Fail, Some("not measured")));
         let mut m = metrics();
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_capture_what_needs_one_is_skipped() {
+    fn expectations_on_captures_are_skipped_without_capture() {
         let e = Expect { needs_pcap: true, equals: Some(0.0), ..expect("none") };
         assert_eq!(outcome(&e), ExpectationOutcome::Skipped);
         assert_eq!(judge_one(&e, &metrics(), &ALL).outcome, ExpectationOutcome::Fail);
     }
 
     #[test]
-    fn what_the_run_cannot_show_is_skipped() {
+    fn expectations_that_the_run_cannot_measure_are_skipped() {
         let e = Expect { below: Some(1.0), ..expect("rtt") };
         for e in [
             Expect { needs_feedback: true, ..e.clone() },
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn values_with_units() {
+    fn expectation_values_with_units_are_parsed() {
         assert_eq!(
             (shown(Some(0.0), "packets"), shown(Some(1.0), "packets")),
             ("0 packets".into(), "1 packet".into())
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_for_people() {
+    fn measured_numbers_are_rounded_for_display() {
         let shown: Vec<String> = [0.0, 3.0, 0.1234, 12.345, 100.25, 1234.5, -0.05].map(number).into();
         assert_eq!(shown, ["0", "3", "0.123", "12.35", "100.2", "1234", "-0.05"]);
     }

@@ -274,7 +274,7 @@ mod tests {
     use super::without_tun;
 
     #[test]
-    fn a_user_who_may_not_is_told_what_helps() {
+    fn user_without_namespaces_is_told_the_remedy() {
         let told = without_tun(&Error::from(ErrorKind::PermissionDenied));
         assert!(told.contains("chmod 0666 /dev/net/tun") && told.contains("as root"), "{told}");
         assert!(without_tun(&Error::from(ErrorKind::NotFound)).ends_with("modprobe tun"));

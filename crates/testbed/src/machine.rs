@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_faults_that_the_processor_has_are_told() {
+    fn report_names_processor_vulnerabilities() {
         let folder = std::env::temp_dir().join(format!("carnet-lab-machine-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         for (name, said) in [

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_are_found_again() {
+    fn packet_marks_are_found_in_frames() {
         let text = payload((3, 70_000), 20);
         assert_eq!(text.len(), 40);
         let octets: Vec<u8> =

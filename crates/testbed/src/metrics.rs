@@ -247,13 +247,13 @@ mod tests {
     use crate::traffic::stats::Flow;
 
     #[test]
-    fn sections_reach_to_the_next_action() {
+    fn section_ends_at_next_action() {
         let s = sections(10, 100, &[("a".into(), 20), ("b".into(), 60)]);
         assert_eq!(s, [("run".into(), 10..100), ("a".into(), 20..60), ("b".into(), 60..100)]);
     }
 
     #[test]
-    fn both_directions_are_summed() {
+    fn metrics_of_both_directions_are_summed() {
         let there = Flow { sent: vec![0, 10, 20], received: vec![(0, 5), (2, 25)] };
         let back = Flow { sent: vec![0, 10, 20], received: vec![(0, 7), (1, 17), (1, 18), (2, 27)] };
         let seen = TrafficResults {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_which_nothing_was_sent_or_arrived_have_no_good_figures() {
+    fn empty_flow_has_no_metrics() {
         let silent = |received: &[(u64, u64)], sent: &[u64]| ProbeResults {
             name: "p".into(),
             nodes: ["a".into(), "b".into()],
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_and_registrations_are_told_by_uplink() {
+    fn moves_and_registrations_are_counted_by_uplink() {
         let at = |ms: u64| SECOND + ms * 1_000_000;
         let registered = |ms: u64, uplink: &str, us: u64, refresh: bool| {
             let event = serde_json::json!({"event": "registered", "uplink": uplink, "latency_us": us,
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_made_of_others() {
+    fn derived_metrics_are_computed() {
         let mut m = Metrics::new();
         m.entry("run".into()).or_default().extend([("a".to_string(), 3.0), ("b".to_string(), 1.0)]);
         m.entry("x".into()).or_default().extend([("a".to_string(), 8.0), ("b".to_string(), 0.0)]);

@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates() {
+    fn certificate_dates_are_converted() {
         // 2026-11-22T12:34:56Z is 1795350896 seconds after 1970.
         let moment = WallTime::from_unix_nanos(1_795_350_896_000_000_000);
         assert_eq!(date(Time64::from_wall_time(moment, LEAP_SECONDS)), "2026-11-22T12:34:56Z");
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_a_pki() {
+    fn pki_command_writes_certificates_and_keys() {
         let folder = std::env::temp_dir().join(format!("carnet-pki-{}", std::process::id()));
         let args = Args {
             folder: folder.clone(),

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_config_is_filled_in() {
+    fn placeholders_of_a_config_are_replaced() {
         let text = "name = \"{node}\"\nposition = \"trace:{trace}\"\nx = {n}\n";
         let filled = fill(text, "car7", Some("7"), Path::new("/out/car7.trace"));
         assert_eq!(filled, "name = \"car7\"\nposition = \"trace:/out/car7.trace\"\nx = 7\n");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_comes_once_for_each_node_of_a_series() {
+    fn config_block_is_repeated_for_each_node_of_series() {
         let numbers = |series: &str| if series == "mr{n}" { vec![10, 9] } else { Vec::new() };
         let text = "a = 1\n# each mr{n}\n[[b]]\nc = {n}\n# end\nd = {n}\n";
         let written = repeated(text, numbers).expect("is good");

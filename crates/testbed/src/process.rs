@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_has_done_its_work_is_no_failure_where_it_may_end() {
+    fn program_may_end_successfully_if_permitted() {
         let mut done = ended("true");
         done.check_unless_done().expect("it has done its work");
         let error = done.check_running().expect_err("it should still be running").to_string();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_is_a_failure_with_its_last_words() {
+    fn failed_program_is_reported_with_last_output() {
         let mut failed = ended("echo no way; exit 3");
         for error in [failed.check_running(), failed.check_unless_done()] {
             let error = error.expect_err("it failed").to_string();

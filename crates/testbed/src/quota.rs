@@ -313,14 +313,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_of_the_kernel_are_told_from_programs() {
+    fn kernel_threads_are_distinguished_from_programs() {
         assert_eq!(name("71 (napi/i0-8193) S 2 0 0 0 -1"), Some("napi/i0-8193"));
         assert_eq!(name("71 (napi/i0-8193) S 1 0 0 0 -1"), None);
         assert_eq!(name("71 (kworker/0:0) I 2 0"), None);
     }
 
     #[test]
-    fn only_groups_of_the_lab_are_touched() {
+    fn only_control_groups_of_the_lab_are_changed() {
         let mut groups = Groups::new();
         for request in [
             "begin ../x 0.5",

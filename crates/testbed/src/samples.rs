@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_are_differences() {
+    fn section_counters_are_differences_of_samples() {
         let at = |sent: u64, busy: u64| {
             vec![
                 Counters { sent, busy, ..Counters::default() },

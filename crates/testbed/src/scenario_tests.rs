@@ -33,7 +33,7 @@ fn fault(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn a_good_scenario_is_read() {
+fn valid_scenario_is_parsed() {
     let s = parse(Path::new("s.toml"), GOOD).expect("is good");
     assert_eq!(s.actions[0].at, Duration(2_500_000_000));
     assert_eq!(s.links[0].ends[1].get_ref(), &End { node: "b".into(), interface: "e0".into() });
@@ -53,7 +53,7 @@ fn unknown_keys_are_errors() {
 }
 
 #[test]
-fn a_bad_time_is_shown_where_it_is() {
+fn invalid_scenario_time_is_reported_with_place() {
     let told = fault("2.5s", "soon");
     assert_eq!(told, "s.toml:14:6: \"soon\" is no time, expected for example \"20s\"");
 }
@@ -86,7 +86,7 @@ fn expectations_refer_to_actions_and_have_a_bound() {
 }
 
 #[test]
-fn a_derived_metric_is_made_in_one_way() {
+fn derived_metric_has_exactly_one_definition() {
     let derived = |ways: &str| format!("[[derived]]\nname = \"d\"\nof = \"a\"\n{ways}[[expect]]");
     let told = fault("[[expect]]", &derived("plus = \"b\"\nover = \"c\"\n"));
     assert!(told.contains("exactly one of plus, minus, over"), "{told}");
@@ -159,7 +159,7 @@ fn radio(from: &str, to: &str) -> Result<Scenario, String> {
 }
 
 #[test]
-fn a_series_makes_nodes() {
+fn node_series_creates_nodes() {
     let s = radio("t", "t").expect("is good");
     assert_eq!(s.nodes.keys().collect::<Vec<_>>(), ["car1", "car2", "car3", "rsu"]);
     assert_eq!((s.nodes["car2"].role.as_str(), s.nodes["car2"].series), ("car 2", Some(2)));
@@ -171,7 +171,7 @@ fn a_series_makes_nodes() {
 }
 
 #[test]
-fn ways_come_from_files() {
+fn node_movements_are_read_from_files() {
     let s = radio("place = [10, 20]", "ns2 = { file = \"a.ns2\", node = 0 }");
     assert_eq!(s.expect_err("has no third"), "scenario.toml:11:47: a.ns2 has no $node_(2)");
     let s = radio("count = 3", "count = 2").map(|_| ());
@@ -186,7 +186,7 @@ fn ways_come_from_files() {
 }
 
 #[test]
-fn radios_are_checked() {
+fn radio_settings_are_checked() {
     for (from, to, told) in [
         (
             "[medium]\nrange = \"400m\"\nloss = 0.1\n",
@@ -249,7 +249,7 @@ fn prefixes_contain_addresses() {
 }
 
 #[test]
-fn the_scenarios_of_the_repository_are_good() {
+fn scenarios_of_the_repository_are_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let all = scenario_names(&folder);
     assert!(all.contains(&"two-uplinks".to_string()), "{all:?}");
@@ -300,7 +300,7 @@ duration = "1s"
 "#;
 
 #[test]
-fn a_series_has_links_and_probes_and_any_size() {
+fn node_series_may_have_links_and_probes() {
     let s = parse_sized(Path::new("s.toml"), SERIES, Some(2)).expect("is good");
     let ends = |l: usize| s.links[l].ends.iter().map(|e| e.get_ref().to_string()).collect::<Vec<_>>();
     assert_eq!(ends(0), ["ar:w0", "mr3:w0", "mr4:w0"]);
@@ -317,7 +317,7 @@ fn a_series_has_links_and_probes_and_any_size() {
 }
 
 #[test]
-fn what_is_wrong_with_a_series_is_told() {
+fn errors_in_a_node_series_are_reported() {
     let told = |from: &str, to: &str| {
         assert!(SERIES.contains(from), "there is no {from:?}");
         parse(Path::new("s.toml"), &SERIES.replacen(from, to, 1)).expect_err("is refused").to_string()

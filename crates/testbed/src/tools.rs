@@ -42,7 +42,11 @@ pub fn check_programs(more: &[(&str, &str)]) -> anyhow::Result<()> {
     let mut packages: Vec<&str> = missing.iter().map(|m| m.1).collect();
     packages.sort_unstable();
     packages.dedup();
-    anyhow::bail!("missing: {}; install with: apt-get install {}", programs.join(", "), packages.join(" "))
+    anyhow::bail!(
+        "cannot find the program {}; install it with: apt-get install {}",
+        programs.join(", "),
+        packages.join(" ")
+    )
 }
 
 /// Returns the path of the carnet program: the given one, otherwise next to the lab's program, otherwise in
@@ -76,14 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_found_or_not() {
+    fn program_is_searched_in_path() {
         assert!(find_program("sh").is_some());
         assert_eq!(find_program("no-such-program-anywhere"), None);
         assert_eq!(path("no-such-program-anywhere"), PathBuf::from("no-such-program-anywhere"));
     }
 
     #[test]
-    fn a_program_that_was_named_must_be_there() {
+    fn named_program_must_exist() {
         let told = carnet_program(Some(Path::new("/nowhere/carnet"))).expect_err("is not there").to_string();
         assert_eq!(told, "there is no program /nowhere/carnet");
     }

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn each_family_has_its_commands() {
+    fn ip_commands_are_made_for_each_address_family() {
         let text = "title='t'\ntimetable.duration='1s'\n[nodes.b]\n[nodes.a]\n\
                     addresses.x=['2001:db8::1/64','192.0.2.1/24']\n\
                     routes=['default via 2001:db8::2','default via 192.0.2.2','unreachable \
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_with_their_state() {
+    fn interface_addresses_are_parsed_with_state() {
         let text = r#"[{"ifname":"i0","addr_info":[{"local":"2001:db8::1","tentative":true},
             {"local":"fe80::1"}]}]"#;
         let found = parse_addresses(text).expect("is JSON");

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_node_has_a_ticket_of_its_pki_and_all_know_who_is_revoked() {
+    fn scenario_nodes_get_tickets_and_revocation_list() {
         let folder = std::env::temp_dir().join(format!("carnet-trust-{}", std::process::id()));
         let text = r#"
             title = "t"

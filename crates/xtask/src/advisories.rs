@@ -54,7 +54,10 @@ pub fn check(root: &Path) -> Result<(), Error> {
         }
     }
     if !found.is_empty() {
-        bail!("advisories apply (https://rustsec.org/advisories/ID.html):\n{}", found.join("\n"));
+        bail!(
+            "security advisories apply to locked packages (https://rustsec.org/advisories/ID.html):\n{}",
+            found.join("\n")
+        );
     }
     Ok(())
 }
@@ -73,7 +76,7 @@ pub fn update(root: &Path, database: &Path) -> Result<(), Error> {
         }
     }
     if advisories.is_empty() {
-        bail!("{}: expected advisories, found none", crates.display());
+        bail!("{}: expected security advisories in this folder, found none", crates.display());
     }
     advisories.sort();
     let lines =
@@ -91,9 +94,12 @@ fn read(path: &Path) -> Result<String, Error> {
 /// Returns the advisory in a file of the database; `None` if it is withdrawn or informational.
 fn parse_advisory(text: &str) -> Result<Option<Advisory>, Error> {
     let front = text.strip_prefix("```toml\n").and_then(|rest| rest.split_once("\n```"));
-    let (front, _) = front.context("expected a block of TOML at the beginning")?;
+    let (front, _) = front.context("expected a block of TOML at the beginning of the advisory")?;
     let table: toml::Table = front.parse()?;
-    let about = table.get("advisory").and_then(toml::Value::as_table).context("expected [advisory]")?;
+    let about = table
+        .get("advisory")
+        .and_then(toml::Value::as_table)
+        .context("expected a table [advisory] in the advisory")?;
     if about.contains_key("withdrawn") || about.contains_key("informational") {
         return Ok(None);
     }
@@ -102,9 +108,12 @@ fn parse_advisory(text: &str) -> Result<Option<Advisory>, Error> {
             .get(key)
             .and_then(toml::Value::as_str)
             .map(str::to_owned)
-            .with_context(|| format!("expected {key}"))
+            .with_context(|| format!("expected the key {key}"))
     };
-    let versions = table.get("versions").and_then(toml::Value::as_table).context("expected [versions]")?;
+    let versions = table
+        .get("versions")
+        .and_then(toml::Value::as_table)
+        .context("expected a table [versions] in the advisory")?;
     let mut unaffected = Vec::new();
     for key in ["patched", "unaffected"] {
         let listed = versions.get(key).and_then(toml::Value::as_array).into_iter().flatten();
@@ -129,11 +138,14 @@ fn parse_snapshot(text: &str) -> Result<BTreeMap<String, Vec<Advisory>>, Error> 
 /// Returns the names and versions in a lock file.
 fn locked(text: &str) -> Result<Vec<(String, Version)>, Error> {
     let table: toml::Table = text.parse()?;
-    let packages = table.get("package").and_then(toml::Value::as_array).context("expected [[package]]")?;
+    let packages = table
+        .get("package")
+        .and_then(toml::Value::as_array)
+        .context("expected tables [[package]] in the lock file")?;
     let mut found = Vec::new();
     for package in packages {
         let word = |key: &str| {
-            package.get(key).and_then(toml::Value::as_str).with_context(|| format!("expected {key}"))
+            package.get(key).and_then(toml::Value::as_str).with_context(|| format!("expected the key {key}"))
         };
         found.push((word("name")?.to_owned(), word("version")?.parse().map_err(Error::msg)?));
     }

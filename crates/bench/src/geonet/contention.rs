@@ -132,7 +132,10 @@ fn observe(count: usize) -> anyhow::Result<Times> {
             seen.1.get_or_insert(time);
         }
     }
-    ensure!(times.len() <= count * DISTANCES.len(), "another program sends on the benchmark's link");
+    ensure!(
+        times.len() <= count * DISTANCES.len(),
+        "expected only the station's frames on the benchmark's link, found frames of another program"
+    );
     Ok(times)
 }
 
@@ -144,7 +147,10 @@ fn delays(distance: u32, sent: usize, times: &Times) -> anyhow::Result<Delays> {
         .filter_map(|(_, (first, again))| again.map(|again| again - first))
         .collect();
     measured.sort_unstable();
-    ensure!(!measured.is_empty(), "the station forwarded no packet from {distance} m away");
+    ensure!(
+        !measured.is_empty(),
+        "expected forwarded packets, but the station forwarded none from a sender {distance} m away"
+    );
     let milliseconds = |nanoseconds: u64| nanoseconds as f64 / MILLISECOND as f64;
     let (formula_ms, median_ms) = (formula(f64::from(distance)), milliseconds(median(measured.clone())));
     Ok(Delays {
@@ -164,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_formula_is_the_standards() {
+    fn contention_timeout_follows_the_formula_of_the_standard() {
         let near = |distance: f64, expected: f64| (formula(distance) - expected).abs() < 1e-9;
         assert!(near(0.0, 100.0) && near(250.0, 75.25) && near(500.0, 50.5) && near(900.0, 10.9));
         assert!(near(1000.0, 1.0) && near(1100.0, 1.0));

@@ -138,7 +138,11 @@ pub fn measure(case: FloodCase, program: &Path, time: u64) -> anyhow::Result<Rou
     }
     round.drops.retain(|_, count| *count > 0);
     forwarder.stop()?;
-    ensure!(throughput.forwarded > 0, "{}: the forwarder sent no packet back", case.description());
+    ensure!(
+        throughput.forwarded > 0,
+        "{}: expected forwarded packets, but the forwarding station sent none",
+        case.description()
+    );
     Ok(round)
 }
 
@@ -321,7 +325,7 @@ fn ran(schedule: &str) -> anyhow::Result<(u64, u64)> {
     let mut fields = text.split_whitespace().map(str::parse);
     match (fields.next(), fields.next()) {
         (Some(Ok(ran)), Some(Ok(waited))) => Ok((ran, waited)),
-        _ => bail!("{schedule} contains {text:?}, expected two numbers"),
+        _ => bail!("{schedule}: expected two numbers (run time and wait time of the thread), found {text:?}"),
     }
 }
 

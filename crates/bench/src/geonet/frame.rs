@@ -129,7 +129,7 @@ mod tests {
     const HERE: Place = Place { latitude: 488_375_000, longitude: 21_008_000 };
 
     #[test]
-    fn fields_stand_where_the_standard_puts_them() {
+    fn frame_fields_have_the_offsets_of_the_standard() {
         let speaker = SendingStation { mac: [2, 0, 0, 0, 0, 7], place: HERE, timestamp: 0x0102_0304 };
         let beacon = speaker.beacon();
         assert_eq!(beacon.len(), MINIMUM);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn time_and_place() {
+    fn frame_contains_the_set_time_and_position() {
         // The timestamp of 2026-11-21T12:00:00Z was computed by hand from the standard.
         assert_eq!(timestamp(1_795_262_400 * 1_000_000_000), 0x2f3f_a188);
         // A minute of latitude at 48.8 degrees is 1853.4 m.

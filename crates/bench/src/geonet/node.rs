@@ -44,7 +44,7 @@ pub fn thread<T: Send + 'static>(
 
 /// Waits for a thread of [`thread`].
 pub fn join<T>(thread: JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
-    thread.join().map_err(|_| anyhow!("a thread of the bench panicked"))?
+    thread.join().map_err(|_| anyhow!("bug: a thread of the benchmark panicked"))?
 }
 
 /// Runs a function inside a node.

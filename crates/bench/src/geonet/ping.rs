@@ -142,7 +142,7 @@ fn kernel(what: &'static str, target: &str, count: usize) -> anyhow::Result<Roun
 }
 
 fn summary(what: &'static str, sent: usize, milliseconds: Vec<f64>) -> anyhow::Result<RoundTripTimes> {
-    ensure!(!milliseconds.is_empty(), "{what}: no answer");
+    ensure!(!milliseconds.is_empty(), "{what}: expected answers to echo requests, received none");
     let mut nanoseconds: Vec<u64> = milliseconds.iter().map(|time| (time * 1e6) as u64).collect();
     nanoseconds.sort_unstable();
     let micro = |nanoseconds: u64| nanoseconds as f64 / 1000.0;

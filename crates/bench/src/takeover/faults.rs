@@ -200,11 +200,11 @@ impl Fault {
                         break well;
                     }
                     if monotonic() - told > PATIENCE {
-                        bail!("{name} does not end after SIGTERM");
+                        bail!("expected the process {name} to end after SIGTERM, but it still runs");
                     }
                 };
                 if !well {
-                    bail!("{name} ended with an error after SIGTERM");
+                    bail!("expected the process {name} to end without an error after SIGTERM, but it failed");
                 }
                 machines.start_member(*member)?;
             }
@@ -328,7 +328,7 @@ pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Resu
             }
             if broken >= ENOUGH {
                 bail!(
-                    "{broken} faults left something broken; seed {}, logs in {}",
+                    "after {broken} injected faults the fleet did not recover; seed {}, logs in {}",
                     effort.seed,
                     machines.folder().display()
                 );
@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_same_series() {
+    fn equal_seeds_give_equal_faults() {
         let draw = |seed| {
             let mut chance = SeededRandom::new(seed);
             (0..5).map(|_| chance.below(100)).collect::<Vec<_>>()

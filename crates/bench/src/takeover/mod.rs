@@ -53,11 +53,15 @@ fn begin(
     let machines = Machines::start(path, seats, stores, routers, programs)?;
     let mut all = Routers::new(&machines, routers, period(routers))?;
     all.send_all_updates();
-    ensure!(all.settle(60)?, "{} of {routers} routers have no acknowledgement", all.waiting_routers());
+    ensure!(
+        all.settle(60)?,
+        "{} of {routers} simulated mobile routers have no Binding Acknowledgement after 60 s",
+        all.waiting_routers()
+    );
     let flows = all.run_until(monotonic() + 30 * SECOND, |all| all.all_flows_have_packets(4 * all.period))?;
     ensure!(
         flows,
-        "packets of only {} of {} flows arrive",
+        "expected packets of all flows, but only {} of {} flows arrive",
         all.flows_with_packets(4 * all.period),
         2 * routers
     );
@@ -80,7 +84,11 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
         let settled = all.run_until(monotonic() + 30 * SECOND, |all| {
             at_home.iter().enumerate().all(|(seat, on)| all.flows(seat).all(|flow| on.contains(&flow.member)))
         })?;
-        ensure!(settled, "a seat is not led by its first member");
+        ensure!(
+            settled,
+            "expected each home agent (seat) at the first member of its list, found another leader after 30 \
+             s"
+        );
         all.watch();
         all.run_for(chance.between(300, 800) * MILLISECOND)?;
         let affected: Vec<usize> = (0..machines.seats)
@@ -127,7 +135,7 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
         })?;
         ensure!(
             returned || affected.is_empty(),
-            "{} has not become the leader of its seat again",
+            "the member {} has not become the leader of its home agent (seat) again",
             MACHINES[machine]
         );
         all.run_for(SECOND)?;

@@ -180,7 +180,8 @@ impl Machines {
             members: members.collect(),
             store: (0..stores).map(|_| None).collect(),
             programs: programs.clone(),
-            etcd: etcd().context("missing: etcd; install with: apt-get install etcd-server")?,
+            etcd: etcd()
+                .context("cannot find the program etcd; install it with: apt-get install etcd-server")?,
             folder,
         };
         machines.links()?;
@@ -198,7 +199,10 @@ impl Machines {
                 return Err(Interrupted.into());
             }
             if monotonic() > until {
-                bail!("a seat has no leader; see {}", machines.folder.display());
+                bail!(
+                    "no member leads a home agent (seat) in time; the logs are in {}",
+                    machines.folder.display()
+                );
             }
             clock::sleep(100 * MILLISECOND);
         }
@@ -341,7 +345,7 @@ impl Machines {
                     return Err(Interrupted.into());
                 }
                 if monotonic() > until {
-                    bail!("etcd does not listen");
+                    bail!("an etcd server does not listen at its client port in time");
                 }
                 clock::sleep(100 * MILLISECOND);
             }
@@ -454,7 +458,7 @@ impl Machines {
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             if name.contains(&format!("-{seat}.")) && path.is_file() {
                 let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-                count += text.lines().filter(|line| line.contains(": has the seat now")).count();
+                count += text.lines().filter(|line| line.contains(": this member is the leader")).count();
             }
         }
         Ok(count)

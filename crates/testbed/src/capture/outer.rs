@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_around_a_ping_is_counted() {
+    fn outer_headers_of_captured_pings_are_counted() {
         let frame = |headers: &[Vec<u8>]| {
             let mut frame = vec![0; 12];
             frame.extend(ETHER_TYPE_IPV6);

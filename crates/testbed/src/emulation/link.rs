@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trace_holds_before_it_begins_and_changes_afterwards() {
+    fn link_trace_changes_the_link_on_schedule() {
         let mut link = link();
         assert_eq!((link.poll_signal(), link.poll_signal()), (Some(-40.0), None));
         assert_eq!(link.poll_timeout(), None);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_draw_for_themselves() {
+    fn link_directions_have_independent_random_numbers() {
         let mut p = DirectionProperties::default();
         p.loss.random = 0.5;
         let nature = LinkProperties { ways: [p.clone(), p], signal: None };

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn independent_loss_comes_singly() {
+    fn independent_loss_makes_no_bursts() {
         let lost = lost(&Loss { random: 0.05, burst: None });
         assert!((0.047..0.053).contains(&share(&lost)), "{}", share(&lost));
         // With independent losses of probability p, the mean number of lost frames in a row is 1 / (1 - p).
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_as_long_and_as_frequent_as_said() {
+    fn loss_bursts_have_configured_length_and_rate() {
         let lost = lost(&Loss { random: 0.0, burst: Some(Burst { enter: 0.01, leave: 0.2, loss: 1.0 }) });
         // In the long run the bad state has the share enter / (enter + leave) of all frames. It lasts 1 /
         // leave frames on average.
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn certain_and_impossible() {
+    fn loss_of_0_and_100_percent_is_exact() {
         assert_eq!(share(&lost(&Loss::default())), 0.0);
         assert_eq!(share(&lost(&Loss { random: 1.0, burst: None })), 1.0);
     }

@@ -465,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lateness_is_told_in_percentiles() {
+    fn emulator_reports_lateness_in_percentiles() {
         let mut late = DelayHistogram::default();
         assert_eq!(late.percentile(50.0), None);
         (0..100).for_each(|n| late.add(n * 1000));

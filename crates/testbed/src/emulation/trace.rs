@@ -160,7 +160,7 @@ mod tests {
         "# a loop\ntime delay rate signal\n0 1.5ms 20mbit -40\n0.5 - 5mbit -60.5 # far\n2 repeat\n";
 
     #[test]
-    fn a_trace_repeats() {
+    fn link_trace_repeats() {
         let trace = Trace::parse(GOOD).expect("is good");
         let first = Change {
             delay: Some(1_500_000),
@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_ends() {
+    fn link_trace_without_repeat_ends() {
         let trace = Trace::parse("time loss\n1 0.5\n").expect("is good");
         assert_eq!(trace.step(0).map(|s| (s.0, s.1.loss)), Some((SECOND, Some(0.5))));
         assert_eq!(trace.step(1), None);
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
+    fn link_trace_errors_name_the_line() {
         let told = |from: &str, to: &str| {
             assert!(GOOD.contains(from));
             let mistake = Trace::parse(&GOOD.replacen(from, to, 1)).expect_err("is refused");

@@ -30,7 +30,7 @@ fn drain(way: &mut LinkDirection, end: u64) -> Vec<(u64, u32, usize)> {
 }
 
 #[test]
-fn a_frame_takes_its_length_and_the_delay() {
+fn emulated_frame_takes_serialisation_time_and_delay() {
     let properties = DirectionProperties {
         delay: 20 * MILLISECOND,
         rate: Some(10_000_000),
@@ -46,7 +46,7 @@ fn a_frame_takes_its_length_and_the_delay() {
 }
 
 #[test]
-fn without_rate_there_is_no_queue() {
+fn link_without_rate_has_no_queue() {
     let mut way =
         LinkDirection::new(1, DirectionProperties { delay: 5, queue: 0, ..DirectionProperties::default() });
     way.enqueue(10, frame(0, 9000));
@@ -55,7 +55,7 @@ fn without_rate_there_is_no_queue() {
 }
 
 #[test]
-fn a_large_queue_is_bufferbloat_and_a_full_one_drops_the_newest() {
+fn full_link_queue_drops_newest_frame() {
     let mut way = LinkDirection::new(
         1,
         DirectionProperties { rate: Some(1_000_000), queue: 256_000, ..DirectionProperties::default() },
@@ -71,7 +71,7 @@ fn a_large_queue_is_bufferbloat_and_a_full_one_drops_the_newest() {
 }
 
 #[test]
-fn a_new_rate_holds_for_what_is_left_of_a_frame() {
+fn new_link_rate_applies_to_rest_of_frame() {
     let rate = |rate| DirectionProperties { rate: Some(rate), ..DirectionProperties::default() };
     let mut way = LinkDirection::new(1, rate(1_000_000));
     way.enqueue(0, frame(0, 1250));
@@ -82,7 +82,7 @@ fn a_new_rate_holds_for_what_is_left_of_a_frame() {
 }
 
 #[test]
-fn a_standstill_ends_where_it_began() {
+fn paused_link_continues_with_next_frame() {
     let rate = |rate| DirectionProperties { rate, ..DirectionProperties::default() };
     let mut way = LinkDirection::new(1, rate(Some(1_000_000)));
     way.enqueue(0, frame(0, 1250));
@@ -99,7 +99,7 @@ fn a_standstill_ends_where_it_began() {
 }
 
 #[test]
-fn a_shorter_delay_overtakes_only_where_it_may() {
+fn shorter_delay_reorders_frames_only_if_permitted() {
     for (reorder, expected) in [(false, [0, 1]), (true, [1, 0])] {
         let with = |delay| DirectionProperties { delay, reorder, ..DirectionProperties::default() };
         let mut way = LinkDirection::new(1, with(50));
@@ -112,7 +112,7 @@ fn a_shorter_delay_overtakes_only_where_it_may() {
 }
 
 #[test]
-fn a_black_hole_takes_what_comes_but_not_what_is_on_its_way() {
+fn blackhole_drops_new_frames_and_delivers_earlier_ones() {
     let with = |blackhole| DirectionProperties { delay: 50, blackhole, ..DirectionProperties::default() };
     let mut way = LinkDirection::new(1, with(false));
     way.enqueue(0, frame(0, 100));
@@ -194,12 +194,12 @@ proptest! {
     }
 
     #[test]
-    fn looking_changes_nothing(first in properties(), story in story()) {
+    fn reading_link_state_changes_nothing(first in properties(), story in story()) {
         prop_assert_eq!(play(&first, &story, false), play(&first, &story, true));
     }
 
     #[test]
-    fn order_delay_and_rate_are_kept(
+    fn emulated_link_keeps_order_delay_and_rate(
         first in properties(),
         frames in proptest::collection::vec((0..3 * MILLISECOND, 4_usize..1600), 1..300),
     ) {

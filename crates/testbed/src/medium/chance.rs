@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_question_has_the_same_answer() {
+    fn random_draw_depends_only_on_its_key() {
         assert_eq!(draw(7, DecisionKind::Loss, &[1, 2]), draw(7, DecisionKind::Loss, &[1, 2]));
         let others = [draw(8, DecisionKind::Loss, &[1, 2]), draw(7, DecisionKind::Backoff, &[1, 2])];
         assert!(others.iter().all(|d| *d != draw(7, DecisionKind::Loss, &[1, 2])));
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_are_spread() {
+    fn random_draws_are_uniform() {
         let n = 10_000_u64;
         let below: usize = (0..n).filter(|i| uniform_draw(3, DecisionKind::Loss, &[*i]) < 0.3).count();
         assert!((2800..3200).contains(&below), "{below} of {n} below 0.3");

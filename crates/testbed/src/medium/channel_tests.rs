@@ -68,7 +68,7 @@ fn sent(outputs: &[Output]) -> Vec<(u64, usize)> {
 }
 
 #[test]
-fn those_in_reach_hear_a_broadcast() {
+fn radios_in_range_receive_a_broadcast() {
     let mut c = channel(parameters(), &[0.0, 400.0, 401.0, -30.0]);
     c.enqueue(SECOND, 0, frame(BROADCAST, 114, 7));
     let outputs = all(&mut c);
@@ -83,7 +83,7 @@ fn those_in_reach_hear_a_broadcast() {
 }
 
 #[test]
-fn a_radio_behind_a_wall_is_not_heard_and_hears_nobody() {
+fn radio_behind_wall_is_isolated() {
     let mut c = channel(parameters(), &[0.0, 100.0, 200.0]);
     c.set_walled(1, true);
     c.enqueue(SECOND, 0, frame(BROADCAST, 114, 1));
@@ -99,7 +99,7 @@ fn a_radio_behind_a_wall_is_not_heard_and_hears_nobody() {
 }
 
 #[test]
-fn a_radio_waits_while_it_hears_another() {
+fn radio_waits_for_free_channel() {
     let mut c = channel(parameters(), &[0.0, 100.0]);
     c.enqueue(SECOND, 0, frame(BROADCAST, 500, 1));
     c.enqueue(SECOND + 50_000, 1, frame(BROADCAST, 500, 2));
@@ -112,7 +112,7 @@ fn a_radio_waits_while_it_hears_another() {
 }
 
 #[test]
-fn frames_that_begin_together_collide() {
+fn simultaneous_frames_collide() {
     let mut c = channel(parameters(), &[0.0, 100.0, 200.0]);
     c.enqueue(SECOND, 0, frame(BROADCAST, 114, 1));
     c.enqueue(SECOND + CCA / 2, 2, frame(BROADCAST, 114, 2));
@@ -123,7 +123,7 @@ fn frames_that_begin_together_collide() {
 }
 
 #[test]
-fn hidden_stations_collide_in_the_middle() {
+fn hidden_stations_collide_at_receiver_between_them() {
     let mut c = channel(parameters(), &[0.0, 300.0, 600.0]);
     c.enqueue(SECOND, 0, frame(BROADCAST, 1000, 1));
     c.enqueue(SECOND + 500_000, 2, frame(BROADCAST, 1000, 2));
@@ -139,7 +139,7 @@ fn hidden_stations_collide_in_the_middle() {
 }
 
 #[test]
-fn the_stronger_one_survives_with_capture() {
+fn stronger_frame_survives_with_capture_effect() {
     let captures = Parameters { capture: Some(10.0), ..parameters() };
     // The senders are 20 m and 380 m away, a difference of 25 dB. The receiver gets the frame of the nearer
     // one, even if it began later.
@@ -158,7 +158,7 @@ fn the_stronger_one_survives_with_capture() {
 }
 
 #[test]
-fn unicast_goes_to_one_and_is_acknowledged() {
+fn unicast_frame_is_acknowledged_by_its_receiver() {
     let mut c = channel(parameters(), &[0.0, 100.0, 200.0]);
     c.enqueue(SECOND, 0, frame(mac(1), 114, 5));
     let airtime = parameters().airtime;
@@ -176,7 +176,7 @@ fn unicast_goes_to_one_and_is_acknowledged() {
 }
 
 #[test]
-fn a_radio_takes_frames_to_its_present_address_alone() {
+fn radio_accepts_frames_to_present_address_only() {
     let mut c = channel(parameters(), &[0.0, 100.0]);
     c.set_address(1, mac(8));
     assert_eq!(c.address(1), Some(mac(8)));
@@ -188,7 +188,7 @@ fn a_radio_takes_frames_to_its_present_address_alone() {
 }
 
 #[test]
-fn unicast_to_nobody_is_tried_seven_times() {
+fn unanswered_unicast_is_sent_seven_times() {
     let mut c = channel(parameters(), &[0.0, 100.0]);
     c.enqueue(SECOND, 0, frame(mac(9), 114, 5));
     c.enqueue(SECOND, 0, frame(BROADCAST, 114, 6));
@@ -205,7 +205,7 @@ fn gaps(sent: &[(u64, usize)], rest: u64) -> Vec<u64> {
 }
 
 #[test]
-fn there_is_a_back_off_between_two_frames() {
+fn back_off_separates_two_frames() {
     let mut c = channel(Parameters { queue: 1000, ..parameters() }, &[0.0]);
     for _ in 0..1000 {
         c.enqueue(SECOND, 0, frame(BROADCAST, 114, 0));
@@ -219,7 +219,7 @@ fn there_is_a_back_off_between_two_frames() {
 /// A radio waits for the back-off after its first frame, also when the medium was idle for long before the
 /// second one.
 #[test]
-fn the_back_off_after_a_frame_is_waited_for() {
+fn radio_completes_back_off_after_frame() {
     let end = SECOND + parameters().airtime.of_frame(114);
     let late = (0..100).filter(|seed| {
         let mut c = channel(Parameters { seed: *seed, ..parameters() }, &[0.0]);
@@ -233,7 +233,7 @@ fn the_back_off_after_a_frame_is_waited_for() {
 }
 
 #[test]
-fn the_back_off_grows_with_each_try() {
+fn contention_window_grows_with_each_retry() {
     let airtime = parameters().airtime;
     let rest = airtime.of_frame(114) + airtime.acknowledgement_timeout();
     let mut slots = [0; TRIES as usize - 1];
@@ -252,7 +252,7 @@ fn the_back_off_grows_with_each_try() {
 }
 
 #[test]
-fn a_lost_acknowledgement_does_not_double_the_frame() {
+fn lost_acknowledgement_does_not_duplicate_frame() {
     let lossy = Parameters { loss: 0.5, ..parameters() };
     let mut c = channel(lossy, &[0.0, 100.0]);
     for n in 0..200 {
@@ -269,7 +269,7 @@ fn a_lost_acknowledgement_does_not_double_the_frame() {
 }
 
 #[test]
-fn uniform_loss_is_the_share_that_was_asked_for() {
+fn uniform_loss_has_configured_share() {
     let lossy = Parameters { loss: 0.2, ..parameters() };
     let mut c = channel(lossy, &[0.0, 100.0]);
     for n in 0..1000 {
@@ -280,7 +280,7 @@ fn uniform_loss_is_the_share_that_was_asked_for() {
 }
 
 #[test]
-fn the_queue_is_bounded() {
+fn radio_queue_is_bounded() {
     let mut c = channel(parameters(), &[0.0, 100.0]);
     for _ in 0..20 {
         c.enqueue(SECOND, 0, frame(BROADCAST, 114, 0));
@@ -290,7 +290,7 @@ fn the_queue_is_bounded() {
 }
 
 #[test]
-fn a_node_that_moves_away_is_not_heard() {
+fn node_out_of_range_is_not_received() {
     let away = Track::moving(vec![(0.0, Point { x: 0.0, y: 0.0 }), (10.0, Point { x: 1000.0, y: 0.0 })]);
     let visitor = Track::visiting(vec![(0.0, Point::default()), (3.0, Point::default())]);
     let tracks = [Some(Track::fixed(Point::default())), away, visitor];
@@ -378,7 +378,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn the_same_frames_come_to_the_same_end_however_late_the_calls(world in world()) {
+    fn channel_result_does_not_depend_on_call_times(world in world()) {
         let exact = world.run(None);
         prop_assert_eq!(&exact, &world.run(None));
         prop_assert_eq!(&exact.0, &world.run(Some(1_000_000)).0);
@@ -386,7 +386,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_comes_from_nowhere(world in world()) {
+    fn channel_delivers_only_sent_frames(world in world()) {
         let (outputs, counters) = world.run(None);
         let airtime = parameters().airtime;
         let mut seen = std::collections::BTreeSet::new();

@@ -91,7 +91,7 @@ mod tests {
 
     /// The expected distances are geodesics on WGS 84.
     #[test]
-    fn metres_on_the_globe() {
+    fn positions_become_metres_and_back() {
         use geographiclib_rs::{Geodesic, InverseGeodesic};
         let wgs84 = Geodesic::wgs84();
         for (latitude, longitude) in [(48.8375, 2.1008), (0.0, -70.0), (-60.0, 179.0)] {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn half_way() {
+    fn position_between_two_points_is_interpolated() {
         let (a, b) = (Point { x: 0.0, y: 0.0 }, Point { x: 30.0, y: 40.0 });
         assert_eq!((a.distance(b), a.towards(b, 0.5)), (50.0, Point { x: 15.0, y: 20.0 }));
     }

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn without_shadowing_it_is_a_disc() {
+    fn radio_range_without_shadowing_is_a_disc() {
         let p = disc();
         let margin = |d: f64| p.link_margin_db((0, at(0.0)), (1, at(d)));
         assert!(margin(400.0) >= p.min_readable_margin_db() && margin(400.01) < p.min_readable_margin_db());
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn shadowing_is_a_property_of_the_link_and_the_place() {
+    fn shadowing_depends_on_link_and_position() {
         let p = Propagation { shadowing: 6.0, exponent: 2.7, ..disc() };
         let (a, b) = ((3, at(0.0)), (9, at(300.0)));
         assert_eq!(p.link_margin_db(a, b), p.link_margin_db(b, a));

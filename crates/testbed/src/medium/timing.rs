@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn airtime_as_the_standard_has_it() {
+    fn airtime_follows_ieee_802_11() {
         let airtime = Airtime::new(6_000_000);
         // A frame of 114 octets with its Ethernet header has 1126 bits on the air, in 24 symbols of 48 bits.
         assert_eq!(airtime.of_frame(114), 40_000 + 24 * 8_000);

@@ -70,7 +70,7 @@ impl Hwsim {
     /// Fails if the kernel has no mac80211_hwsim, or if `iw` is missing.
     pub fn build(scenario: &Scenario) -> anyhow::Result<Hwsim> {
         if tools::find_program("iw").is_none() {
-            bail!("missing: iw; install with: apt-get install iw");
+            bail!("cannot find the program iw; install it with: apt-get install iw");
         }
         let socket = socket(
             AddressFamily::Netlink,
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn iw_tells_which_radio_is_which() {
+    fn hwsim_radios_are_identified_by_iw() {
         let text =
             "Wiphy carnet-1-1\n\twiphy index: 4\n\tmax # scan SSIDs: 4\nWiphy phy0\n\twiphy index: 0\n";
         let found = indices(text);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_it_is_told_what_to_do() {
+    fn missing_hwsim_module_error_names_remedy() {
         assert!(done(anyhow::Error::new(Status(3))).is_ok());
         let error = done(anyhow::Error::new(Status(-2))).expect_err("an error");
         assert_eq!(error.to_string(), "No such file or directory");

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn hwsim_messages_are_encoded_and_decoded() {
         let octets = Message::new(30, command::FRAME, false)
             .with(attribute::ADDR_TRANSMITTER, &[2, 0, 0, 0, 0, 1])
             .with(attribute::NO_VIF, &[])
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn stumps_are_no_messages() {
+    fn truncated_hwsim_messages_are_refused() {
         let octets = Message::new(30, command::FRAME, true).with(attribute::FRAME, &[1; 9]).finish();
         for length in 0..octets.len() {
             assert_eq!(Heard::parse(&octets[..length]), None);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_80211_as_ethernet() {
+    fn frames_of_80211_become_ethernet_frames() {
         let addresses = [[0xff; 6], [2, 0, 0, 0, 0, 1], [0xff; 6]].concat();
         let qos = [&[0x88, 0, 0, 0][..], &addresses, &[0, 0, 0, 0, 0xaa, 0xaa, 3, 0, 0, 0, 0x89, 0x47, 1, 2]]
             .concat();

@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_fit_their_values() {
+    fn chart_scale_covers_its_values() {
         let scale = Scale::of(&[80.0, 92.8], false);
         assert_eq!((scale.low, scale.high, scale.log), (75.0, 95.0, false));
         assert_eq!(scale.ticks, [75.0, 80.0, 85.0, 90.0, 95.0]);
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_bars_and_marks_are_drawn_within_the_picture() {
+    fn chart_elements_stay_within_the_picture() {
         for (x, wanted) in [(Some("offered"), "<path"), (None, "<rect")] {
             for width in [1020.0, 400.0] {
                 let svg = draw(&chart(x), width);

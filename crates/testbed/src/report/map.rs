@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn few_nodes_have_names_and_ranges() {
+    fn map_labels_a_few_nodes() {
         let picture = map(&some(3), 1020.0, true);
         assert!(picture.contains(">car2</text>") && picture.contains("&lt;car&gt;"), "{picture}");
         assert_eq!(picture.matches("range of").count(), 3);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn many_nodes_have_tooltips() {
+    fn map_uses_tooltips_for_many_nodes() {
         let picture = map(&some(100), 1020.0, true);
         assert_eq!((picture.matches("<text").count(), picture.matches("range of").count()), (1, 1));
         assert!(!picture.contains("NaN") && !picture.contains("inf"));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_drawn_apart() {
+    fn map_separates_lanes() {
         let lane = |n: usize| MapNode {
             name: format!("car{n}"),
             role: String::new(),

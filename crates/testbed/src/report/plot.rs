@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scales_hold_all_values() {
+    fn plot_scale_covers_all_values() {
         let log = Scale::log([0.04, 0.3, 70.0].into_iter());
         assert_eq!((log.y(0.001), log.y(1e6)), (PANEL, 0.0));
         assert_eq!(log.ticks().len(), 5);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_have_median_and_highest() {
+    fn plot_steps_have_median_and_highest() {
         let points =
             [(0.01, Some(3.0)), (0.02, Some(1.0)), (0.03, Some(2.0)), (0.04, None), (0.25, Some(9.0))];
         assert_eq!(in_steps(&points), [(0.05, 2.0, 3.0), (0.25, 9.0, 9.0)]);

@@ -59,7 +59,7 @@ fn results() -> Results {
 }
 
 #[test]
-fn nothing_comes_from_elsewhere() {
+fn report_loads_no_remote_content() {
     let page = html(&results());
     for word in ["http:", "https:", "src=", "href=", "@import", "url(", "//"] {
         assert!(!page.contains(word), "the page contains {word}");
@@ -67,7 +67,7 @@ fn nothing_comes_from_elsewhere() {
 }
 
 #[test]
-fn the_page_says_what_happened() {
+fn report_shows_actions_and_expectations() {
     let page = html(&results());
     for text in ["A &lt;test&gt; &amp; more", "1 of 1 expectations failed", "w0 cut", "1.5 <small>ms</small>"]
     {
@@ -77,7 +77,7 @@ fn the_page_says_what_happened() {
 }
 
 #[test]
-fn a_run_without_traffic_has_a_page_too() {
+fn report_exists_for_run_without_traffic() {
     let page = html(&Results { duration_s: 1.0, ..Results::default() });
     assert!(page.contains("The machine"));
     assert!(!page.contains("NaN"));

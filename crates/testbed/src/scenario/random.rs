@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn one_link_is_always_left_alone_and_everything_happens() {
+    fn random_actions_keep_one_link_and_use_every_kind() {
         for seed in 0..50 {
             let actions = actions(&random(), seed);
             assert_eq!(actions.len(), 50);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides() {
+    fn random_actions_depend_only_on_seed() {
         let labels = |seed| actions(&random(), seed).iter().map(|a| a.label.clone()).collect::<Vec<_>>();
         assert_eq!(labels(1), labels(1));
         assert_ne!(labels(1), labels(2));

@@ -674,7 +674,7 @@ mod tests {
     /// At this moment one node leaves the circle of 200 m, one has no position and one has just disappeared.
     /// The others are at 0 (the sender), 100, 198 and 300 m from the centre.
     #[test]
-    fn who_ought_to_get_a_broadcast() {
+    fn expected_broadcast_receivers_follow_positions() {
         let at = |x: f64| Point { x, y: 0.0 };
         let fixed = [0.0, 100.0, 198.0, 300.0].map(|x| Track::fixed(at(x)));
         let leaves = Track::moving(vec![(0.0, at(190.0)), (1.0, at(220.0))]).expect("is good");
@@ -720,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_have_their_answers() {
+    fn gnping_requests_are_matched_with_answers() {
         let answer = |sequence: u64, rtt: f64, hops: u64| {
             json!({"event": "answer", "sequence": sequence, "rt\
             t_ms": rtt, "hops": hops})

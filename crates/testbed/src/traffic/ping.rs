@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_ping_are_read() {
+    fn ping_output_lines_are_parsed() {
         let text = "PING 2001:db8::2(2001:db8::2) 56 data bytes\n\
             [1700000000.000100] 64 bytes from 2001:db8::2: icmp_seq=1 ttl=60 time=0.100 ms\n\
             [1700000000.000200] 64 bytes from 2001:db8::2: icmp_seq=1 ttl=60 time=0.200 ms (DUP!)\n\
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_answered() {
+    fn ping_without_answers_is_all_lost() {
         assert_eq!(series("ping: connect: Network is unreachable\n"), []);
         // If ping has printed nothing else, one request left at its start and another one an interval later.
         let text = "2 packets transmitted, 0 received, 100% packet loss, time 10ms\n";
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn sequence_numbers_go_on_after_16_bits() {
+    fn ping_sequence_numbers_wrap_after_16_bits() {
         let mut highest = 65_530;
         let numbers = [65_535, 0, 65_534, 1].map(|sequence| unwrapped(sequence, &mut highest));
         assert_eq!(numbers, [65_535, 65_536, 65_534, 65_537]);

@@ -179,14 +179,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_carry_their_number() {
+    fn probe_packets_contain_their_number() {
         assert_eq!(decode(&encode(77, 1)), Some(77));
         assert_eq!(decode(b"carnetpb"), None);
         assert_eq!(decode(&[0; LENGTH]), None);
     }
 
     #[test]
-    fn every_packet_has_its_slot() {
+    fn probe_packets_have_fixed_send_times() {
         let within: Vec<u64> = (0..1000).map(|seq| moment(seq, 1000) - seq * MILLISECOND).collect();
         assert!(within.iter().all(|at| *at < MILLISECOND));
         // The packets are spread over their slots: about 100 leave in each tenth of a slot.
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_is_against_the_moment_of_each_packet() {
+    fn probe_lateness_counts_from_send_time() {
         let sent: Vec<u64> =
             (0..100).map(|seq| 7 + moment(seq, 1000) + u64::from(seq == 50) * SECOND).collect();
         assert_eq!(
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_over_the_loopback() {
+    fn probe_works_in_both_directions_over_loopback() {
         let folder = std::env::temp_dir().join(format!("carnet-lab-probe-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("folder");
         let args = ProbeArgs {

@@ -156,20 +156,20 @@ mod tests {
     const ALL: Range<u64> = 0..u64::MAX;
 
     #[test]
-    fn a_flow_without_fault() {
+    fn faultless_flow_has_no_loss_or_outage() {
         let s = flow(5, &[0, 1, 2, 3, 4]).stats(&ALL);
         assert_eq!((s.sent, s.lost, s.duplicated, s.reordered, s.outage), (5, 0, 0, 0, 10));
         assert_eq!(s.delays, [3; 5]);
     }
 
     #[test]
-    fn a_hole_is_loss_and_an_outage_as_long_as_the_silence() {
+    fn missing_packets_count_as_loss_and_outage() {
         let s = flow(10, &[0, 1, 2, 7, 8, 9]).stats(&ALL);
         assert_eq!((s.lost, s.outage, s.reordered), (4, 50, 0));
     }
 
     #[test]
-    fn one_late_packet_is_no_outage() {
+    fn single_late_packet_is_no_outage() {
         let mut f = flow(100, &(0..100).collect::<Vec<_>>());
         // Packet 10 waits in a queue until packet 80 has arrived.
         let mut late = f.received.remove(10);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_at_the_ends_counts() {
+    fn loss_at_start_and_end_of_flow_counts() {
         let s = flow(10, &[3, 4, 5]).stats(&ALL);
         assert_eq!(s.lost, 7);
         // The outage lasts from the last arrival (153) to the sending of the last packet (190).
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_arrival_is_a_duplicate_and_no_reordering() {
+    fn second_arrival_counts_as_duplicate_only() {
         let s = flow(4, &[0, 1, 1, 2, 0, 3]).stats(&ALL);
         assert_eq!((s.lost, s.duplicated, s.reordered), (0, 2, 0));
     }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_go_by_the_time_of_sending() {
+    fn packets_count_in_the_section_of_their_sending() {
         // Packets 2 and 3, sent at 120 and 130, are lost. Packet 5 arrives twice.
         let f = flow(8, &[0, 1, 4, 5, 5, 6, 7]);
         let early = f.stats(&(100..130));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_that_nobody_sent_are_no_matter() {
+    fn unsent_packet_numbers_are_ignored() {
         let s = flow(2, &[0, 1, 77]).stats(&ALL);
         assert_eq!((s.sent, s.lost, s.duplicated), (2, 0, 0));
     }

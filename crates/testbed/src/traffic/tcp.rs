@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_directions_are_read() {
+    fn iperf3_results_of_both_directions_are_parsed() {
         let text = r#"{"start":{},"intervals":[
             {"sum":{"start":0,"end":0.25,"bits_per_second":8000},"sum_bidir_reverse":{"bits_per_second":0}},
             {"sum":{"start":0.25,"end":0.5,"bits_per_second":8000},"sum_bidir_reverse":{"bits_per_second":0}},
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn one_direction_stands_in_the_first_place() {
+    fn iperf3_result_of_one_direction_is_parsed() {
         let text = r#"{"intervals":[{"sum":{"start":0,"end":1,"bits_per_second":8}}],
             "end":{"sum_received":{"bytes":1}}}"#;
         let t = parse(text, Direction::Down).expect("is good");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn time_after_an_early_end_is_without_data() {
+    fn time_after_early_transfer_end_counts_as_outage() {
         let intervals = (0..4).map(|n| (f64::from(n), f64::from(n + 1), 8e6, 8e6)).collect();
         let lasted = TransferResult { intervals, planned: 4.2, ..TransferResult::default() };
         assert_eq!(lasted.stall(), Some(0.0));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_kept() {
+    fn iperf3_error_is_recorded() {
         let t = parse(r#"{"intervals":[],"end":{},"error":"connection reset"}"#, Direction::Both)
             .expect("is good");
         assert_eq!(t.error.as_deref(), Some("connection reset"));

@@ -147,7 +147,7 @@ impl<'a> Lowering<'a> {
                 }
                 Kind::Alias(pascal(&it.identifier))
             }
-            other => bail!("{} is not supported by this generator", other.as_str()),
+            other => bail!("this generator does not support the ASN.1 type {}", other.as_str()),
         };
         let copy = self.is_copy(&kind);
         self.types.push(Type {
@@ -189,7 +189,7 @@ impl<'a> Lowering<'a> {
         if !self.taken.insert(own.clone()) {
             own = format!("{parent}{own}");
             if !self.taken.insert(own.clone()) {
-                bail!("the name {own} is already in use");
+                bail!("two ASN.1 types would get the Rust name {own}");
             }
         }
         let comment = format!("`{name}` of [`{parent}`].");
@@ -232,7 +232,7 @@ impl<'a> Lowering<'a> {
         }
         let additions = all.split_off(count);
         if additions.iter().any(|it| it.default.is_some()) {
-            bail!("an addition with a DEFAULT is not supported by this generator");
+            bail!("this generator does not support an extension addition with a DEFAULT");
         }
         Ok(Kind::Sequence { root: all, additions: it.extensible.map(|_| additions) })
     }
@@ -241,9 +241,11 @@ impl<'a> Lowering<'a> {
     fn taken_over(&self, it: &SequenceOrSet) -> anyhow::Result<usize> {
         let mut count = 0;
         for name in &it.components_of {
-            let ASN1Type::Sequence(base) = &self.base(name)?.ty else { bail!("COMPONENTS OF {name}") };
+            let ASN1Type::Sequence(base) = &self.base(name)?.ty else {
+                bail!("COMPONENTS OF {name}: expected a SEQUENCE, found another type")
+            };
             if !base.components_of.is_empty() {
-                bail!("COMPONENTS OF in COMPONENTS OF is not supported by this generator");
+                bail!("this generator does not support COMPONENTS OF within COMPONENTS OF");
             }
             count += base.extensible.unwrap_or(base.members.len());
         }
@@ -255,14 +257,14 @@ impl<'a> Lowering<'a> {
         let [number, value] = &it.members[..] else { return Ok(None) };
         let ASN1Type::ObjectClassField(field) = &value.ty else { return Ok(None) };
         let ASN1Type::ElsewhereDeclaredType(number) = &number.ty else {
-            bail!("a number of an unexpected kind")
+            bail!("expected a declared type for the number of an open type, found another kind")
         };
         let mut values = Vec::new();
         for constraint in &field.constraints {
             let Constraint::Table(table) = constraint else { continue };
             for set in &table.object_set.values {
                 let ObjectSetValue::Reference(name) = set else {
-                    bail!("an object set at this position is not supported")
+                    bail!("expected a reference to an object set in a table constraint, found an inline set")
                 };
                 let set = self.sets.get(name).context("an object set that is not there")?;
                 for object in &set.values {
@@ -275,7 +277,7 @@ impl<'a> Lowering<'a> {
 
     fn object(&self, object: &ObjectSetValue) -> anyhow::Result<(i128, String)> {
         let ObjectSetValue::Inline(InformationObjectFields::DefaultSyntax(fields)) = object else {
-            bail!("an object of an unexpected kind")
+            bail!("expected an inline object in default syntax, found another kind")
         };
         let mut number = None;
         let mut ty = None;
@@ -431,7 +433,9 @@ fn element_bounds(element: &SubtypeElements, sizes: bool) -> anyhow::Result<Opti
             let bound = |value: &Option<ASN1Value>| value.as_ref().and_then(integer).context("MIN or MAX");
             Some(Bounds { least: bound(min)?, most: bound(max)?, extensible: *extensible })
         }
-        SubtypeElements::PermittedAlphabet(_) => bail!("FROM is not supported by this generator"),
+        SubtypeElements::PermittedAlphabet(_) => {
+            bail!("this generator does not support a permitted alphabet (FROM)")
+        }
         _ => None,
     })
 }

@@ -97,7 +97,7 @@ pub fn generate(root: &Path, check: bool) -> anyhow::Result<()> {
         let definitions = link(&crate_root.join("asn1").join(family.folder), family.modules)?;
         for (module, source) in family.written {
             let types = lower::lower(&definitions, module).with_context(|| (*module).to_owned())?;
-            ensure!(!types.is_empty(), "{module} has no types");
+            ensure!(!types.is_empty(), "expected ASN.1 types in the module {module}, found none");
             let words = words(&crate_root.join("asn1").join(family.folder).join("words.txt"))?;
             let head = notation::Head { module, source, folder: family.folder };
             let imports = imports(&definitions, module);
@@ -115,7 +115,10 @@ pub fn generate(root: &Path, check: bool) -> anyhow::Result<()> {
         }
     }
     if !wrong.is_empty() {
-        bail!("{} differs from the generated code: run `cargo xtask gen-asn1`", wrong.join(", "));
+        bail!(
+            "the file {} differs from what the generator writes: run `cargo xtask gen-asn1`",
+            wrong.join(", ")
+        );
     }
     Ok(())
 }

@@ -218,7 +218,7 @@ fn by_the_schema(test: &str, out: &Path) {
 }
 
 #[test]
-fn carnet_is_evaluated() {
+fn evaluation_measures_carnet() {
     let Some(carnet) = carnet("evaluation") else { return };
     let _alone = alone();
     let out = folder("evaluation");
@@ -281,7 +281,7 @@ done
 "#;
 
 #[test]
-fn subject_that_is_slow_to_move_has_its_figure() {
+fn evaluation_measures_slow_handover_of_other_router() {
     let Some(carnet) = carnet("evaluation of a slow subject") else { return };
     let _alone = alone();
     let out = folder("evaluation-slow");
@@ -303,7 +303,7 @@ fn subject_that_is_slow_to_move_has_its_figure() {
 /// The test also covers the paper whose moves are in a scenario. With `--smoke` the lab makes no moves for
 /// that paper.
 #[test]
-fn smoke_measures_something_of_each_paper() {
+fn smoke_evaluation_covers_each_paper() {
     let Some(carnet) = carnet("smoke of nemo-wimax") else { return };
     let _alone = alone();
     let out = folder("evaluation-wimax");
@@ -317,7 +317,7 @@ fn smoke_measures_something_of_each_paper() {
 }
 
 #[test]
-fn a_static_tunnel_is_evaluated_without_any_change() {
+fn evaluation_measures_example_static_tunnel() {
     let Some(carnet) = carnet("evaluation of commands") else { return };
     let _alone = alone();
     let out = folder("evaluation-commands");

@@ -4,14 +4,20 @@ use crate::common::{As, alone, said};
 use crate::play::{First, can_run_small, holds_first, run_small, small};
 
 #[test]
-fn a_hundred_vehicles() {
-    holds_first(First::Alone, "a_hundred_vehicles", "highway-100", As::Root, &["--path", "auto"]);
+fn scenario_with_a_hundred_vehicles_passes() {
+    holds_first(
+        First::Alone,
+        "scenario_with_a_hundred_vehicles_passes",
+        "highway-100",
+        As::Root,
+        &["--path", "auto"],
+    );
 }
 
 #[test]
-fn hard_cut() {
+fn scenario_hard_cut_passes() {
     // This scenario limits outages to 50 ms.
-    holds_first(First::Alone, "hard_cut", "hard-cut", As::Root, &["--path", "auto"]);
+    holds_first(First::Alone, "scenario_hard_cut_passes", "hard-cut", As::Root, &["--path", "auto"]);
 }
 
 /// Emulated links have the configured properties. Nodes without carnet send one probe over a wire, one over a
@@ -185,7 +191,7 @@ at_least = 60
 "#;
 
 #[test]
-fn emulated_links_do_what_they_are_told() {
+fn emulated_links_have_configured_delay_rate_and_loss() {
     let _alone = alone();
     if !can_run_small("emulated_links") {
         return;

@@ -33,7 +33,7 @@ fn scenarios_are_listed() {
 
 /// If the reader of the output closes the pipe, as in `carnet-lab list | head`, the lab succeeds.
 #[test]
-fn a_reader_that_has_seen_enough_is_no_mistake() {
+fn closed_output_pipe_is_no_error() {
     let mut child = Command::new(LAB)
         .arg("list")
         .current_dir(repository())
@@ -48,7 +48,7 @@ fn a_reader_that_has_seen_enough_is_no_mistake() {
 }
 
 #[test]
-fn an_unknown_scenario_is_answered_with_those_that_exist() {
+fn unknown_scenario_error_lists_existing_scenarios() {
     let out = lab(&["run", "two-uplink"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(
@@ -60,7 +60,7 @@ fn an_unknown_scenario_is_answered_with_those_that_exist() {
 }
 
 #[test]
-fn a_bad_scenario_is_told_with_its_place() {
+fn scenario_error_names_file_and_line() {
     let scenarios = folder("bad");
     std::fs::create_dir(scenarios.join("bad")).expect("folder");
     let text = "title = \"bad\"\n[nodes.a]\nrole = \"x\"\ncolour = 1\n[timetable]\nduration = \"1s\"\n";
@@ -72,7 +72,7 @@ fn a_bad_scenario_is_told_with_its_place() {
 }
 
 #[test]
-fn a_carnet_that_is_not_there_is_named() {
+fn missing_carnet_program_is_named() {
     let out = lab(&["run", "two-uplinks", "--carnet", "/nowhere/carnet"]);
     assert_eq!(out.status.code(), Some(1));
     assert!(said(&out).contains("there is no program /nowhere/carnet"), "{}", said(&out));
@@ -86,7 +86,7 @@ fn a_shell_needs_a_running_lab() {
 }
 
 #[test]
-fn options_that_do_not_exist_are_a_mistake() {
+fn unknown_options_are_errors() {
     assert_eq!(lab(&["run", "two-uplinks", "--quik"]).status.code(), Some(2));
     assert!(Path::new(LAB).exists());
 }

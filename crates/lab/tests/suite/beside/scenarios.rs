@@ -39,19 +39,19 @@ fn hosts_reach_each_other_over_geonetworking_over_one_hop_and_two() {
 
 /// The places of the hosts decide which hosts have to receive packets to the group.
 #[test]
-fn exactly_the_hosts_inside_get_what_a_host_sends_to_the_group() {
-    let test = "exactly_the_hosts_inside_get_what_a_host_sends_to_the_group";
+fn geocast_reaches_exactly_the_hosts_inside_the_area() {
+    let test = "geocast_reaches_exactly_the_hosts_inside_the_area";
     holds_over(test, "geocast", As::Root, &["--slow"]);
 }
 
 #[test]
-fn vehicles_meet_and_part() {
-    holds("vehicles_meet_and_part", "v2v-meets-v2i", As::Root);
+fn scenario_with_passing_vehicles_passes() {
+    holds("scenario_with_passing_vehicles_passes", "v2v-meets-v2i", As::Root);
 }
 
 #[test]
-fn along_roadside_units() {
-    holds("along_roadside_units", "rsu-corridor", As::Root);
+fn scenario_along_roadside_units_passes() {
+    holds("scenario_along_roadside_units_passes", "rsu-corridor", As::Root);
 }
 
 #[test]
@@ -60,38 +60,38 @@ fn two_uplinks_without_root() {
 }
 
 #[test]
-fn wifi_wimax() {
-    holds("wifi_wimax", "wifi-wimax", As::Root);
+fn scenario_wifi_wimax_passes() {
+    holds("scenario_wifi_wimax_passes", "wifi-wimax", As::Root);
 }
 
 #[test]
-fn three_uplinks() {
-    holds("three_uplinks", "three-uplinks", As::Root);
+fn scenario_three_uplinks_passes() {
+    holds("scenario_three_uplinks_passes", "three-uplinks", As::Root);
 }
 
 #[test]
-fn two_ways() {
-    holds("two_ways", "two-ways", As::Root);
+fn scenario_two_ways_passes() {
+    holds("scenario_two_ways_passes", "two-ways", As::Root);
 }
 
 #[test]
-fn balance() {
-    holds("balance", "balance", As::Root);
+fn scenario_balance_passes() {
+    holds("scenario_balance_passes", "balance", As::Root);
 }
 
 #[test]
-fn flow_binding() {
-    holds("flow_binding", "flow-binding", As::Root);
+fn scenario_flow_binding_passes() {
+    holds("scenario_flow_binding_passes", "flow-binding", As::Root);
 }
 
 #[test]
-fn any_access() {
-    holds("any_access", "any-access", As::Root);
+fn scenario_any_access_passes() {
+    holds("scenario_any_access_passes", "any-access", As::Root);
 }
 
 #[test]
-fn nat_quiet() {
-    holds("nat_quiet", "nat-quiet", As::Root);
+fn scenario_nat_quiet_passes() {
+    holds("scenario_nat_quiet_passes", "nat-quiet", As::Root);
 }
 
 #[test]
@@ -100,37 +100,37 @@ fn nat_cellular_as_root() {
 }
 
 #[test]
-fn tunnel_of_doom() {
-    holds("tunnel_of_doom", "tunnel-of-doom", As::Root);
+fn scenario_tunnel_of_doom_passes() {
+    holds("scenario_tunnel_of_doom_passes", "tunnel-of-doom", As::Root);
 }
 
 /// Captures show how many headers are around packets, and which home agents the packets cross.
 #[test]
-fn mobile_routers_behind_mobile_routers() {
-    let test = "mobile_routers_behind_mobile_routers";
+fn scenario_nested_routers_passes() {
+    let test = "scenario_nested_routers_passes";
     holds_over(test, "nested", As::Root, &["--path", "auto", "--pcap"]);
 }
 
 /// No packet is lost when the direct route appears and when either end moves. When the direct route is cut,
 /// at most the number that the scenario states is lost.
 #[test]
-fn mobile_routers_find_direct_routes() {
-    holds("mobile_routers_find_direct_routes", "direct-routes", As::Root);
+fn scenario_direct_routes_passes() {
+    holds("scenario_direct_routes_passes", "direct-routes", As::Root);
 }
 
 #[test]
-fn a_drained_home_agent() {
-    holds_over("a_drained_home_agent", "drain", As::Root, &["--size", "6"]);
+fn scenario_drain_passes() {
+    holds_over("scenario_drain_passes", "drain", As::Root, &["--size", "6"]);
 }
 
 #[test]
-fn returning_home() {
-    holds("returning_home", "returning-home", As::Root);
+fn scenario_returning_home_passes() {
+    holds("scenario_returning_home_passes", "returning-home", As::Root);
 }
 
 #[test]
-fn visiting_node() {
-    holds("visiting_node", "visiting-node", As::Root);
+fn scenario_visiting_node_passes() {
+    holds("scenario_visiting_node_passes", "visiting-node", As::Root);
 }
 
 #[test]
@@ -429,7 +429,7 @@ esac
 "#;
 
 #[test]
-fn a_station_that_dies_ends_the_run_with_its_last_words() {
+fn lab_run_ends_with_log_of_dead_station() {
     let _beside = beside();
     if !can_run_small("a_station_that_dies") {
         return;
@@ -480,7 +480,7 @@ fn run_whose_stations_are_slow_begins_once_more_with_more_time() {
 }
 
 #[test]
-fn a_testbed_can_be_entered_and_nothing_of_it_stays() {
+fn shell_enters_testbed_and_testbed_is_removed() {
     let _beside = beside();
     if !can_run_small("a_testbed_can_be_entered") {
         return;

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::common::{As, LAB, beside, obstacle, repository, skipped, smoke_bench};
 
 #[test]
-fn whatever_happens_no_binding_is_lost_and_no_two_acknowledge() {
+fn takeover_faults_lose_no_binding_and_leave_one_leader() {
     let carnet = Path::new(LAB).with_file_name("carnet");
     if !carnet.is_file() || !carnet.with_file_name("carnet-fleet").is_file() {
         return skipped("takeover", "the carnet programs are not built: cargo build -p carnet");

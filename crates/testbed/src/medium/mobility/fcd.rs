@@ -107,7 +107,7 @@ mod tests {
 "#;
 
     #[test]
-    fn vehicles_come_and_go() {
+    fn fcd_vehicles_appear_and_disappear() {
         let tracks = parse(TEXT, None).expect("is good");
         assert_eq!(tracks.keys().collect::<Vec<_>>(), ["v0", "v1"]);
         let place = |id: &str, t: f64| tracks[id].at(t).map(|p| ((p.x * 100.0).round() / 100.0, p.y));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn vehicle_of_the_first_time_step_stands_there_before() {
+    fn fcd_vehicle_has_first_position_before_start() {
         let text = TEXT.replace("    <timestep time=\"0.00\"/>\n", "");
         let tracks = parse(&text, None).expect("is good");
         let place = |id: &str, t: f64| tracks[id].at(t).map(|p| p.x);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn degrees_become_metres() {
+    fn fcd_degrees_become_metres() {
         let origin = Origin::new(48.8375, 2.1008);
         let place = Point { x: 250.0, y: -400.0 };
         let (latitude, longitude) = origin.degrees(place);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn places_off_the_globe_have_their_line() {
+    fn invalid_fcd_positions_are_named_with_line() {
         let origin = Origin::new(48.8375, 2.1008);
         for (x, y) in [("2.1", "90.5"), ("2.1", "-91"), ("180.2", "48.8"), ("-1e9", "48.8"), ("2.1", "1e308")]
         {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_have_their_line() {
+    fn fcd_errors_name_the_line() {
         for (from, to, line, message) in [
             ("x=\"23.90\"", "x=\"far\"", 9, "x is \"far\", expected a number"),
             ("id=\"v1\"", "id=\"v0\"", 10, "vehicle \"v0\" occurs twice in one timestep"),

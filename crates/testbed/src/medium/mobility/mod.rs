@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_points_it_goes_straight() {
+    fn node_moves_straight_between_waypoints() {
         let track = Track::moving(vec![(2.0, at(0.0, 0.0)), (4.0, at(20.0, 10.0))]).expect("is good");
         let places = [0.0, 2.0, 3.0, 4.0, 9.0].map(|t| track.at(t).expect("is there"));
         assert_eq!(places, [at(0.0, 0.0), at(0.0, 0.0), at(10.0, 5.0), at(20.0, 10.0), at(20.0, 10.0)]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_comes_and_goes() {
+    fn node_with_limited_presence_appears_and_disappears() {
         let track = Track::visiting(vec![(2.0, at(0.0, 0.0)), (4.0, at(20.0, 0.0))]).expect("is good");
         let places = [1.9, 2.0, 3.0, 4.0, 4.1].map(|t| track.at(t).map(|p| p.x));
         assert_eq!(places, [None, Some(0.0), Some(10.0), Some(20.0), None]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn traces_are_in_degrees_of_unix_time() {
+    fn exported_traces_have_degrees_and_unix_time() {
         let origin = Origin::new(48.8375, 2.1008);
         let points = vec![(0.0, at(0.0, 0.0)), (10.0, at(0.0, 1000.0))];
         let lines = |track: Track| -> Vec<String> {

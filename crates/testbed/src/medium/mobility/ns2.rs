@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_goes_where_it_is_sent() {
+    fn ns2_node_moves_to_its_destination() {
         let text = "# made by hand\n$node_(0) set X_ 100.0\n$node_(0) set Y_ 50\n$node_(0) set Z_ 0\n\
             $god_ set-dist 0 1 1\n\
             $ns_ at 2.0 \"$node_(0) setdest 200.0 50.0 10.0\"\n\
@@ -135,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_still_stands_still() {
+    fn ns2_node_without_movement_stays() {
         let tracks = parse("$node_(1) set X_ 5\n$ns_ at 3 \"$node_(1) setdest 9 9 0\"\n").expect("is good");
         assert_eq!(tracks[&1].at(10.0), Some(Point { x: 5.0, y: 0.0 }));
     }
 
     #[test]
-    fn mistakes_have_their_line() {
+    fn ns2_errors_name_the_line() {
         for (text, line, message) in [
             ("\n$node_(0) set X_ far", 2, "expected a number of metres"),
             ("$node_(x) set X_ 1", 1, "expected $node_(N)"),
