@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_written_in_groups() {
+    fn gn_addresses_are_written_in_groups_of_four_digits() {
         let json = |text: &str| serde_json::from_str::<GnAddress>(text);
         assert_eq!(json("\"0000:0000:0000:0001\"").expect("an address"), GnAddress(1));
         assert_eq!(serde_json::to_string(&GnAddress(u64::MAX)).expect("JSON"), "\"ffff:ffff:ffff:ffff\"");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_are_two_digits_each() {
+    fn mac_addresses_have_two_digits_for_each_octet() {
         assert_eq!("".parse(), Ok(Octets::default()));
         assert_eq!("DEADbeef".parse::<Octets>().expect("octets").to_string(), "deadbeef");
         for text in ["0", "0g", "é", "+1", "0x00"] {

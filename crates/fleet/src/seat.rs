@@ -611,7 +611,7 @@ impl Seat {
             && let Some(to) = to
         {
             let why = if lost.is_some() { "reaches its routers" } else { "is to have it" };
-            self.outputs.push_back(Output::Log(format!("gives it to {to}, which {why}")));
+            self.outputs.push_back(Output::Log(format!("gives the leadership to {to}, which {why}")));
             hold.giving_up = Some(Some(to));
         }
         let state = if hold.agent_works { TokenState::Working } else { TokenState::Starting };

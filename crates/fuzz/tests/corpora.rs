@@ -52,7 +52,7 @@ fn run(target: &Target, from: &str, octets: &[u8]) {
 }
 
 #[test]
-fn every_file_of_the_corpora() {
+fn fuzz_targets_accept_every_corpus_file() {
     for target in wanted() {
         let checked_in = corpus(target);
         assert!(!checked_in.is_empty(), "{}: no corpus", target.name);
@@ -68,7 +68,7 @@ fn every_file_of_the_corpora() {
 }
 
 #[test]
-fn mutations_of_the_corpora() {
+fn fuzz_targets_accept_mutated_corpus_files() {
     for target in TARGETS {
         let files = corpus(target);
         let mut rng = Rng::new(1);
@@ -105,7 +105,7 @@ fn mutated(rng: &mut Rng, octets: &[u8], other: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn each_target_is_a_program() {
+fn each_fuzz_target_has_a_program() {
     let manifest = fs::read_to_string(folder().join("Cargo.toml")).expect("a manifest");
     for target in TARGETS {
         assert!(manifest.contains(&format!("name = \"{}\"\n", target.name)), "{}", target.name);

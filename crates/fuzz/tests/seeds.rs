@@ -68,7 +68,7 @@ fn told(choice: u8, signed: bool, lines: impl Iterator<Item = Line>) -> Vec<u8> 
 
 #[test]
 #[ignore = "writes into the sources"]
-fn write_what_was_recorded() {
+fn write_recorded_cases_as_corpus() {
     let configs = ["home-agent.toml", "home-link.toml", "ipv4.toml", "mobile-router.toml", "implicit.toml"];
     for standard in ["rfc3963", "rfc4285", "rfc5555", "rfc5648", "rfc6089", "rfc6275"] {
         for entry in fs::read_dir(root().join("conformance/recorded").join(standard)).expect("cases") {
@@ -124,7 +124,7 @@ fn write_what_was_recorded() {
 
 #[test]
 #[ignore = "writes into the sources"]
-fn write_frames() {
+fn write_geonetworking_frames_as_corpus() {
     let hears = |story: &mut Vec<u8>, packet: &[u8]| {
         let mut content = vec![2, 0, 0, 0, 0, 9, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
         content.extend(packet);
@@ -167,7 +167,7 @@ fn write_frames() {
 
 #[test]
 #[ignore = "writes into the sources"]
-fn write_signed() {
+fn write_signed_messages_as_corpus() {
     for number in 0..12_u8 {
         let mut story = vec![0];
         let mut arrives = |changes: &[u8]| {

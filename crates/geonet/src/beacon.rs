@@ -56,7 +56,7 @@ mod tests {
 
     /// The interval follows the paper's formula (1): max(min(R / (k speed), 2), 0.1).
     #[test]
-    fn adaptive_intervals() {
+    fn beacon_interval_adapts_to_speed_and_neighbours() {
         for (speed, interval) in [(0.0, 2.0), (5.0, 2.0), (10.0, 1.5625), (30.0, 0.5208), (100.0, 0.15625)] {
             let (least, most) = seconds(speed, 10);
             assert!(most <= interval + 1e-3 && most > 0.95 * interval, "{speed} m/s: {most}");
@@ -71,7 +71,7 @@ mod tests {
 
     /// PON_BEA_TI_01: fixed intervals are 3.00 to 3.75 s.
     #[test]
-    fn fixed_intervals() {
+    fn fixed_beacon_interval_has_jitter() {
         let mut rng = Rng::new(1);
         for _ in 0..1000 {
             let span = time_to_next_beacon(&Mib::default(), 0, 0, &mut rng);

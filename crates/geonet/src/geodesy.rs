@@ -248,7 +248,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_plane_agrees_with_the_geodesic(
+        fn local_plane_agrees_with_geodesic(
             lat in -800_000_000i32..800_000_000, lon in -1_800_000_000i32..1_800_000_000,
             azimuth in -180.0f64..180.0, metres in 1.0f64..10_000.0,
         ) {
@@ -276,7 +276,7 @@ mod tests {
         }
 
         #[test]
-        fn the_metric_ranks_as_the_geodesic_does(
+        fn approximate_distance_orders_points_like_geodesic(
             lat in -700_000_000i32..700_000_000, lon in -1_800_000_000i32..1_800_000_000,
             first in (-180.0f64..180.0, 10.0f64..5_000.0), second in (-180.0f64..180.0, 10.0f64..5_000.0),
         ) {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn southern_western_and_across_the_date_line() {
+    fn local_plane_works_in_all_hemispheres_and_at_date_line() {
         for (lat, lon) in [(-338_000_000, -703_000_000), (500_000_000, 1_799_999_000), (-1_000, -1_000)] {
             let area = GeoArea { latitude: lat, longitude: lon, ..area(Shape::Circle, 500, 0, 0) };
             for azimuth in [0.0, 90.0, 180.0, 270.0] {
@@ -359,7 +359,7 @@ mod tests {
 
     /// B.3: the sizes are pi r^2, 4ab and pi ab.
     #[test]
-    fn sizes() {
+    fn area_size_follows_shape_and_distances() {
         assert!((area_size(&area(Shape::Circle, 100, 7, 0)) - 31_415.9).abs() < 0.1);
         assert_eq!(area_size(&area(Shape::Rectangle, 100, 50, 30)), 20_000.0);
         assert!((area_size(&area(Shape::Ellipse, 100, 50, 0)) - 15_707.96).abs() < 0.1);

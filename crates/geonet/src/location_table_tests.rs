@@ -30,7 +30,7 @@ fn location_table_entry_takes_at_most_256_octets() {
 
 /// PON_LOT_BV_01, 8.1.2: a beacon makes its source a neighbour, a forwarded packet only makes an entry.
 #[test]
-fn direct_packets_make_neighbours() {
+fn single_hop_packet_makes_its_sender_a_neighbour() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
     let near = table.learn(T0, &mib, &pv(1, 10), true, None).expect("room");
     assert!(near.is_new && near.new_neighbour && table.entry(near.slot).is_neighbour());
@@ -47,7 +47,7 @@ fn direct_packets_make_neighbours() {
 /// PON_LOT_BV_05, C.2: the table replaces a position vector only by a newer one, also when the timestamp
 /// wraps.
 #[test]
-fn older_positions_are_ignored() {
+fn older_position_vector_is_ignored() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
     let moved = |timestamp, latitude| LongPositionVector { latitude, ..pv(1, timestamp) };
     let slot = table.learn(T0, &mib, &moved(u32::MAX - 5, 1), true, None).expect("room").slot;
@@ -61,7 +61,7 @@ fn older_positions_are_ignored() {
 
 /// PON_LOT_BV_04: the table removes an entry after itsGnLifetimeLocTE, and accepts old timestamps again.
 #[test]
-fn entries_expire() {
+fn location_table_entry_expires() {
     let (mut table, mib) = (LocationTable::new(1), Mib::default());
     let slot = table.learn(T0, &mib, &pv(1, 10), true, None).expect("room").slot;
     table.entry_mut(slot).duplicates.add(7, 8);
@@ -154,7 +154,7 @@ fn fabricated_stations_replace_only_each_other() {
 
 /// Fabricated stations that each send two beacons do not replace established neighbours.
 #[test]
-fn established_neighbours_stay() {
+fn flood_does_not_remove_established_neighbours() {
     let mut table = LocationTable::new(1);
     let mib = Mib { max_neighbours: 10, ..Mib::default() };
     for station in 0..20 {

@@ -175,7 +175,7 @@ mod tests {
 
     /// B.2: the average reaches the rate of the packets.
     #[test]
-    fn the_average_reaches_the_rate() {
+    fn average_packet_rate_converges_to_sent_rate() {
         assert!((after(60, 100, 1000) / 100_000.0 - 1.0).abs() < 0.02);
         assert!((after(60, 2, 1000) / 2_000.0 - 1.0).abs() < 0.02);
         assert_eq!(after(1, 1, 1000), 0.0);

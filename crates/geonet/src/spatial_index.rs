@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_a_full_search_finds() {
+    fn spatial_index_finds_same_stations_as_full_search() {
         let mut rng = Rng::new(1);
         for (centre, spread) in [
             (Position::new(488_000_000, 21_000_000), 200_000u64),
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn sees_across_the_date_line() {
+    fn spatial_index_finds_stations_across_date_line() {
         let mut index = SpatialIndex::default();
         index.set(0, Position::new(0, 1_799_000_000));
         index.set(1, Position::new(0, -1_799_999_900));
@@ -429,7 +429,7 @@ mod tests {
 
     /// Fabricated stations appear at one place, then all over the globe, then disappear.
     #[test]
-    fn memory_is_bounded() {
+    fn spatial_index_memory_is_bounded() {
         let mut rng = Rng::new(2);
         let mut index = SpatialIndex::default();
         for round in 0..20 {

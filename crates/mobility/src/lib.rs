@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lifetimes_are_rounded_down_but_never_to_nothing() {
+    fn lifetimes_are_rounded_down_to_at_least_one_unit() {
         assert_eq!(lifetime_units(Duration::ZERO), 0);
         assert_eq!(lifetime_units(Duration::from_secs(1)), 1);
         assert_eq!(lifetime_units(Duration::from_secs(63)), 15);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_cannot_be_care_of_addresses() {
+    fn invalid_care_of_addresses_are_recognised() {
         for text in ["::", "::1", "ff02::1", "fe80::1", "::ffff:192.0.2.1"] {
             assert!(!is_unicast_routable(text.parse().expect("address")), "{text}");
         }

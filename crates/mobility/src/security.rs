@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_golden_packet_verifies_and_is_what_signing_gives() {
+    fn recorded_packet_verifies_and_equals_signed_packet() {
         let (care_of, home) = addresses();
         assert_eq!(association().verify(&golden(), care_of, home), Ok(()));
         let mut blank = golden();
@@ -413,7 +413,7 @@ mod tests {
     /// The support for several keys must not cost memory for a node with one key, because a home agent has
     /// very many nodes.
     #[test]
-    fn that_there_may_be_several_keys_costs_those_with_one_nothing() {
+    fn association_with_one_key_allocates_no_list() {
         let with_one = size_of::<SecurityAssociation>() + align_of::<SecurityAssociation>();
         assert_eq!(size_of::<Authentication>(), with_one);
     }

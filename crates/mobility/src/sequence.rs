@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_rfc_6275_9_5_1() {
+    fn sequence_comparison_follows_example_of_rfc_6275_9_5_1() {
         assert!(is_newer(16, 15));
         assert!(is_newer(32_782, 15));
         for old in [0, 14, 15, 32_783, 65_535] {

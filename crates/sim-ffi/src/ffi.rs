@@ -586,7 +586,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_ends_the_station_and_nothing_else() {
+    fn panic_ends_only_one_simulated_station() {
         let config =
             "[station]\nname = 'node'\n[geonet]\ninterface = 'radio'\nposition = 'gpsd://localhost'\n";
         let options = CarnetSimOptions {

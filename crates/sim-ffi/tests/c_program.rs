@@ -17,7 +17,7 @@ fn library() -> Option<PathBuf> {
 }
 
 #[test]
-fn two_stations_in_c() {
+fn c_program_runs_two_stations() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = library().expect("the static library");
     let program = env::temp_dir().join(format!("carnet-two-stations-{}", std::process::id()));

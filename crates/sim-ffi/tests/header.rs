@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn the_header_is_up_to_date() {
+fn c_header_matches_the_rust_interface() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).expect("cbindgen.toml");
     let mut made = Vec::new();

@@ -25,7 +25,7 @@ fn position(timestamp: u32, longitude: i32) -> Input {
 }
 
 #[test]
-fn a_recorded_run_replays() {
+fn recorded_simulation_replays_equally() {
     let path = std::env::temp_dir().join(format!("carnet-sim-recording-{}.jsonl", std::process::id()));
     let mut outputs: Vec<Output> = Vec::new();
     let mut frames = 0;

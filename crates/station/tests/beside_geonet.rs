@@ -63,7 +63,7 @@ fn busy_geonetworking_router_does_not_delay_mobile_router() {
 /// A vehicle does not forward packets of other vehicles into its uplinks or its tunnel. The rules hold for an
 /// interface that exists and for one that a Router Advertisement may create.
 #[test]
-fn what_comes_in_over_geonetworking_is_not_routed_on_but_to_the_mobile_network() {
+fn packets_from_geonetworking_reach_only_the_mobile_network() {
     let ipv6 = Ipv6Config { dynamic_interface: Some("gn1".into()), learnt_links: 1, ..common::geonet_ipv6() };
     let address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
     let geonet = |ipv6| GeonetSettings { ipv6, ..common::geonet(address) };

@@ -98,7 +98,7 @@ fn datagram((local, remote): (&str, &str), packet: Vec<u8>) -> Input {
 }
 
 #[test]
-fn packets_pass_a_nat_in_both_directions() {
+fn tunnelled_packets_pass_nat_in_both_directions() {
     let mut world = World::registered();
     assert_eq!(world.net.sockets[0], ["198.51.100.2", AGENT]);
     assert_eq!(world.net.sockets[1], ["10.0.0.10", ROUTER]);
@@ -202,7 +202,7 @@ fn ipv4_table_follows_a_renewal_and_goes_with_the_address() {
 }
 
 #[test]
-fn unknown_senders_pass_nothing_and_break_nothing() {
+fn tunnel_packets_of_unknown_senders_are_dropped() {
     let mut world = World::registered();
     for (from, source, destination) in [(1, HOST, CORRESPONDENT), (0, CORRESPONDENT, HOST)] {
         world.give(from, Input::Packet(data(source, destination)));

@@ -273,7 +273,7 @@ fn packet_is_signed_when_it_leaves_the_gate() {
 }
 
 #[test]
-fn a_lifetime_is_shorter_by_the_wait_and_one_hop_waits_a_second_at_most() {
+fn dcc_wait_reduces_lifetime_and_single_hop_packet_waits_a_second() {
     let mut bench = Bench::new(Some(dcc::Config::default()));
     for content in 0..4 {
         bench.send(2, 1000, content);
@@ -394,7 +394,7 @@ fn end_of_channel_reports_is_logged_once() {
 }
 
 #[test]
-fn cams_are_made_as_often_as_the_gate_lets_them_go() {
+fn cam_rate_follows_dcc_gate() {
     let mut bench = Bench::with(Some(dcc::Config::default()), Some(common::passenger_car()), None);
     for (busy, expected) in [(100, 95..=100), (900, 9..=11), (450, 23..=26)] {
         // The drive waits for the new state, and for the end of the CAM interval of the previous state.

@@ -398,7 +398,7 @@ fn event_with_too_large_area_is_refused_at_once() {
 }
 
 #[test]
-fn services_are_announced_and_known_to_others_as_long_as_they_are() {
+fn services_are_known_while_they_are_announced() {
     let service = Service {
         its_aid: ItsAid(36),
         address: Some("2001:db8::1".parse().expect("an address")),

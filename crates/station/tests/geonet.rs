@@ -99,7 +99,7 @@ impl Air {
 }
 
 #[test]
-fn an_echo_comes_back_over_three_hops_and_counts_them() {
+fn gnping_over_three_hops_reports_three_hops() {
     let mut air = Air::new(4);
     let request = echo::Echo { is_reply: false, hops: 0, identifier: 7, sequence: 1 };
     air.request(0, GeonetTransport::GeoUnicast(address(3)), echo::NEXT_HEADER, request.emit());

@@ -73,7 +73,7 @@ fn carry(outputs: Vec<Output>, to: &mut Station) -> Vec<Output> {
 }
 
 #[test]
-fn a_packet_of_a_host_comes_out_of_the_other_stations_interface() {
+fn host_packet_leaves_virtual_interface_of_destination_station() {
     let (mut a, mut b) = (station(A), station(B));
     for (station, mac) in [(&mut a, A), (&mut b, B)] {
         let outputs: Vec<Output> = std::iter::from_fn(|| station.poll_output()).collect();

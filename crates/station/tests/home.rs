@@ -88,7 +88,7 @@ fn start(config: StationConfig) -> (Station, Wanted) {
 /// RFC 6275 11.3.1: a packet without a chosen source has the home address, regardless of the uplink's
 /// address.
 #[test]
-fn a_node_sends_from_its_home_address_into_the_tunnel() {
+fn mobile_node_sends_from_home_address_into_tunnel() {
     let (mut station, mut wanted) = start(node_config());
     station.handle_input(Time::ZERO, WALL, Input::Interface(interface("w0", FIRST, true))).expect("accepted");
     wanted.follow(&mut station);
@@ -114,7 +114,7 @@ fn acknowledgement(update: &[u8]) -> Vec<u8> {
 /// RFC 6275 11.5.5: at home the source is the home address as well, without a tunnel. The kernel does not
 /// choose an address that the uplink has on the home link.
 #[test]
-fn at_home_a_node_sends_from_its_home_address_by_the_home_link() {
+fn mobile_node_at_home_sends_by_home_link() {
     let (mut station, mut wanted) = start(node_config());
     let home = interface("w0", "2001:db8:1::99", true);
     station.handle_input(Time::ZERO, WALL, Input::Interface(home)).expect("accepted");

@@ -127,7 +127,7 @@ impl World {
 }
 
 #[test]
-fn a_router_registers_moves_and_leaves_under_esp_alone() {
+fn mobile_router_registers_and_moves_with_esp_only() {
     let mut world = World::new();
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
     assert_eq!(world.bound(), [FIRST]);
@@ -175,7 +175,7 @@ fn a_router_registers_moves_and_leaves_under_esp_alone() {
 
 /// RFC 6275 11.5.5: from home the source is the home address, without a Home Address option, also under ESP.
 #[test]
-fn a_router_returns_home_and_leaves_again_under_esp() {
+fn mobile_router_returns_home_with_esp_only() {
     let mut world = World::new();
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
     assert_eq!(world.bound(), [FIRST]);

@@ -101,7 +101,7 @@ fn told_of(prefixes: &[(&str, u32)], servers: &[(&str, u32)]) -> Told {
 const GOOD: u32 = 604_800;
 
 #[test]
-fn an_interface_has_its_own_prefixes_and_the_others_share_the_rest() {
+fn lan_interface_with_own_prefixes_leaves_remaining_prefixes_to_others() {
     let (station, found) = station(vec!["i0".into(), own("i1", "fd00::53"), "i2".into()]);
     // The /56 is i1's: no other interface has its first /64.
     assert_eq!(addresses(&station), ["i0 2001:db8:a::1/64", "i1 2001:db8:b:1::1/64", "i2 2001:db8:c::1/64"]);
@@ -114,7 +114,7 @@ fn an_interface_has_its_own_prefixes_and_the_others_share_the_rest() {
 }
 
 #[test]
-fn without_prefixes_of_its_own_the_last_interface_has_the_rest() {
+fn last_lan_interface_gets_remaining_prefixes() {
     let (station, _) = station(vec!["i0".into(), "i1".into()]);
     let expected = ["i0 2001:db8:a::1/64", "i1 2001:db8:b::1/64", "i1 2001:db8:c::1/64"];
     assert_eq!(addresses(&station), expected);

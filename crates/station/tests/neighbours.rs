@@ -275,7 +275,7 @@ fn passing_vehicles_lose_no_packet_on_direct_route() {
 }
 
 #[test]
-fn a_radio_that_falls_silent_costs_half_a_second_and_none_where_it_tells() {
+fn silent_radio_failure_costs_half_a_second() {
     for feedback in [false, true] {
         let mut world = World::new(Authorization::HomeAgent);
         world.net.feedback = feedback;

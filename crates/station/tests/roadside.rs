@@ -251,7 +251,7 @@ fn address_in(prefix: Ipv6Addr) -> Ipv6Addr {
 }
 
 #[test]
-fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
+fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
     let mut road = road();
     road.net.speed = 30.0;
     let (mut changes, mut before) = (Vec::new(), None);
@@ -282,7 +282,7 @@ fn the_next_unit_is_taken_while_the_last_is_still_in_reach() {
 /// A vehicle with another uplink stops using a roadside unit before its radio range ends. It starts using one
 /// only if it stays in range for a while.
 #[test]
-fn another_uplink_takes_over_before_the_radio_ends() {
+fn other_uplink_takes_over_before_leaving_radio_range() {
     let mut road = road_with_uplinks(&["gn0", "w0"]);
     road.tell(BUS_STATION, Input::Interface(common::interface("w0", common::FIRST, true)));
     road.net.speed = 30.0;
@@ -300,7 +300,7 @@ fn another_uplink_takes_over_before_the_radio_ends() {
 }
 
 #[test]
-fn a_bus_between_two_units_stays_with_one() {
+fn vehicle_between_two_roadside_units_keeps_one() {
     let mut road = road();
     (road.net.place, road.net.speed) = (140.0, 0.0);
     drive(&mut road, 8.0);
@@ -362,7 +362,7 @@ fn forged_prefix(number: u8) -> Ipv6Addr {
 }
 
 #[test]
-fn made_up_routers_do_not_put_out_the_one_in_use() {
+fn forged_routers_do_not_replace_router_in_use() {
     let mut road = road();
     road.net.place = -500.0;
     drive(&mut road, 1.0);

@@ -450,7 +450,7 @@ fn messages_of_each_application_are_signed_with_its_identifier_and_believed() {
 }
 
 #[test]
-fn what_the_ticket_does_not_allow_is_refused_with_the_identifier_and_not_counted_as_sent() {
+fn message_beyond_ticket_permissions_is_refused_and_not_sent() {
     let pki = Pki::new(1, 2);
     let few = pki::applications(false).into_iter().filter(|it| [Psid::CAM, Psid::DENM].contains(&it.psid));
     let few = with_applications(&pki, 11, few.collect());

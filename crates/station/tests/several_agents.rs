@@ -392,7 +392,7 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
 
 /// RFC 4887 6: the home prefix contains the mobile networks, and the home link is a part of it.
 #[test]
-fn a_home_agent_of_an_aggregated_home_network_is_found_by_who_asks_elsewhere() {
+fn home_agent_of_aggregated_home_network_is_discovered() {
     let requests = |prefixes: &[&str], home: &str| -> Vec<Ipv6Addr> {
         let mut config = per_agent(agent_of(AGENT, OTHER));
         let agent = config.home_agent.as_mut().expect("one");
@@ -421,7 +421,7 @@ fn a_home_agent_of_an_aggregated_home_network_is_found_by_who_asks_elsewhere() {
 }
 
 #[test]
-fn a_drain_loses_nothing_and_sends_what_still_comes_after_those_who_left() {
+fn drain_loses_no_packet_and_relays_late_packets() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     world.passes();
     world.drain().expect("there is another");
@@ -467,7 +467,7 @@ fn returning_router_is_no_longer_relayed() {
 }
 
 #[test]
-fn the_relay_outlives_a_restart() {
+fn relay_continues_after_restart() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     world.drain().expect("there is another");
     world.sleep(1.0);
@@ -539,7 +539,7 @@ fn only_peers_may_relay_to_registered_nodes() {
 }
 
 #[test]
-fn a_relay_may_lead_over_a_second_home_agent_to_a_third_and_never_back() {
+fn relay_passes_second_home_agent_and_never_returns() {
     const THIRD: &str = "2001:db8:1::3";
     let to_third = |source: &str, hop_limit| {
         let mut config = per_agent(agent_of(AGENT, OTHER));
@@ -595,7 +595,7 @@ fn drain_to_unreachable_home_agent_changes_nothing() {
 }
 
 #[test]
-fn without_a_key_a_switch_leads_to_those_that_the_router_knows() {
+fn unauthenticated_switch_leads_only_to_configured_home_agents() {
     let agents = || [without_key(agent_of(AGENT, OTHER)), without_key(agent_of(OTHER, AGENT))];
     let mut world = World::new(agents(), without_key(router_of(&[AGENT, OTHER], false)));
     world.drain().expect("there is another");
@@ -689,7 +689,7 @@ fn message_to_one_home_agent_is_rejected_by_another() {
 }
 
 #[test]
-fn a_revoked_router_stops_and_asks_again_after_ten_minutes() {
+fn revoked_router_registers_again_after_ten_minutes() {
     let mut world = World::usual(router_config(&[PREFIX]));
     let revoke = |bids| Command::Revoke { home_address: address(HOME), bids };
     assert!(world.order(0, revoke(vec![7])).is_err(), "no such binding");
@@ -741,7 +741,7 @@ fn router_waits_anew_for_home_agent_that_revoked_and_restarted() {
 }
 
 #[test]
-fn a_revocation_whose_answer_is_lost_is_answered_again() {
+fn repeated_revocation_is_acknowledged_again() {
     let mut world = World::usual(router_config(&[PREFIX]));
     world.net.loses = |_| true;
     world.order(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
@@ -757,7 +757,7 @@ fn a_revocation_whose_answer_is_lost_is_answered_again() {
 }
 
 #[test]
-fn a_revocation_without_an_answer_ends_the_binding_all_the_same() {
+fn unanswered_revocation_ends_the_binding() {
     let mut world = World::usual(router_config(&[PREFIX]));
     world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
     world.tell(ROUTER, Input::Interface(interface("w1", SECOND, false)));

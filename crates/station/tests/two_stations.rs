@@ -116,7 +116,7 @@ impl World {
 }
 
 #[test]
-fn registered_packets_pass_in_both_directions() {
+fn packets_of_registered_router_pass_in_both_directions() {
     let mut world = World::new();
     assert_eq!((world.host_sends(), world.correspondent_sends()), (0, 0), "nothing passes before");
     assert_eq!(world.net.arrived.len(), 1, "the correspondent is told");
@@ -175,7 +175,7 @@ fn both_ends_know_time_at_present_care_of_address() {
 }
 
 #[test]
-fn a_hard_cut_moves_traffic_at_once() {
+fn lost_uplink_moves_traffic_at_once() {
     let mut world = World::registered();
     world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
     assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
@@ -245,7 +245,7 @@ fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {
 }
 
 #[test]
-fn with_stored_state_nothing_has_to_be_registered_again() {
+fn stored_state_needs_no_new_registration() {
     let mut world = World::registered();
     let state = world.agent().nemo().persistent_state(world.now, world.wall());
     let text = serde_json::to_string(&state).expect("serialises");
@@ -270,7 +270,7 @@ fn unauthorized_prefix_gets_no_traffic() {
 }
 
 #[test]
-fn the_same_inputs_give_the_same_outputs() {
+fn equal_inputs_give_equal_outputs() {
     let mut world = World::registered();
     world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
     world.host_sends();
@@ -291,7 +291,7 @@ fn the_same_inputs_give_the_same_outputs() {
 }
 
 #[test]
-fn a_new_configuration_changes_only_the_difference() {
+fn reload_applies_only_config_differences() {
     let mut world = World::registered();
     world.reconfigure(HOME_AGENT, agent_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
     let prefix = "2001:db8:b::/64".parse().expect("a prefix");

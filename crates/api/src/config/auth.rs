@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_read_and_never_repeated() {
+    fn parsed_keys_never_appear_in_error_messages() {
         let octets: [u8; 16] = std::array::from_fn(|index| index as u8 * 17);
         assert_eq!(shared_key_of("00112233445566778899aabbccddEEFF"), Ok(carnet_base::Key::new(octets)));
         assert_eq!(

@@ -211,7 +211,7 @@ mod tests {
 
     /// Every secret key of the config must be in this list, so a new one needs a decision.
     #[test]
-    fn these_keys_are_secret() {
+    fn secret_config_keys_have_no_value_in_the_bundle() {
         let expected = [
             "auth.key",
             "auth.former.key",
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_all_there_and_can_be_read_again() {
+    fn bundled_config_keeps_all_public_values_and_parses() {
         let text = r#"
 # an old key: ffeeddccbbaa99887766554433221100
 [station]

@@ -165,7 +165,7 @@ mod tests {
     use super::{line_at, place, unquoted};
 
     #[test]
-    fn a_string_without_quotes_is_told_as_what_it_is() {
+    fn error_says_that_a_string_lacks_quotes() {
         for (line, value) in [
             ("name = nc-bus", "nc-bus"),
             ("  name=nc-bus  # ours", "nc-bus"),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn places_count_lines_and_characters() {
+    fn error_places_count_lines_and_characters() {
         let text = "é = 1\nkey = 2\n";
         assert_eq!(place(text, 0), (1, 1));
         assert_eq!(place(text, 3), (1, 3));

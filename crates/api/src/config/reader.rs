@@ -238,7 +238,7 @@ mod tests {
     use super::list;
 
     #[test]
-    fn lists_read_as_a_sentence() {
+    fn expected_values_are_listed_as_a_sentence() {
         let items: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
         assert_eq!(list(&items, "or"), "a, b or c");
         assert_eq!(list(&items[..1], "or"), "a");

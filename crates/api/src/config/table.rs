@@ -236,7 +236,7 @@ mod tests {
     use super::distance;
 
     #[test]
-    fn distance_counts_letters() {
+    fn edit_distance_of_config_keys_counts_letters() {
         assert_eq!(distance("socket", "socket"), 0);
         assert_eq!(distance("sokcet", "socket"), 1);
         assert_eq!(distance("scket", "socket"), 1);

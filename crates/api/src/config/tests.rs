@@ -139,7 +139,7 @@ its_aid = 540801
 "#;
 
 #[test]
-fn identifiers_of_uplinks() {
+fn uplink_bids_must_be_unique_and_valid() {
     let identifiers = |text: &str| -> Vec<Option<u16>> {
         let router = parse(text).mobile_router.expect("a mobile router");
         router.uplinks.iter().map(|uplink| uplink.bid).collect()
@@ -188,7 +188,7 @@ fn ip(text: &str) -> Ipv6Addr {
 }
 
 #[test]
-fn home_agents_may_be_several_or_be_found_out() {
+fn home_agent_may_be_one_address_a_list_or_discover() {
     let parse = |text: &str| {
         let text = FULL.replace("home_agent_ipv4 = \"192.0.2.1\"\n", "").replace(
             "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \"2001:db8:1::/64\"\n\
@@ -211,7 +211,7 @@ fn home_agents_may_be_several_or_be_found_out() {
 }
 
 #[test]
-fn one_key_for_several_home_agents_is_refused_unless_it_is_made_into_one_for_each() {
+fn one_key_for_several_home_agents_needs_per_agent() {
     let errors = |home_agent: &str, auth: &str| {
         let text =
             SMALL_ROUTER.replace("home_agent = \"2001:db8:1::1\"", &format!("home_agent = {home_agent}"));
@@ -253,7 +253,7 @@ fn check_warns_of_a_peer_with_another_prefix() {
 }
 
 #[test]
-fn whether_a_home_agent_takes_several_care_of_addresses() {
+fn multiple_care_of_setting_is_read() {
     let agent = |keys: &str| {
         let text = FULL.replace("dhaad = false", &format!("dhaad = false\n{keys}"));
         let config = Config::parse(&text, "c.toml").map_err(|errors| errors.to_string());
@@ -270,7 +270,7 @@ fn whether_a_home_agent_takes_several_care_of_addresses() {
 }
 
 #[test]
-fn care_of_test_of_router_is_the_home_agents_where_it_says_none() {
+fn care_of_test_of_router_defaults_to_that_of_the_home_agent() {
     let of = |own: &str, router: &str| {
         let text = FULL
             .replace("nat = false", &format!("nat = false\n{router}"))
@@ -286,7 +286,7 @@ fn care_of_test_of_router_is_the_home_agents_where_it_says_none() {
 }
 
 #[test]
-fn every_key_arrives() {
+fn every_config_key_reaches_its_field() {
     let expected = Config {
         station: Station {
             name: "bus-42".into(),
@@ -557,7 +557,7 @@ fn former_keys_are_accepted_beside_the_one_that_is_signed_with() {
 }
 
 #[test]
-fn former_keys_have_mistakes_of_their_own() {
+fn errors_in_former_keys_name_their_place() {
     let key = "key = \"00000000000000000000000000000001\"";
     for (former, expected) in [
         ("", "c.toml:8:94: `auth.former`: there are 0 keys, expected 1 to 3, or no `former`".to_owned()),
@@ -593,7 +593,7 @@ fn former_keys_have_mistakes_of_their_own() {
 /// A home agent may have very many routers with one key each, so the support for several keys must not cost
 /// them memory.
 #[test]
-fn that_there_may_be_several_keys_costs_those_with_one_nothing() {
+fn association_with_one_key_needs_no_heap_memory() {
     assert_eq!(size_of::<Auth>(), size_of::<Mac>());
     assert_eq!(size_of::<Mac>(), 32);
 }

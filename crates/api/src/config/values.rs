@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn durations_are_parsed_or_refused() {
         let good = [
             ("60s", 60_000),
             ("10m", 600_000),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_are_in_units_of_four_seconds() {
+    fn lifetimes_must_be_multiples_of_four_seconds() {
         assert_eq!(lifetime("4s"), Ok(Duration::from_secs(4)));
         assert_eq!(lifetime("63s"), Ok(Duration::from_secs(60)));
         assert_eq!(lifetime("262140s"), Ok(Duration::from_secs(262_140)));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths() {
+    fn lengths_in_metres_are_parsed_or_refused() {
         for (text, metres) in [("1m", 1), ("300m", 300), ("65535m", 65535), ("2km", 2000)] {
             assert_eq!(length(text), Ok(metres), "{text}");
         }

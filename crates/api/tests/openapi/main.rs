@@ -196,7 +196,7 @@ fn document() -> Value {
 }
 
 #[test]
-fn the_description_is_what_the_sources_say() {
+fn openapi_description_matches_the_sources() {
     let made = document();
     let path = root().join("docs/openapi.json");
     if std::env::var_os("CARNET_UPDATE_OPENAPI").is_some() {
@@ -238,7 +238,7 @@ fn every_public_type_of_the_api_is_described() {
 }
 
 #[test]
-fn an_answer_of_the_types_is_as_described() {
+fn serialized_answers_match_the_openapi_description() {
     // For one type of each kind: serde writes the fields of the schema, and all that it requires.
     let document = document();
     let fields = |name: &str| -> Vec<String> {

@@ -103,7 +103,7 @@ impl Geonet {
     pub fn handle_area_removal(&mut self, now: Time, name: &str) -> Result<(), String> {
         if !self.destinations.remove(name) {
             return Err(format!(
-                "there is no area {name:?} that was set at run time: areas of the config \
+                "expected the name of an area that was set at run time, found {name:?}; areas of the config \
                  cannot be removed"
             ));
         }

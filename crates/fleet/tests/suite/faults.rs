@@ -85,7 +85,7 @@ fn schedule(seed: u64) -> [u64; 4] {
 }
 
 #[test]
-fn no_two_members_have_a_seat_and_nothing_acknowledged_is_lost() {
+fn random_faults_give_one_leader_and_lose_no_acknowledged_binding() {
     if let Some(seed) = option_env!("CARNET_SEED").and_then(|text| text.parse().ok()) {
         schedule(seed);
         return;

@@ -23,7 +23,7 @@ fn settled(seed: u64) -> World {
 }
 
 #[test]
-fn the_first_of_the_list_has_the_seat() {
+fn first_configured_member_becomes_leader() {
     for seed in 0..50 {
         let world = settled(seed);
         assert_eq!(
@@ -36,7 +36,7 @@ fn the_first_of_the_list_has_the_seat() {
 }
 
 #[test]
-fn a_member_that_dies_is_followed_within_a_second() {
+fn standby_replaces_dead_leader_within_a_second() {
     for seed in 0..200 {
         let mut world = settled(seed);
         let acknowledged = world.acknowledged.clone();
@@ -50,7 +50,7 @@ fn a_member_that_dies_is_followed_within_a_second() {
 }
 
 #[test]
-fn two_members_that_die_together_are_followed_by_the_third() {
+fn third_member_replaces_two_dead_members() {
     let mut world = settled(1);
     world.kill(0, MINUTE);
     world.kill(1, MINUTE);
@@ -59,7 +59,7 @@ fn two_members_that_die_together_are_followed_by_the_third() {
 }
 
 #[test]
-fn a_seat_that_is_given_up_is_never_without_a_home_agent() {
+fn handover_of_leadership_has_no_gap_without_home_agent() {
     for seed in 0..100 {
         let mut world = settled(seed);
         world.give_up(0, Some("carla"));
@@ -72,7 +72,7 @@ fn a_seat_that_is_given_up_is_never_without_a_home_agent() {
 }
 
 #[test]
-fn a_seat_that_is_given_to_nobody_goes_to_the_next_and_one_given_to_the_dead_too() {
+fn unclaimed_leadership_goes_to_next_living_member() {
     let mut world = settled(1);
     world.give_up(0, None);
     world.until(MINUTE, |world| world.working() == [1]).expect("the next takes it");
@@ -85,7 +85,7 @@ fn a_seat_that_is_given_to_nobody_goes_to_the_next_and_one_given_to_the_dead_too
 
 /// The home agent may take any time to end; the member may lead, be a standby, or just take the seat.
 #[test]
-fn a_member_asked_to_stop_never_takes_the_seat_again() {
+fn stopping_member_never_becomes_leader_again() {
     for seed in 0..200 {
         let mut world = settled(seed);
         world.kill(0, MINUTE);
@@ -99,7 +99,7 @@ fn a_member_asked_to_stop_never_takes_the_seat_again() {
 }
 
 #[test]
-fn without_the_store_the_home_agent_forwards_and_acknowledges_nothing() {
+fn home_agent_without_etcd_forwards_and_acknowledges_no_update() {
     let mut world = settled(1);
     for member in 0..3 {
         world.cut(member, Duration::from_secs(4));
@@ -115,7 +115,7 @@ fn without_the_store_the_home_agent_forwards_and_acknowledges_nothing() {
 }
 
 #[test]
-fn without_the_store_for_long_the_home_agent_stops_and_comes_back() {
+fn home_agent_stops_after_long_etcd_outage_and_returns() {
     let mut world = settled(1);
     for member in 0..3 {
         world.cut(member, Duration::from_secs(30));
@@ -128,7 +128,7 @@ fn without_the_store_for_long_the_home_agent_stops_and_comes_back() {
 }
 
 #[test]
-fn a_leader_cut_off_from_the_store_is_replaced_and_stops_when_it_learns_of_that() {
+fn leader_cut_off_from_etcd_stops_when_it_learns_of_its_successor() {
     let mut world = settled(1);
     world.cut(0, Duration::from_secs(3));
     let taken = world.until(MINUTE, |world| world.working().contains(&1)).expect("the second takes the seat");
@@ -139,7 +139,7 @@ fn a_leader_cut_off_from_the_store_is_replaced_and_stops_when_it_learns_of_that(
 }
 
 #[test]
-fn a_home_agent_that_fails_is_followed_at_once_and_rests() {
+fn failed_home_agent_is_replaced_at_once_and_pauses() {
     let mut world = settled(1);
     world.fail(0);
     let taken = world.until(MINUTE, |world| world.working() == [1]).expect("the second takes the seat");
@@ -149,7 +149,7 @@ fn a_home_agent_that_fails_is_followed_at_once_and_rests() {
 }
 
 #[test]
-fn the_preferred_member_gets_the_seat_back_without_a_gap() {
+fn preferred_member_becomes_leader_again_without_gap() {
     let mut world = World::new(1, quickly_settled);
     world.until(MINUTE, |world| world.working() == [0]).expect("somebody has the seat");
     world.kill(0, Duration::from_secs(2));
@@ -199,7 +199,7 @@ fn a_large_commit_is_sent_in_several_transactions() {
 
 /// All members reach the store; the leader is cut off from its routers.
 #[test]
-fn a_leader_cut_off_from_its_routers_hands_the_seat_over_without_a_gap() {
+fn leader_cut_off_from_routers_hands_over_without_gap() {
     for seed in 0..50 {
         let mut world = settled(seed);
         // The second member of the list does not reach the routers either.
@@ -216,7 +216,7 @@ fn a_leader_cut_off_from_its_routers_hands_the_seat_over_without_a_gap() {
 }
 
 #[test]
-fn a_gateway_that_is_down_for_all_moves_nothing() {
+fn gateway_failure_for_all_members_keeps_the_leader() {
     for seed in 0..20 {
         let mut world = settled(seed);
         for outage in [100, 700, 5_000, 20_000].map(Duration::from_millis) {
@@ -230,7 +230,7 @@ fn a_gateway_that_is_down_for_all_moves_nothing() {
 /// Members detect a lost carrier at once, and a lost neighbour after up to five quarters of `reach_ms`.
 /// `doubt` is twice `reach_ms` (`carnet-fleet`).
 #[test]
-fn a_gateway_that_others_miss_later_moves_nothing() {
+fn gateway_failure_seen_at_different_times_keeps_the_leader() {
     for seed in 0..40 {
         let mut world = World::new(seed, |config| {
             unchanged_config(config);
@@ -249,7 +249,7 @@ fn a_gateway_that_others_miss_later_moves_nothing() {
 }
 
 #[test]
-fn of_members_that_are_all_cut_off_one_takes_the_seat() {
+fn one_of_all_cut_off_members_becomes_leader() {
     for seed in 0..10 {
         let mut world = settled(seed);
         (0..3).for_each(|member| world.unlink(member, 10 * MINUTE));
@@ -265,7 +265,7 @@ fn of_members_that_are_all_cut_off_one_takes_the_seat() {
 
 /// The rule also holds after the leader has died, or has given the seat to the first member or to this one.
 #[test]
-fn a_member_cut_off_from_routers_leaves_the_seat_to_a_connected_member() {
+fn member_cut_off_from_routers_lets_connected_member_lead() {
     let to_it = |world: &mut World| world.give_up(0, Some("bruno"));
     let ends: [fn(&mut World); 4] =
         [|world| world.kill(0, MINUTE), |world| world.fail(0), |world| world.give_up(0, None), to_it];
@@ -286,7 +286,7 @@ fn a_member_cut_off_from_routers_leaves_the_seat_to_a_connected_member() {
 
 /// The third member announces its presence and does not take the seat.
 #[test]
-fn a_member_cut_off_from_routers_takes_the_seat_if_no_other_member_does() {
+fn member_cut_off_from_routers_leads_if_no_other_member_does() {
     let mut world = settled(1);
     world.unlink(1, 10 * MINUTE);
     world.run(Duration::from_secs(5));
@@ -299,7 +299,7 @@ fn a_member_cut_off_from_routers_takes_the_seat_if_no_other_member_does() {
 
 /// All members are cut off. The leader gives the seat to the first member whose links return and last.
 #[test]
-fn whoever_is_connected_first_gets_the_seat() {
+fn first_reconnected_member_becomes_leader() {
     let mut world = settled(1);
     for (member, outage) in [(0, 10), (1, 9), (2, 1)] {
         world.unlink(member, outage * MINUTE);
@@ -316,7 +316,7 @@ fn whoever_is_connected_first_gets_the_seat() {
 /// Each time that links fail before the settling time is over, the member waits longer before it counts them
 /// as up.
 #[test]
-fn links_that_come_and_go_do_not_make_the_seat_wander() {
+fn flapping_links_of_leader_do_not_move_leadership_often() {
     for period in [1, 20, 38] {
         let mut world = settled(1);
         world.calm = true;
@@ -332,7 +332,7 @@ fn links_that_come_and_go_do_not_make_the_seat_wander() {
 
 /// One of two members is connected at a time, and never for long.
 #[test]
-fn links_that_come_and_go_in_turn_do_not_make_the_seat_wander() {
+fn links_flapping_in_turn_do_not_move_leadership_often() {
     for period in [2, 8, 20] {
         let mut world = settled(1);
         world.calm = true;

@@ -117,7 +117,7 @@ mod tests {
 
     /// The timeouts follow the formula of F.3; the expected values come from ETSI's reference values.
     #[test]
-    fn the_formula() {
+    fn contention_timeout_depends_on_distance() {
         let mib = Mib::default();
         for (metres, expected) in
             [(0.0, 100.0), (250.0, 75.25), (500.0, 50.5), (900.0, 10.9), (1000.0, 1.0), (1100.0, 1.0)]

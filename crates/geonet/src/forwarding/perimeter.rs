@@ -309,7 +309,7 @@ mod tests {
     /// Both graphs remove an edge if a neighbour is inside the circle over the edge. Only RNG removes the
     /// edge if the neighbour is inside the lens but outside the circle.
     #[test]
-    fn planar_subgraphs() {
+    fn planar_subgraph_has_no_crossing_edges() {
         let planar = |places: &[(f64, f64)], planarisation| {
             planar_neighbours(&table(places), HOME, planarisation).len()
         };
@@ -325,7 +325,7 @@ mod tests {
     /// The right-hand rule of GPSR: the packet takes the next edge counter-clockwise. It goes back only if
     /// this station has no other edge.
     #[test]
-    fn the_right_hand_rule() {
+    fn right_hand_rule_takes_next_edge_counter_clockwise() {
         let table = table(&[(100.0, 0.0), (0.0, 100.0), (-100.0, -10.0)]);
         let neighbours = planar_neighbours(&table, HOME, Planarisation::Gabriel);
         assert_eq!(neighbours.len(), 3);
@@ -345,7 +345,7 @@ mod tests {
     /// destination nearer than the last crossing. It continues along the next face, whose first edge its
     /// header then holds.
     #[test]
-    fn faces_change_where_an_edge_crosses_the_line() {
+    fn perimeter_walk_changes_face_at_line_to_destination() {
         let table = table(&[(-900.0, 50.0), (-450.0, -100.0), (-400.0, 200.0)]);
         let ego = at(-500.0, 100.0);
         let walk = PlanarGraphView::new(&table, &[0, 1, 2], mac(9), ego, HOME);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_survives_the_wire() {
+    fn perimeter_header_is_encoded_and_decoded() {
         let header = RecoveryHeader {
             next_header: CommonNextHeader::Ipv6,
             entry: Position::new(-5, 6),

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn places_in_reach() {
+    fn position_in_radio_range_is_recognised() {
         let plane = LocalPlane::new(HERE);
         assert!(view(0).is_place_in_range(plane.position_at(249.0, 0.0)));
         assert!(!view(0).is_place_in_range(plane.position_at(251.0, 0.0)));

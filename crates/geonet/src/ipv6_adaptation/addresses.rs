@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_of_every_length() {
+    fn prefix_comparison_works_for_every_length() {
         let prefix = |text: &str, length| Prefix { address: ipv6(text), length };
         assert!(prefix("::", 0).contains(ipv6("ff02::1")));
         assert!(prefix("2001:db8::", 64).contains(ipv6("2001:db8::ffff")));

@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_that_of_rfc_4944() {
+    fn fragment_header_has_the_format_of_rfc_4944() {
         let mut from = sender();
         from.send(NOW, B, ROOM, (), &packet(1000));
         let pieces = payloads(&mut from);

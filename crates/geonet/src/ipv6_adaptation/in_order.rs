@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_changed_and_always_hold_more_packets() {
+    fn each_reorder_rule_holds_the_expected_packets() {
         // A packet over one hop more and a packet over the same hops leave gaps: 2 and 3, then 6 and 7 arrive
         // late.
         let packets =
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn no_packet_waits_longer_than_the_bound() {
+    fn packet_waits_at_most_the_reordering_bound() {
         let mut order = ReorderingBuffer::new(ReorderRule::Shorter, BOUND);
         assert_eq!(pushed(&mut order, &[(0, 1, 3), (10, 4, 2), (20, 5, 2)]), [1]);
         assert_eq!(order.poll_timeout(), Some(ms(60)));

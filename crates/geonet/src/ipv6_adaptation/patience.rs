@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_round() {
+    fn tcp_sequence_numbers_wrap_around() {
         let mut patience = patience(ReorderRule::Changed);
         let last = u32::MAX / MSS;
         // The sequence numbers wrap inside a segment.

@@ -128,7 +128,7 @@ fn router_sends_no_packet_with_its_old_address_after_conflict() {
 
 /// The upper tester of a conformance test requests the initial state before each case.
 #[test]
-fn the_initial_state() {
+fn initial_state_uses_configured_address() {
     let mut iut = Iut::quiet(Mib::default());
     iut.knows(&[Station::b()]);
     iut.ask(Transport::GeoBroadcast(area1()), b"x").expect("accepted");
@@ -167,7 +167,7 @@ fn router_accepts_packet_to_its_mid_with_other_address_bits() {
 /// An attacker uses each new address of the station; the station does not change its address with every
 /// frame.
 #[test]
-fn conflicts_are_limited() {
+fn address_changes_after_conflicts_are_limited() {
     let mut iut = Iut::quiet(Mib::default());
     for _ in 0..100 {
         let mut impostor = impostor();

@@ -165,7 +165,7 @@ fn pon_gbc_bv_20_unknown_sender() {
 
 /// The area of a packet may be a rectangle or an ellipse with an angle.
 #[test]
-fn areas_with_an_angle() {
+fn rotated_area_decides_delivery() {
     use carnet_wire::geonet::{GeoArea, Shape};
     for shape in [Shape::Rectangle, Shape::Ellipse] {
         for (angle, inside) in [(90, true), (0, false)] {

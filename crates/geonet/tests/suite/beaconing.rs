@@ -90,7 +90,7 @@ fn drive(iut: &mut Iut, metres_per_second: i16) {
 /// TCP over Geo-routing, formula (1): a fast station sends more beacons, and its first beacon after it
 /// becomes fast leaves at once.
 #[test]
-fn adaptive_beacons() {
+fn adaptive_beacons_follow_speed() {
     let mib =
         Mib { beacon_interval: BeaconInterval::ADAPTIVE, max_communication_range: 250.0, ..Mib::default() };
     let mut iut = Iut::new(mib);
@@ -106,7 +106,7 @@ fn adaptive_beacons() {
 
 /// Beacons over several hops: stations learn the position and deliver no payload.
 #[test]
-fn multi_hop_beacons() {
+fn multi_hop_beacons_reach_second_hop() {
     let mib = Mib { multi_hop_beacons: Some(MultiHopBeacons { hops: 3, every: 2 }), ..Mib::default() };
     let mut iut = Iut::new(mib);
     iut.wait(Duration::from_secs(20));
@@ -123,7 +123,7 @@ fn multi_hop_beacons() {
 
 /// Piggybacking: a packet directly from its source makes the source a neighbour, a forwarded packet does not.
 #[test]
-fn piggybacked_positions() {
+fn data_packets_contain_neighbour_positions() {
     let mut iut = Iut::quiet(Mib { piggyback: true, ..Mib::default() });
     let b = Station::b();
     iut.hear(&Station::d(), &with_hops(b.tsb(b"x"), 9)).expect("forwarded");
@@ -135,7 +135,7 @@ fn piggybacked_positions() {
 
 /// A request sends a beacon at once; the timer for the next beacon starts anew.
 #[test]
-fn beacons_on_request() {
+fn router_sends_beacon_on_request() {
     let mut iut = Iut::without_position(Mib::default());
     assert!(iut.ask(Transport::Beacon, b"").is_err());
     iut.locate(HOME, 1);
@@ -150,7 +150,7 @@ fn beacons_on_request() {
 /// The first beacon leaves at a random time, so that stations that start together do not send together.
 /// Further positions do not change this time.
 #[test]
-fn the_first_beacon_is_at_random() {
+fn first_beacon_has_random_delay() {
     let mut iut = Iut::new(Mib::default());
     let due = iut.router.poll_timeout().expect("a beacon is planned");
     iut.wait_ms(1);

@@ -127,7 +127,7 @@ fn router_ignores_unicast_frames_for_other_stations() {
 
 /// 10.3.9.2: repetition sends the same packet again until its maximum time ends.
 #[test]
-fn repeated_packets() {
+fn broadcast_is_repeated_at_its_interval() {
     let mut iut = Iut::quiet(Mib::default());
     let request = Request::new(Transport::TopologicallyScoped, CommonNextHeader::BtpB, b"x");
     let interval = Duration::from_millis(250);

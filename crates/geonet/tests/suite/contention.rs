@@ -81,7 +81,7 @@ fn pon_bca_bv_05_unknown_sender() {
 
 /// Contention uses up lifetime: the packet leaves with a shorter lifetime, or is dropped.
 #[test]
-fn lifetime_in_contention() {
+fn contention_time_reduces_packet_lifetime() {
     let mut iut = Iut::quiet(cbf());
     let b = Station::b();
     let lifetime = |station: Station, milliseconds| {

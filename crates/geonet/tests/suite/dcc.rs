@@ -63,7 +63,7 @@ fn rate(table: Table, octets: usize, ratio: f64) -> f64 {
 }
 
 #[test]
-fn reactive_tables_a_1_and_a_2_give_rates_at_their_bounds() {
+fn reactive_dcc_tables_a_1_and_a_2_give_rates_at_their_bounds() {
     /// Rows of a table: the upper bound of the busy ratio, and the rate in packets per second below it. The
     /// rate of the fourth row also holds at its bound.
     type Rows = [(f64, f64); 5];
@@ -87,7 +87,7 @@ fn reactive_tables_a_1_and_a_2_give_rates_at_their_bounds() {
 }
 
 #[test]
-fn clause_5_3_states_follow_each_other_one_by_one() {
+fn reactive_dcc_changes_state_in_single_steps() {
     let mut gate = reactive(Table::A1);
     let mut states = Vec::new();
     for look in 0..10u64 {
@@ -113,7 +113,7 @@ fn changed_reactive_state_changes_gate_at_once() {
 }
 
 #[test]
-fn packets_beyond_the_tables_time_on_air_close_the_gate_for_longer() {
+fn long_airtime_closes_dcc_gate_for_longer() {
     let mut gate = reactive(Table::A1);
     assert!(
         air_time(1400, 6) > Duration::from_micros(1000) && air_time(1400, 6) < Duration::from_micros(2000)
@@ -123,7 +123,7 @@ fn packets_beyond_the_tables_time_on_air_close_the_gate_for_longer() {
 }
 
 #[test]
-fn air_time_is_that_of_ofdm_with_10_mhz() {
+fn airtime_follows_ofdm_on_10_mhz() {
     // 22 bits and 8 for each of 100 + 38 octets are 1126 bits: 24 symbols of 48 bits, after 40 us.
     assert_eq!(air_time(100, 6), Duration::from_micros(40 + 24 * 8));
     // At 3 Mbit/s: 47 symbols of 24 bits. At 27 Mbit/s: 6 symbols of 216 bits.
@@ -132,7 +132,7 @@ fn air_time_is_that_of_ofdm_with_10_mhz() {
 }
 
 #[test]
-fn without_a_reading_the_assumed_ratio_counts() {
+fn dcc_uses_assumed_busy_ratio_without_reports() {
     let config = Config { assumed_busy_ratio: 0.55, ..Config::default() };
     let mut gate: Gate<u32> = Gate::new(config);
     run(&mut gate, Time::from_secs(1));
@@ -209,7 +209,7 @@ fn gate_drops_packet_after_its_lifetime() {
 }
 
 #[test]
-fn the_traffic_class_is_the_profile_but_dp0_is_asked_for_and_strangers_are_last() {
+fn dcc_profile_follows_traffic_class_and_forwarded_packets_come_last() {
     use Profile::{Dp0, Dp1, Dp2, Dp3};
     let of = |id, asked, own| Profile::of(TrafficClass { id, ..TrafficClass::default() }, asked, own);
     assert_eq!([0, 1, 2, 3, 4, 63].map(|id| of(id, None, true)), [Dp3, Dp1, Dp2, Dp3, Dp3, Dp3]);
@@ -219,7 +219,7 @@ fn the_traffic_class_is_the_profile_but_dp0_is_asked_for_and_strangers_are_last(
 }
 
 #[test]
-fn the_gate_is_never_closed_for_longer_than_a_second() {
+fn dcc_gate_is_closed_for_at_most_a_second() {
     for table in [Table::A1, Table::A2] {
         let mut gate = reactive(table);
         for look in 0..5 {
@@ -274,7 +274,7 @@ fn gate_counts_discarded_packets() {
 }
 
 #[test]
-fn the_interval_of_a_profile_is_that_of_its_last_packet() {
+fn dcc_interval_depends_on_last_packet_of_profile() {
     let mut gate = reactive(Table::A1);
     gate.offer(ms(0), packet(Profile::Dp3, 1400, 1));
     assert_eq!(gate.interval(Profile::Dp2), Duration::from_millis(100));
@@ -307,7 +307,7 @@ fn gate_limits_invalid_dcc_parameters() {
 const OCTETS: usize = 829;
 
 #[test]
-fn equation_b_1() {
+fn adaptive_dcc_follows_equation_b_1() {
     assert_eq!(air_time(OCTETS, 6), Duration::from_micros(1200));
     // The time between packets is time on air over duty cycle, at least 25 ms and at most a second.
     for (duty_cycle, expected) in [(0.02, 60), (0.03, 40), (0.06, 25), (0.0012, 1000), (0.0006, 1000)] {
@@ -323,7 +323,7 @@ fn equation_b_1() {
 }
 
 #[test]
-fn equation_b_2() {
+fn adaptive_dcc_follows_equation_b_2() {
     // With beta 0 the duty cycle never grows: it halves at every second evaluation.
     let halving = Parameters {
         alpha: 0.5,
@@ -351,7 +351,7 @@ fn equation_b_2() {
 }
 
 #[test]
-fn clause_5_4_step_by_step() {
+fn adaptive_dcc_follows_steps_of_clause_5_4() {
     // Two readings of 0.8 have the mean 0.8, which is 0.12 above the target. The step of 0.0012 * 0.12 =
     // 0.000144 is within G-max.
     let mut gate = adaptive(Parameters::default());

@@ -55,7 +55,7 @@ fn unacknowledged_packet_with_store_carry_forward_waits() {
 }
 
 #[test]
-fn a_packet_to_an_area_takes_another_neighbour() {
+fn unacknowledged_packet_to_area_takes_another_neighbour() {
     let mut iut = Iut::quiet(Mib::default());
     let (b, d) = (Station::b(), Station::d());
     iut.knows(&[b, d]);
@@ -74,7 +74,7 @@ fn a_packet_to_an_area_takes_another_neighbour() {
 
 /// F.4: inside the area the contention timer already runs.
 #[test]
-fn advanced_area_forwarding_leaves_it_to_contention() {
+fn advanced_forwarding_leaves_unacknowledged_packet_to_contention() {
     let mut iut = Iut::quiet(Mib { area_forwarding: AreaForwarding::Advanced, ..Mib::default() });
     let (b, c, d) = (Station::b(), Station::c(), Station::d());
     iut.knows(&[b, c, d]);

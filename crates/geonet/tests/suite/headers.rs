@@ -103,7 +103,7 @@ fn pon_lpv_bv_01_the_latest_position() {
 
 /// The router refuses invalid send requests and stays unchanged.
 #[test]
-fn bad_requests() {
+fn router_refuses_invalid_send_requests() {
     let mut iut = Iut::without_position(Mib::default());
     assert_eq!(iut.ask(Transport::SingleHop([0; 4]), b"x"), Err(GeonetDrop::NoPosition));
     let mut iut = Iut::quiet(Mib::default());
@@ -138,7 +138,7 @@ fn padding_is_not_forwarded() {
 
 /// The router recognises a secured packet and drops it with its own reason.
 #[test]
-fn secured_packets_are_recognised() {
+fn secured_packet_goes_to_security_entity() {
     let mut iut = Iut::quiet(Mib::default());
     let mut frame = Station::b().shb(b"x");
     frame[0] = 0x12;
@@ -223,7 +223,7 @@ fn fdv_bea_bv_03_position_vector() {
 
 /// The router handles the golden frames of the reference, which tshark decodes as expected.
 #[test]
-fn golden_frames() {
+fn frames_equal_recorded_frames() {
     let frames = [
         ("beacon", "11001a0100100080000001009400020000000001010203041d164a00015ef3c084d20384", Ok(()), 0),
         (

@@ -30,7 +30,7 @@ fn all_frames(station: &Station) -> Vec<Vec<u8>> {
 
 /// The router drops a frame truncated at any octet.
 #[test]
-fn truncated_frames() {
+fn truncated_frames_are_dropped() {
     let mut iut = Iut::quiet(Mib::default());
     for frame in all_frames(&Station::b()) {
         for length in 0..frame.len() {
@@ -59,7 +59,7 @@ fn router_ignores_octets_after_a_packet() {
 
 /// The router drops packets with positions beyond the poles or the date line, in any position vector or area.
 #[test]
-fn absurd_positions() {
+fn frames_with_invalid_positions_are_dropped() {
     let mut iut = Iut::quiet(Mib::default());
     for (latitude, longitude) in
         [(900_000_001, 0), (-900_000_001, 0), (0, 1_800_000_001), (0, i32::MIN), (i32::MAX, i32::MAX)]
@@ -83,7 +83,7 @@ fn absurd_positions() {
 /// The router sends frames to a neighbour's MID. If a MID were a group address, all receivers would repeat
 /// each unicast packet. The router also refuses send requests to such a station.
 #[test]
-fn addresses_that_no_station_has() {
+fn frames_with_invalid_addresses_are_dropped() {
     for mac in [BROADCAST, [0x33, 0x33, 0, 0, 0, 1], [0x01, 0x80, 0xc2, 0, 0, 0], [0; 6]] {
         let mut iut = Iut::quiet(Mib::default());
         let mut forged = Station::b();
@@ -100,7 +100,7 @@ fn addresses_that_no_station_has() {
 
 /// The poles and the antipode are valid positions.
 #[test]
-fn extreme_positions() {
+fn extreme_positions_cause_no_overflow() {
     let mut iut = Iut::quiet(Mib { area_forwarding: AreaForwarding::Simple, ..Mib::default() });
     let mut source = Station::b();
     for (latitude, longitude) in [
@@ -132,7 +132,7 @@ fn extreme_positions() {
 /// The router accepts timestamps near the wrap and a clock that is hours off. If a station's clock moves
 /// backwards, the router follows it after the station's entry has expired.
 #[test]
-fn timestamps_near_the_wrap() {
+fn timestamps_near_wrap_are_compared_correctly() {
     let mut iut = Iut::quiet(Mib::default());
     let mut b = Station::b();
     for timestamp in [u32::MAX - 1, u32::MAX, 0, 1, 3_600_000] {
@@ -150,7 +150,7 @@ fn timestamps_near_the_wrap() {
 /// 100,000 mutations of valid frames under all algorithms cause no panic, and the router still works
 /// afterwards.
 #[test]
-fn mutations() {
+fn mutated_frames_cause_no_panic() {
     let mut rng = Rng::new(11);
     for (area_forwarding, non_area_forwarding, recovery) in [
         (AreaForwarding::Simple, NonAreaForwarding::Greedy, Recovery::None),
@@ -212,7 +212,7 @@ fn mutations() {
 /// A flood of fabricated stations does not replace existing neighbours, and the router still forwards
 /// packets.
 #[test]
-fn a_flood_of_fabricated_stations() {
+fn flood_of_fabricated_stations_keeps_memory_bounded() {
     let mib = Mib { max_neighbours: 500, max_other_stations: 500, ..Mib::default() };
     let mut iut = Iut::quiet(mib);
     iut.knows(&[Station::b(), Station::c()]);

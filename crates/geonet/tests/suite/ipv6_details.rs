@@ -79,7 +79,7 @@ fn solicitations_for_other_addresses_are_sent_over_radio() {
 }
 
 #[test]
-fn duplicate_address_detection_is_geonetworkings_for_addresses_made_of_it() {
+fn geonetworking_detects_duplicates_of_derived_addresses() {
     let mut host = Host::with_links();
     let nobody = ip("::");
     let own = neighbor_solicitation(nobody, host.own(), None);
@@ -261,7 +261,7 @@ fn packet_above_mtu_is_answered_by_packet_too_big() {
 }
 
 #[test]
-fn the_mtu_is_the_least_of_two_and_never_less_than_ipv6_wants() {
+fn virtual_interface_mtu_is_bounded_by_radio_and_1280() {
     for (sdu, link, expected) in [
         (1398, None, 1398),
         (1398, Some(1500), 1398),

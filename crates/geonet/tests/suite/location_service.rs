@@ -222,7 +222,7 @@ fn pon_los_bv_11_reply_forwarded() {
 
 /// The number of searches is limited: a host that scans addresses cannot fill the router's memory.
 #[test]
-fn searches_are_bounded() {
+fn number_of_location_requests_is_bounded() {
     let mut iut = Iut::quiet(Mib { location_service_max_pending: 3, ..Mib::default() });
     for number in 0..3 {
         iut.ask(Transport::GeoUnicast(address([2, 0, 0, 0, 1, number])), b"x").expect("accepted");

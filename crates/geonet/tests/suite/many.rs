@@ -36,7 +36,7 @@ fn packet_and_location_request_reach_end_of_a_line_of_stations() {
 
 /// A path of nine hops needs a hop limit of nine.
 #[test]
-fn hop_limits_count_hops() {
+fn hop_limit_counts_hops_of_a_line() {
     for (hops, arrives) in [(9, true), (8, false)] {
         let mut air = Air::new(&Mib::default(), 250.0, &line(10), 1);
         air.settle();
@@ -103,7 +103,7 @@ fn broadcast_reaches_each_station_in_area_once() {
 
 /// Flooding an area with 50 stations costs at most 8 transmissions with contention, and 50 without.
 #[test]
-fn flooding_an_area_of_fifty_stations() {
+fn contention_limits_copies_in_area_of_fifty_stations() {
     // The road is 1 km long and has 50 stations; each receives up to 500 m.
     let places: Vec<(f64, f64)> = (0..50).map(|node| (20.4 * node as f64, 3.5 * (node % 4) as f64)).collect();
     for (area_forwarding, most) in
@@ -128,7 +128,7 @@ fn flooding_an_area_of_fifty_stations() {
 
 /// A station carries a waiting packet: it drives towards the destination and delivers the packet there.
 #[test]
-fn store_carry_forward() {
+fn store_carry_forward_delivers_after_meeting_next_hop() {
     use carnet_geonet::Request;
     use carnet_wire::geonet::CommonNextHeader;
     let mib = Mib { lifetime_neighbour: Duration::from_secs(4), ..Mib::default() };

@@ -221,7 +221,7 @@ fn general_queries_come_quickly_at_the_start_and_then_slowly() {
 
 /// The tables of RFC 3810 7.4.1 and 7.4.2: state before, report, state and queries after.
 #[test]
-fn reports_change_the_state_as_the_tables_say() {
+fn mldv2_reports_change_listener_state_as_in_rfc_3810() {
     type Case<'a> = (&'a [(u8, &'a [&'a str])], (u8, &'a [&'a str]), Option<Filter>, Vec<Asked>);
     // EXCLUDE ({b}, {c}): a listener wants packets of source b, and no listener wants packets of source c.
     let mixed: &[(u8, &[&str])] = &[(IS_EX, &[C]), (IS_IN, &[B])];
@@ -307,7 +307,7 @@ fn membership_of_silent_listener_expires() {
 }
 
 #[test]
-fn only_wanted_sources_are_forwarded() {
+fn multicast_source_filters_are_applied() {
     let mut lan = Lan::new();
     lan.says(ALLOW, &[FAR]);
     assert!(lan.takes(FAR) && !lan.takes("2001:db8:c::1"));
@@ -318,7 +318,7 @@ fn only_wanted_sources_are_forwarded() {
 
 /// RFC 3810 8.3.2: the router supports version 1 hosts.
 #[test]
-fn mldv1_hosts_are_understood() {
+fn mldv1_reports_are_accepted() {
     let mut lan = Lan::new();
     assert_eq!(lan.hear(&version_1(131, GROUP)), Ok(None));
     assert!(lan.takes(FAR));
@@ -477,7 +477,7 @@ fn listener_that_comes_and_goes_draws_two_queries_a_second() {
 }
 
 #[test]
-fn groups_and_sources_are_bounded() {
+fn number_of_multicast_groups_and_sources_is_bounded() {
     let mut lan = Lan::new();
     for number in 0..256 {
         assert_eq!(lan.hear(&report(IS_EX, &format!("ff1e::1:{number:x}"), &[])), Ok(None));
@@ -502,7 +502,7 @@ fn groups_and_sources_are_bounded() {
 /// The proxy passes a packet of a host to a group with an area to GeoNetworking, with the hop limit
 /// decremented.
 #[test]
-fn packets_of_hosts_go_out_to_groups_with_an_area() {
+fn packets_of_hosts_are_sent_to_groups_with_area() {
     let mut lan = Lan::new();
     let to = |group: &str| packet(ip(SOURCE), ip(group), 100);
     let sent = lan.hear(&to(GROUP)).expect("good").expect("sent");

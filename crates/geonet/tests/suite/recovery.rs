@@ -91,7 +91,7 @@ fn perimeter_mode_drops_packet_to_unreachable_place() {
 
 /// In random connected topologies of 100 stations every packet arrives, and none goes in circles.
 #[test]
-fn random_topologies_deliver_everything() {
+fn perimeter_recovery_delivers_in_random_topologies() {
     let topologies = if cfg!(debug_assertions) { 60 } else { 1000 };
     let mut rng = Rng::new(2026);
     let mut recovered = 0;
@@ -132,7 +132,7 @@ fn random_topologies_deliver_everything() {
 /// A station without the extension forwards a packet in perimeter mode greedily, and changes only its hop
 /// limit. As the destination, it does not deliver the payload.
 #[test]
-fn stations_without_the_extension_ignore_it() {
+fn stations_without_perimeter_recovery_ignore_its_header() {
     use crate::craft::{Iut, Station, with_hops};
     use carnet_geonet::{GeonetDrop, Output, ReceivedFrame};
     let mut walking = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
@@ -168,7 +168,7 @@ fn stations_without_the_extension_ignore_it() {
 
 /// The station at which perimeter mode ends restores the original packet to the octet.
 #[test]
-fn the_original_packet_is_restored() {
+fn packet_is_restored_after_perimeter_mode() {
     use crate::craft::{Iut, Station, with_hops};
     let recovery = Recovery::Perimeter(Planarisation::Gabriel);
     let (a, e) = (Station::a(), Station::e());

@@ -45,7 +45,7 @@ fn pon_guc_bv_02_forwarder_greedy() {
 
 /// E.2: the next hop changes when neighbours appear, move or leave.
 #[test]
-fn annex_e_2_the_best_neighbour_at_any_time() {
+fn annex_e_2_greedy_forwarding_selects_best_neighbour() {
     let mut iut = Iut::quiet(Mib::default());
     let (a, b, d) = (Station::a(), Station::b(), Station::d());
     iut.knows(&[d]);
@@ -73,7 +73,7 @@ fn annex_e_2_the_best_neighbour_at_any_time() {
 /// A neighbour at the same distance from the destination is no next hop: otherwise two stations would
 /// exchange a packet endlessly.
 #[test]
-fn annex_e_2_progress_is_strict() {
+fn annex_e_2_greedy_next_hop_is_strictly_nearer() {
     let mut iut = Iut::quiet(Mib::default());
     iut.knows(&[Station::b().moved(HOME)]);
     iut.get(&Station::c(), &Station::c().guc(&Station::a().pv, b"x")).expect("forwarded");

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_most_makes_room_until_all_have_as_many() {
+    fn source_with_most_entries_makes_room_first() {
         let mut places: Vec<(usize, u64)> =
             (0..32).map(|number| (number, network(1, number as u16))).collect();
         for number in 0..100 {
@@ -125,7 +125,7 @@ mod tests {
 
     /// The entries of a fleet are in one /48; each member of the fleet has a /56.
     #[test]
-    fn inside_one_network_its_parts_are_parties() {
+    fn parts_of_one_network_count_as_parties() {
         let places: Vec<(u16, u64)> = (0..32).map(|number| (number, network(1, 0xab00 | number))).collect();
         assert_eq!(crowd(network(1, 0x1200), &places).len(), 32);
         assert!(crowd(network(1, 0xab10), &places).is_empty());

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_those_of_one_address_one_prefix_one_nonce_and_one_secret() {
+    fn token_depends_on_address_prefix_nonce_and_secret() {
         let (mut rng, mut other) = (Rng::new(1), Rng::new(2));
         let (secret, stranger) = (Secret::new(&mut rng), Secret::new(&mut other));
         let home: Ipv6Addr = "2001:db8:1::1".parse().expect("address");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonce_is_good_for_longer_than_a_token_is_used_and_no_longer_than_four_minutes() {
+    fn nonce_outlives_its_tokens_by_at_most_four_minutes() {
         let secret = Secret::new(&mut Rng::new(1));
         for start in [0, 29, 30, 12_345, 65_535 * 30, 65_536 * 30 + 7] {
             let at = Time::from_secs(start);
@@ -195,7 +195,7 @@ mod tests {
 
     /// The 16-bit indices repeat after 22 days, but a nonce never repeats.
     #[test]
-    fn no_nonce_comes_again() {
+    fn nonces_never_repeat() {
         let secret = Secret::new(&mut Rng::new(1));
         let home: Ipv6Addr = "2001:db8:1::1".parse().expect("address");
         let at = Time::from_secs(1000);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_message_does_not_verify() {
+    fn changed_direct_route_message_does_not_verify() {
         let key = key(1, 2, [3].into_iter());
         let mut message = DirectRoute::new(DirectRouteKind::BindingUpdate);
         message.prefixes = vec!["2001:db8:a::/64".parse().expect("prefix")];

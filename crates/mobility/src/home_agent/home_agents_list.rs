@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_beyond_the_link_is_not_believed_and_the_list_is_bounded() {
+    fn home_agents_list_accepts_only_link_messages_and_is_bounded() {
         let mut list = HomeAgentsList::default();
         let far = LinkMessage { hop_limit: 64, ..heard("fe80::2", true, None) };
         assert_eq!(list.handle(Time::ZERO, &far), Err(MobilityDrop::NeighborDiscovery));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn equals_come_in_any_order() {
+    fn home_agents_of_equal_preference_are_shuffled() {
         let candidates = |n: u16| -> Vec<Candidate> {
             (0..n)
                 .map(|n| Candidate {

@@ -464,7 +464,7 @@ mod tests {
 
     /// The size of this value is the memory that a home agent needs for each node of a fleet.
     #[test]
-    fn a_node_with_one_binding_occupies_one_place_only() {
+    fn node_with_one_binding_needs_one_list_entry() {
         assert!(size_of::<Node>() <= 104, "{} octets", size_of::<Node>());
         let mut node = Node::default();
         for care_of_address in ["2001:db8:f1::10", "192.0.2.1", "udp:192.0.2.1:4191"] {
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn several_are_in_the_order_of_their_identifiers_whatever_comes_and_goes() {
+    fn bindings_of_a_node_are_ordered_by_bid() {
         let mut node = Node::default();
         let bids = |node: &Node| node.entries().iter().filter_map(|entry| entry.bid).collect::<Vec<_>>();
         for bid in [5, 2, 9, 5] {
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_the_request_and_then_the_end_of_the_first_that_is_valid() {
+    fn node_deadline_is_refresh_request_then_expiry() {
         let mut node = Node::default();
         let at = |bid, seconds, state| Binding {
             bid: Some(bid),
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn what_few_have_is_forgotten_with_the_last_of_it() {
+    fn rare_node_data_is_freed_with_its_last_user() {
         let mut node = Node::default();
         let path = |text: &str, until| FormerPath {
             agent: AGENT.into(),

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prefix_comes_first_and_a_home_address_is_none() {
+    fn prefix_owner_lookup_uses_longest_prefix() {
         let node =
             |home_address: &str, prefixes: &[&str]| node(home_address.parse().expect("address"), prefixes);
         let owners = PrefixTable::of(&[
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn each_home_address_has_its_place_and_no_other_address_has_one() {
+    fn each_home_address_has_one_index() {
         for count in [0, 1, 2, 3, 4, 255, 256, 1000] {
             let nodes: Vec<AuthorizedNode> =
                 (0..count).map(|number| node(Ipv6Addr::from_bits(number * 3), &[])).collect();

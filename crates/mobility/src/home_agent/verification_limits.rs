@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_limited_as_long_as_it_is_comfortable() {
+    fn no_source_is_limited_below_total_rate() {
         let mut admission = UnboundSourceLimits::new(1);
         for second in 0..10 {
             assert_eq!(passed(&mut admission, second, UNLIMITED_RATE, |_| source(1)), UNLIMITED_RATE);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_has_its_share_and_all_have_theirs_and_no_more() {
+    fn each_source_has_its_share_of_updates() {
         let mut admission = UnboundSourceLimits::new(1);
         passed(&mut admission, 0, 1_000_000, |_| source(1));
         let of_one = passed(&mut admission, 1, 1_000_000, |_| source(1));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_one_source_and_a_secret_decides_who_shares_a_place() {
+    fn addresses_of_a_64_count_as_one_source() {
         let place = |secret, source: Ipv6Addr| {
             let mut admission = UnboundSourceLimits::new(secret);
             while admission.full_at.is_empty() {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_have_their_whole_share_are_forgotten() {
+    fn sources_with_full_share_are_forgotten() {
         let mut shares = NodeUpdateLimits::default();
         for number in 0..100_000 {
             let now = START + Duration::from_micros(100) * number;

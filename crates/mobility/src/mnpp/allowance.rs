@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_too_much_mutes_nobody_else() {
+    fn source_beyond_its_rate_limits_no_other_source() {
         let (mut allowance, now) = (AnswerLimit::new(), Time::from_secs(100));
         let answered = (0..1000).filter(|_| allowance.allow(now, station(1), false)).count();
         assert_eq!(answered, BURST as usize);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn many_strangers_do_not_mute_those_who_are_known_and_are_forgotten() {
+    fn many_unknown_sources_do_not_limit_known_ones() {
         let (mut allowance, mut now) = (AnswerLimit::new(), Time::from_secs(100));
         for number in 0..100_000 {
             allowance.allow(now, station(number), false);
@@ -86,7 +86,7 @@ mod tests {
 
     /// A station that uses other addresses in between does not get a full limit again.
     #[test]
-    fn a_used_share_is_not_to_be_had_anew() {
+    fn source_keeps_its_used_share() {
         let (mut allowance, mut now) = (AnswerLimit::new(), Time::from_secs(100));
         while allowance.allow(now, station(0), true) {}
         let mut answered = 0;

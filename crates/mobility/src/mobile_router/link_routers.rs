@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_do_not_put_out_the_router_in_use() {
+    fn advertisements_of_other_routers_do_not_replace_router_in_use() {
         let mut heard = LinkRouters::default();
         hear(&mut heard, 0, "fe80::a", &[A], None);
         for index in 0..100_u16 {

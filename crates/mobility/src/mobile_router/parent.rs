@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn others_do_not_put_out_the_parent_in_use() {
+    fn advertisements_of_other_routers_do_not_replace_parent_in_use() {
         let mut parents = Parents::default();
         for number in 1..100 {
             hear(&mut parents, number, router(1));

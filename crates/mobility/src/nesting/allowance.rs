@@ -78,7 +78,7 @@ mod tests {
 
     /// However many unknown senders exist, a sender with a registration has exactly its own limit.
     #[test]
-    fn a_flood_of_strangers_gives_nobody_more_than_his_own() {
+    fn flood_of_unknown_sources_gives_no_source_extra_rate() {
         let (mut allowances, now) = (RegistrationLimits::default(), Time::from_secs(100));
         let answered = (1..1000).filter(|number| allowances.allow(now, sender(*number), false)).count();
         assert_eq!(answered, 50);

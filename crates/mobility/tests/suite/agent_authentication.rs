@@ -47,7 +47,7 @@ fn a_wrong_mac_is_answered_146() {
 /// in 10 s for a node. The answer is signed, so an attacker must not choose the address or number of signed
 /// messages.
 #[test]
-fn status_146_is_said_seldom_and_only_to_the_care_of_address() {
+fn status_146_is_sent_rarely_and_only_to_care_of_address() {
     let mut two = authenticated();
     two.nodes.push(crate::agent::node("2001:db8:1::5678", &[SECOND_PREFIX]));
     two.nodes[1].authentication = Authentication::SharedKey(association());
@@ -71,7 +71,7 @@ fn status_146_is_said_seldom_and_only_to_the_care_of_address() {
 /// An attacker replays authentic updates that the home agent refuses: the home agent answers at most three a
 /// second.
 #[test]
-fn answers_to_refused_updates_are_few() {
+fn answers_to_refused_updates_are_rate_limited() {
     let mut agent = Agent::new(authenticated());
     agent.accept(&Update::explicit(10).signed());
     let recorded = Update::explicit(9).signed().packet();
@@ -91,7 +91,7 @@ fn answers_to_refused_updates_are_few() {
 /// An attacker sends an authentic message from another source: without an Alternate Care-of Address the MAC
 /// fails.
 #[test]
-fn a_message_moved_to_another_source_is_answered_146() {
+fn update_from_another_source_address_gets_status_146() {
     let mut agent = Agent::new(authenticated());
     let genuine = Update::explicit(1).signed();
     let stolen = Update { source: addr(OTHER_CARE_OF), ..genuine.clone() };
@@ -181,7 +181,7 @@ fn a_signed_update_that_is_moved_out_of_udp_creates_no_binding() {
 
 /// RFC 4285 5: without the option, or with an unknown SPI, "silently discard".
 #[test]
-fn without_authentication_there_is_silence() {
+fn update_without_authentication_gets_no_answer() {
     let mut agent = Agent::new(authenticated());
     assert_eq!(agent.ignore(&Update::explicit(1).packet()), MobilityDrop::AuthenticationMissing);
     let other = SecurityAssociation { spi: 301, ..association() };
@@ -194,7 +194,7 @@ fn without_authentication_there_is_silence() {
 
 /// RFC 4285 5: "MUST be the last option in a message".
 #[test]
-fn an_option_behind_the_authentication_is_met_with_silence() {
+fn update_with_option_behind_authenticator_gets_no_answer() {
     let mut agent = Agent::new(authenticated());
     let update = Update::implicit(1);
     let association = association();
@@ -209,7 +209,7 @@ fn an_option_behind_the_authentication_is_met_with_silence() {
 
 /// RFC 4285 5.1.1: the home agent ignores the option of a node that has no security association.
 #[test]
-fn a_node_without_a_key_may_send_the_option() {
+fn node_without_key_may_send_authentication_option() {
     let mut agent = Agent::new(config());
     let answer = agent.accept(&Update::explicit(1).signed());
     assert_eq!(answer.options().spi, None);
@@ -217,7 +217,7 @@ fn a_node_without_a_key_may_send_the_option() {
 
 /// Refusals of authentic updates are signed as well.
 #[test]
-fn refusals_are_signed() {
+fn refusing_acknowledgements_are_signed() {
     let mut agent = Agent::new(authenticated());
     agent.accept(&Update::explicit(5).signed());
     for (update, status) in [
@@ -338,7 +338,7 @@ fn the_mac_is_checked_before_the_timestamp() {
 
 /// RFC 4285 6: "When the Home Agent receives the ... option in Binding Update, it MUST include" it.
 #[test]
-fn a_timestamp_that_nobody_asked_for_comes_back_as_well() {
+fn unrequested_timestamp_is_returned() {
     let mut agent = Agent::new(authenticated());
     let at = agent.wall();
     assert_eq!(agent.accept(&stamped(1, at)).options().timestamp, Some(at.to_ntp()));
@@ -349,7 +349,7 @@ fn a_timestamp_that_nobody_asked_for_comes_back_as_well() {
 /// The home agent sends no answer, but logs the operator's mistake: once for each home address and cause,
 /// however often the router tries.
 #[test]
-fn what_is_ignored_the_operator_is_told_of() {
+fn ignored_updates_are_reported_to_operator() {
     let mut agent = Agent::new(authenticated());
     let other = SecurityAssociation { spi: 301, ..association() };
     for sequence in 1..50 {
@@ -374,7 +374,7 @@ fn what_is_ignored_the_operator_is_told_of() {
 
 /// A stranger who tries all home addresses fills neither the log nor the memory.
 #[test]
-fn a_stranger_does_not_fill_the_log() {
+fn unknown_sources_do_not_flood_the_log() {
     let mut agent = Agent::new(authenticated());
     for node in 0x2000..0x2400 {
         agent.ignore(&Update::explicit(1).of(&format!("2001:db8:1::{node:x}")).signed().packet());

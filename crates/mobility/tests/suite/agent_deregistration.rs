@@ -25,19 +25,19 @@ fn gone(agent: &mut Agent, update: &Update) {
 
 /// TAHI DeReg_LT0_FOREIGN; RFC 6275 10.3.2: de-registration with lifetime 0 from the care-of address.
 #[test]
-fn lifetime_zero_from_the_foreign_link() {
+fn deregistration_from_foreign_link_ends_binding() {
     gone(&mut bound(), &Update::implicit(11).lifetime(0).alternate(CARE_OF));
 }
 
 /// TAHI DeReg_LT0_HOME: de-registration with lifetime 0 from the home address, without a Home Address option.
 #[test]
-fn lifetime_zero_from_the_home_link() {
+fn deregistration_from_home_link_ends_binding() {
     gone(&mut bound(), &Update::implicit(11).at_home().lifetime(0));
 }
 
 /// TAHI DeReg_LT1_HOME; RFC 3963 6.2: "or the specified Care-of address matches the Home Address".
 #[test]
-fn the_home_address_as_care_of_address() {
+fn update_with_home_address_as_care_of_address_deregisters() {
     gone(&mut bound(), &Update::implicit(11).at_home().lifetime(15));
     gone(&mut bound(), &Update::implicit(11).alternate(HOME).lifetime(15));
 }
@@ -58,7 +58,7 @@ fn the_home_agents_own_address_is_no_care_of_address() {
 /// Conformance item 10, design decision 9; RFC 3963 6.2: "the Home Agent ignores the value of the Mobile
 /// Router Flag".
 #[test]
-fn the_r_flag_does_not_matter() {
+fn deregistration_ignores_r_flag() {
     gone(&mut bound(), &Update::node(11).lifetime(0));
     let mut agent = Agent::new(config());
     agent.accept(&Update::node(10));
@@ -68,7 +68,7 @@ fn the_r_flag_does_not_matter() {
 /// Conformance items 12 and 13; RFC 3963 6.7: the home agent "MUST" ignore prefix options in a
 /// de-registration. It removes all prefixes, implicit ones too.
 #[test]
-fn prefixes_in_it_are_ignored_and_all_are_removed() {
+fn deregistration_removes_all_prefixes() {
     gone(&mut bound(), &Update::implicit(11).lifetime(0).prefix(SECOND_PREFIX));
     let mut agent = Agent::new(config());
     agent.accept(&Update::implicit(10));
@@ -78,7 +78,7 @@ fn prefixes_in_it_are_ignored_and_all_are_removed() {
 /// Conformance item 37, TAHI DeReg_NotHA4ThisMN; RFC 6275 10.3.2: a de-registration without a binding is
 /// answered 133.
 #[test]
-fn without_a_binding_it_is_answered_133() {
+fn deregistration_without_binding_gets_status_133() {
     let mut agent = Agent::new(config());
     agent.refuse(&Update::implicit(1).lifetime(0), 133);
     let mut agent = bound();
@@ -88,7 +88,7 @@ fn without_a_binding_it_is_answered_133() {
 
 /// RFC 6275 9.5.1 applies to de-registrations: an old number ends no binding.
 #[test]
-fn an_old_number_does_not_end_a_binding() {
+fn deregistration_with_old_sequence_number_is_refused() {
     let mut agent = bound();
     assert_eq!(agent.refuse(&Update::implicit(10).lifetime(0), 135).sequence(), 10);
 }
@@ -110,7 +110,7 @@ fn a_late_update_does_not_bring_the_binding_back() {
 /// RFC 6275 10.3.2, 9.5.1: after that time the home agent deletes the entry and, without a key, forgets the
 /// number.
 #[test]
-fn the_entry_is_forgotten_after_ten_seconds() {
+fn deregistered_entry_is_forgotten_after_ten_seconds() {
     let mut agent = bound();
     agent.accept(&Update::implicit(12).lifetime(0));
     agent.wait(10.1);
@@ -120,7 +120,7 @@ fn the_entry_is_forgotten_after_ten_seconds() {
 
 /// A new registration within `MAX_DELETE_BCE_TIMEOUT` (10 s) keeps its full lifetime.
 #[test]
-fn a_registration_after_a_deregistration_lasts() {
+fn registration_after_deregistration_stays() {
     let mut agent = bound();
     agent.accept(&Update::implicit(11).lifetime(0));
     agent.wait(5.0);
@@ -132,7 +132,7 @@ fn a_registration_after_a_deregistration_lasts() {
 /// After a de-registration the home agent still accepts packets on their way from the last care-of address,
 /// but no longer from the address before it.
 #[test]
-fn nothing_is_left_of_the_grace_of_a_move() {
+fn deregistration_ends_grace_of_old_care_of_address() {
     let mut agent = bound();
     agent.accept(&Update::explicit(11).from(OTHER_CARE_OF));
     agent.accept(&Update::implicit(12).from(OTHER_CARE_OF).lifetime(0));
@@ -150,7 +150,7 @@ fn nothing_is_left_of_the_grace_of_a_move() {
 /// RFC 6275 9.5.4: the home agent answers a de-registration with or without the A flag (10.3.2: "MUST
 /// return").
 #[test]
-fn it_is_acknowledged_without_the_a_flag() {
+fn deregistration_without_a_flag_is_acknowledged() {
     let flags = BindingUpdateFlags { acknowledge: false, ..ROUTER };
     gone(&mut bound(), &Update::implicit(11).lifetime(0).flags(flags));
 }

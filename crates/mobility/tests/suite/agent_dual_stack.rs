@@ -91,7 +91,7 @@ fn behind_a_nat_packets_go_in_udp_to_the_address_that_we_see() {
 
 /// RFC 5555 4.2: the home agent assumes a NAT if the node names no IPv4 address.
 #[test]
-fn without_an_address_to_compare_there_is_a_nat() {
+fn update_without_ipv4_address_counts_as_behind_nat() {
     let mut agent = Agent::new(config());
     let answer = accept(&mut agent, DIRECT, &Update::explicit(1).inside());
     assert_eq!(said(&answer).nat, Some((false, 25)));
@@ -120,7 +120,7 @@ fn udp_is_used_when_the_node_or_the_operator_wants_it() {
 /// A NAT has lost its mapping. The next Binding Update from the new address moves the binding; the home agent
 /// accepts packets from the old address during the grace period.
 #[test]
-fn a_nat_that_forgets_moves_the_binding_with_the_next_update() {
+fn changed_nat_mapping_moves_binding_with_next_update() {
     for update in [plain(2), identified(2), Update::explicit(2).inside().known_bid(1)] {
         let mut agent = Agent::new(config());
         let first = if update.options == plain(2).options { plain(1) } else { identified(1) };
@@ -188,7 +188,7 @@ fn the_mac_covers_the_address_that_the_node_names() {
 
 /// RFC 5648 8.1: IPv4 and IPv6 bindings exist beside each other, each with its own path.
 #[test]
-fn ipv4_and_ipv6_beside_each_other() {
+fn node_has_ipv4_and_ipv6_bindings_together() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(1).overwriting().bid(2, CARE_OF));
     let answer = accept(&mut agent, MAPPED, &identified(2));
@@ -217,7 +217,7 @@ fn ipv4_and_ipv6_beside_each_other() {
 /// RFC 5648 8.1: "Bulk registration MUST NOT be used for the initial binding registration from an IPv4
 /// care-of address". The home agent accepts the bindings whose address is certain and refuses the rest.
 #[test]
-fn bulk_from_an_ipv4_network() {
+fn bulk_registration_from_ipv4_network_is_accepted() {
     let mut agent = Agent::new(config());
     let bulk = Update::explicit(1).inside().overwriting().bid(1, V4).bid(2, CARE_OF);
     let answer = ask(&mut agent, MAPPED, &bulk);
@@ -231,7 +231,7 @@ fn bulk_from_an_ipv4_network() {
 /// RFC 5555 4.4.2.1: a plain de-registration from the IPv4 network. Its IPv6 source is the home address, as
 /// in a registration, so only the lifetime shows that it is a de-registration.
 #[test]
-fn registration_and_its_end_inside_ipv4() {
+fn registration_and_deregistration_work_inside_ipv4() {
     let mut agent = Agent::new(config());
     accept(&mut agent, MAPPED, &plain(1));
     let answer = accept(&mut agent, MAPPED, &Update::implicit(2).inside().lifetime(0));
@@ -313,7 +313,7 @@ fn every_answer_is_sent_back_on_the_path_of_its_request() {
 /// On a home link the answer waits for duplicate address detection, and then leaves inside the encapsulation
 /// of the update.
 #[test]
-fn the_answer_after_the_test_of_the_address() {
+fn acknowledgement_after_dad_uses_ipv4_path_of_request() {
     let mut agent = Agent::on_home_link(config());
     assert!(agent.receive_inside(HERE, MAPPED, &identified(1).packet()).is_empty());
     assert!(agent.wait(1.0).is_empty());
@@ -324,7 +324,7 @@ fn the_answer_after_the_test_of_the_address() {
 
 /// Plain IPv4, UDP and IPv6 ends survive a restart.
 #[test]
-fn ends_of_every_kind_survive_a_restart() {
+fn bindings_of_every_tunnel_kind_survive_a_restart() {
     let mut agent = Agent::new(config());
     accept(&mut agent, MAPPED, &identified(1));
     agent.accept(&Update::explicit(2).bid(2, CARE_OF));

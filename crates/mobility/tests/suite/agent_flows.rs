@@ -31,7 +31,7 @@ fn with_flow() -> Agent {
 
 /// 5.3.2.1: a new flow, in the same Binding Update as the bindings that it refers to (5.3.1).
 #[test]
-fn a_new_flow() {
+fn new_flow_binding_is_accepted() {
     let mut agent = Agent::new(config());
     let first = Update::explicit(1)
         .overwriting()
@@ -51,7 +51,7 @@ fn a_new_flow() {
 
 /// 5.3.2.2: an update replaces priority, selector and bindings of a flow as far as it names them.
 #[test]
-fn a_known_flow_is_changed() {
+fn known_flow_binding_is_changed() {
     let mut agent = with_flow();
     // Changes the priority alone.
     let answer = agent.accept(&refresh(4).flow_with(4, 20, Vec::new()));
@@ -70,7 +70,7 @@ fn a_known_flow_is_changed() {
 /// 4.2: two flows never have one priority. By 5.3.2 the home agent applies the options of a message together,
 /// "in any order". So two flows can exchange their priorities.
 #[test]
-fn flows_change_places() {
+fn flow_bindings_change_order() {
     let mut agent = with_flow();
     agent.accept(&refresh(4).summary(&[4]).flow(5, 20, 6000, &[1]));
     assert_eq!(flows(&agent), [(4, 10, vec![2]), (5, 20, vec![1])]);
@@ -94,7 +94,7 @@ fn flows_change_places() {
 /// Conformance item 58; 5.3.4: a flow that the update does not name is removed; 5.3.3: a flow that the
 /// summary names stays.
 #[test]
-fn what_is_not_named_is_removed() {
+fn unnamed_flow_binding_is_removed() {
     let mut agent = with_flow();
     agent.accept(&refresh(4).summary(&[4, 4]).flow(5, 20, 6000, &[1]));
     assert_eq!(flows(&agent), [(4, 10, vec![2]), (5, 20, vec![1])]);
@@ -107,7 +107,7 @@ fn what_is_not_named_is_removed() {
 
 /// 5.3.3: status 132 for an unknown flow in the summary.
 #[test]
-fn an_unknown_flow_in_the_summary_is_132() {
+fn unknown_flow_in_summary_gets_status_132() {
     let mut agent = with_flow();
     let answer = agent.accept(&refresh(4).summary(&[9, 4, 9, 10]));
     assert_eq!(said(&answer).flows, [(9, 132), (10, 132)]);
@@ -116,7 +116,7 @@ fn an_unknown_flow_in_the_summary_is_132() {
 
 /// Conformance item 57; 5.3.2.1: status 131 for an unknown BID, and the flow stays unchanged.
 #[test]
-fn an_unknown_bid_is_131() {
+fn flow_with_unknown_bid_gets_status_131() {
     let mut agent = with_flow();
     let answer = agent.accept(&refresh(4).flow(4, 10, 5001, &[2, 9]).flow(5, 20, 6000, &[9]));
     assert_eq!(said(&answer).flows, [(4, 131), (5, 131)]);
@@ -127,7 +127,7 @@ fn an_unknown_bid_is_131() {
 /// Conformance item 57; 5.3.2.1, 4.2: status 130 for an option that lacks a required value or has a forbidden
 /// one.
 #[test]
-fn a_malformed_flow_is_130() {
+fn malformed_flow_gets_status_130() {
     let selector = || sub_options(Some(&udp_to(6000)), &[]);
     let whole = || sub_options(Some(&udp_to(6000)), &[1]);
     for (what, fid, priority, octets) in [
@@ -150,7 +150,7 @@ fn a_malformed_flow_is_130() {
 
 /// 5.3.2: "all the flow identification mobility options MUST be rejected" when two have one FID.
 #[test]
-fn one_fid_twice_refuses_all() {
+fn repeated_flow_id_refuses_all_flows() {
     let mut agent = two();
     let update = refresh(3).flow(4, 10, 5000, &[1]).flow(5, 20, 6000, &[1]).flow(4, 30, 7000, &[1]);
     assert_eq!(said(&agent.accept(&update)).flows, [(4, 130), (5, 130), (4, 130)]);
@@ -160,7 +160,7 @@ fn one_fid_twice_refuses_all() {
 /// Conformance item 57; 5.3.2.1: status 133 for an unsupported selector format: an unknown format, or IPv4,
 /// because tunnels carry only IPv6.
 #[test]
-fn another_selector_format_is_133() {
+fn unknown_selector_format_gets_status_133() {
     let mut agent = two();
     let ipv4 = TrafficSelector::Ipv4(Ipv4Selector::default());
     let unknown = [vec![3, 3, 77, 0, 1], sub_options(None, &[1])].concat();
@@ -171,7 +171,7 @@ fn another_selector_format_is_133() {
 
 /// 4.3: a flow stays while its bindings are gone, and works again when the bindings are back.
 #[test]
-fn a_flow_without_bindings_waits() {
+fn flow_without_registered_binding_waits() {
     let mut agent = with_flow();
     agent.accept(&Update::implicit(4).lifetime(0).known_bid(2).summary(&[4]));
     assert_eq!(flows(&agent), [(4, 10, vec![2])]);
@@ -207,7 +207,7 @@ fn flows_end_with_the_last_binding() {
 /// The home agent accepts and echoes the action of a flow. Without an action option the action stays
 /// unchanged.
 #[test]
-fn actions_are_taken_and_echoed() {
+fn flow_actions_are_accepted_and_returned() {
     let mut agent = two();
     let balance =
         FlowActionOption { fid: 4, action: FlowAction::Balance, weights: vec![(1, 50), (2, 20), (9, 7)] };
@@ -239,7 +239,7 @@ fn actions_are_taken_and_echoed() {
 
 /// Status 129 for flows beyond the limit. The signed answer with all options fits a packet.
 #[test]
-fn no_more_flows_than_there_is_room_for() {
+fn number_of_flow_bindings_is_bounded() {
     let mut agent = Agent::new(authenticated());
     agent.accept(&Update::explicit(1).overwriting().bid(1, CARE_OF).signed());
     let wide = TrafficSelector::Ipv6(Ipv6Selector {

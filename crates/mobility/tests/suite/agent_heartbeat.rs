@@ -29,7 +29,7 @@ fn response(seen: &Seen) -> (u32, u32) {
 /// RFC 5847 3, 3.2: the home agent answers a request over a registered path with the request's number and its
 /// own restart counter.
 #[test]
-fn a_bound_node_is_answered_over_each_path() {
+fn heartbeat_of_registered_node_is_answered_over_each_path() {
     let mut agent = two();
     agent.machine.set_restart_counter(41);
     for (sequence, source) in [(7, CARE_OF), (8, OTHER_CARE_OF)] {
@@ -44,7 +44,7 @@ fn a_bound_node_is_answered_over_each_path() {
 
 /// A request inside UDP gets its answer inside UDP, at the address and port that it came from.
 #[test]
-fn inside_udp() {
+fn heartbeat_inside_udp_is_answered() {
     let mut agent = Agent::new(config());
     agent.receive_inside(HERE, THERE, &Update::explicit(1).inside().bid(1, "192.0.2.77").packet());
     let answers = agent.receive_inside(HERE, THERE, &request(HOME, 9));
@@ -63,7 +63,7 @@ fn inside_udp() {
 /// The home agent sends a response only to a current care-of address of the node. It does not answer a
 /// response.
 #[test]
-fn nobody_else_is_answered() {
+fn heartbeat_of_unregistered_node_gets_no_answer() {
     let mut agent = two();
     for source in [THIRD_CARE_OF, HOME] {
         assert_eq!(agent.ignore(&request(source, 1)), MobilityDrop::WrongParty);
@@ -79,7 +79,7 @@ fn nobody_else_is_answered() {
 /// The home agent answers several paths with a few requests a second each. It does so also while an attacker
 /// sends a thousand requests a second in the node's name. It limits its answers to an unbounded flood.
 #[test]
-fn a_flood_is_not_answered() {
+fn flood_of_heartbeats_is_rate_limited() {
     let mut agent = two();
     for round in 0..200 {
         for forged in 0..50 {
@@ -101,7 +101,7 @@ fn a_flood_is_not_answered() {
 
 /// A heartbeat that is too short is malformed.
 #[test]
-fn a_short_heartbeat_is_malformed() {
+fn truncated_heartbeat_is_malformed() {
     let mut agent = two();
     let from = Update::implicit(0).from(CARE_OF);
     let packet = Update { home_address: None, ..from }.around(&mut [59, 0, 13, 0, 0, 0, 0, 0]);

@@ -27,7 +27,7 @@ fn duplicate_address_detection_comes_before_the_first_acknowledgement() {
 /// RFC 6275 10.3.1: the home agent tests the address also on a new link, on which its own address is still
 /// tentative.
 #[test]
-fn the_test_does_not_wait_for_an_address_of_our_own() {
+fn home_address_test_works_without_own_link_address() {
     let mut agent = Agent::on_fresh_home_link(config());
     assert!(agent.send(&Update::explicit(1)).is_empty());
     assert_eq!(agent.probes(), [addr(HOME)]);
@@ -106,7 +106,7 @@ fn a_conflict_is_answered_134() {
 
 /// RFC 4862 5.4.3: another node's duplicate address detection for this address is a conflict as well.
 #[test]
-fn somebody_elses_probe_is_a_conflict() {
+fn dad_probe_of_another_node_is_a_conflict() {
     let mut agent = Agent::on_home_link(config());
     agent.send(&Update::explicit(1));
     let probe = carnet_wire::nd::NeighborSolicitation { target: addr(HOME), source_link_address: None };
@@ -186,7 +186,7 @@ fn the_home_address_is_advertised() {
 
 /// Conformance item 40, TAHI BU_NA with L; RFC 6275 10.4.1: "MUST do the same for the link-local address".
 #[test]
-fn with_l_the_link_local_address_is_advertised_and_defended() {
+fn link_local_address_with_l_flag_is_advertised_and_defended() {
     let mut agent = Agent::on_home_link(config());
     assert!(agent.solicit(HOME_LINK_LOCAL, "fe80::9").is_empty());
     agent.send(&Update::explicit(1).flags(WITH_LINK_LOCAL));
@@ -224,7 +224,7 @@ fn solicitations_for_a_bound_home_address_are_answered() {
 /// TAHI HA_4_4_1; RFC 6275 10.3.2: after the de-registration the home agent neither advertises nor answers
 /// for the address.
 #[test]
-fn after_a_deregistration_there_is_silence() {
+fn no_proxy_answers_after_deregistration() {
     let mut agent = Agent::on_home_link(config());
     agent.send(&Update::explicit(1));
     agent.wait(1.2);
@@ -237,7 +237,7 @@ fn after_a_deregistration_there_is_silence() {
 
 /// RFC 6275 10.4.1: after the lifetime the home agent no longer answers for the address.
 #[test]
-fn after_the_lifetime_there_is_silence() {
+fn no_proxy_answers_after_lifetime() {
     let mut agent = Agent::on_home_link(config());
     agent.send(&Update::explicit(1).lifetime(1));
     agent.wait(1.1);
@@ -251,7 +251,7 @@ fn after_the_lifetime_there_is_silence() {
 
 /// The home agent always answers for its own address.
 #[test]
-fn the_home_agents_own_address_is_answered_for() {
+fn home_agent_answers_solicitations_for_own_address() {
     let mut agent = Agent::on_home_link(config());
     let said = agent.solicit(AGENT, "fe80::9");
     assert_eq!(said.len(), 1);
@@ -260,7 +260,7 @@ fn the_home_agents_own_address_is_answered_for() {
 
 /// RFC 4861 7.1.1, 7.1.2: the home agent drops Neighbor Discovery messages that come from beyond the link.
 #[test]
-fn neighbor_discovery_from_afar_is_not_believed() {
+fn neighbor_discovery_from_beyond_the_link_is_ignored() {
     let mut agent = Agent::on_home_link(config());
     let solicitation =
         carnet_wire::nd::NeighborSolicitation { target: addr(AGENT), source_link_address: None };

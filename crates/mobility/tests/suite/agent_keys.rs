@@ -48,7 +48,7 @@ fn reload(agent: &mut Agent, config: HomeAgentConfig) {
 }
 
 #[test]
-fn the_answer_is_signed_with_the_key_of_the_question() {
+fn acknowledgement_is_signed_with_key_of_its_update() {
     let mut agent = Agent::new(both());
     for (sequence, key) in (1..).zip([association(), new_key(), association()]) {
         let answer = agent.accept(&Update::explicit(sequence).signed_by(key.clone()));
@@ -272,7 +272,7 @@ fn a_removed_key_verifies_no_message() {
 /// The home agent signs unsolicited messages with the key that the node used last, so that the node can
 /// verify them. It remembers this key over a reload and a restart.
 #[test]
-fn what_is_said_unasked_is_signed_with_the_key_that_the_node_used_last() {
+fn unsolicited_messages_are_signed_with_last_used_key() {
     let signed_with = |agent: &mut Agent, order: &str| {
         let (now, wall) = (agent.now, agent.wall());
         match order {

@@ -19,7 +19,7 @@ fn altered(update: &Update, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 
 /// Conformance item 28, TAHI HA_1_1_3; RFC 6275 9.2: "If invalid, the node MUST silently discard".
 #[test]
-fn a_wrong_checksum_is_met_with_silence() {
+fn message_with_wrong_checksum_gets_no_answer() {
     let mut agent = Agent::new(config());
     let mut packet = Update::explicit(1).packet();
     packet[OFFSET as usize + 4] ^= 0x55;
@@ -29,7 +29,7 @@ fn a_wrong_checksum_is_met_with_silence() {
 /// RFC 6275 9.2: the home agent checks the checksum first, and drops a wrong one without an answer whatever
 /// else is wrong.
 #[test]
-fn a_wrong_checksum_silences_every_other_complaint() {
+fn wrong_checksum_takes_precedence_over_other_errors() {
     for at in [0, 1, 2] {
         let mut agent = Agent::new(config());
         let mut packet = Update::explicit(1).packet();
@@ -116,7 +116,7 @@ fn a_header_too_short_is_answered_with_a_parameter_problem() {
 
 /// RFC 6275 9.2: a header that is shorter on the wire than its length field has no checksum to verify.
 #[test]
-fn a_header_cut_short_is_met_with_silence() {
+fn truncated_mobility_header_gets_no_answer() {
     let mut agent = Agent::new(config());
     let packet = altered(&Update::explicit(1), |header| header[1] = 200);
     assert_eq!(agent.ignore(&packet), MobilityDrop::Malformed);
@@ -124,7 +124,7 @@ fn a_header_cut_short_is_met_with_silence() {
 
 /// Conformance item 32; RFC 6275 6.2.1: a receiver "MUST" ignore an unknown option.
 #[test]
-fn unknown_options_are_skipped() {
+fn unknown_mobility_options_are_skipped() {
     let mut agent = Agent::new(config());
     let unknown = MobilityOption::Unknown { option_type: 200, data: &[1, 2, 3, 4, 5] };
     agent.accept(&Update::implicit(1).with(unknown).prefix(PREFIX));
@@ -133,7 +133,7 @@ fn unknown_options_are_skipped() {
 
 /// Conformance item 33: the home agent drops a message with an option that runs past the end.
 #[test]
-fn an_option_past_the_end_is_met_with_silence() {
+fn update_with_option_beyond_its_end_gets_no_answer() {
     let mut agent = Agent::new(config());
     let packet = altered(&Update::explicit(1), |header| {
         // The prefix option claims more octets than are left.
@@ -145,7 +145,7 @@ fn an_option_past_the_end_is_met_with_silence() {
 
 /// The home agent drops a message with a known option of a wrong length.
 #[test]
-fn a_known_option_of_a_wrong_length_is_met_with_silence() {
+fn known_option_with_wrong_length_gets_no_answer() {
     let mut agent = Agent::new(config());
     let short = MobilityOption::Unknown { option_type: 3, data: &[0; 15] };
     assert_eq!(agent.ignore(&Update::explicit(1).with(short).packet()), MobilityDrop::Malformed);
@@ -153,7 +153,7 @@ fn a_known_option_of_a_wrong_length_is_met_with_silence() {
 
 /// Strangers get a few answers a second, not one for each packet, so the home agent is no reflector.
 #[test]
-fn answers_to_strangers_are_limited() {
+fn answers_to_unknown_sources_are_rate_limited() {
     let mut agent = Agent::new(config());
     let mut answers = 0;
     for _ in 0..1000 {

@@ -33,7 +33,7 @@ fn bindings_are_added_one_by_one() {
 
 /// RFC 5648 5.3: one update registers several bindings.
 #[test]
-fn bulk_registration() {
+fn bulk_registration_creates_all_bindings() {
     let mut agent = Agent::new(config());
     let bulk = Update::explicit(1).overwriting().bid(1, CARE_OF).bid(2, OTHER_CARE_OF).bid(3, THIRD_CARE_OF);
     let answer = agent.accept(&bulk);
@@ -81,7 +81,7 @@ fn a_known_bid_with_another_address_moves() {
 
 /// Conformance item 47; RFC 5648 4.2: an update with the O flag removes all bindings that it does not name.
 #[test]
-fn the_o_flag_replaces_all() {
+fn o_flag_replaces_all_bindings() {
     let mut agent = two();
     agent.accept(&Update::explicit(3).from(THIRD_CARE_OF).overwriting().bid(3, THIRD_CARE_OF));
     assert_eq!(bindings(&agent), expected(&[(3, THIRD_CARE_OF)]));
@@ -95,7 +95,7 @@ fn the_o_flag_replaces_all() {
 /// Conformance item 48; RFC 5648 6.2: a Binding Update without identifiers "MUST replace all the existing
 /// bindings".
 #[test]
-fn a_plain_update_replaces_all() {
+fn update_without_bid_replaces_all_bindings() {
     let mut agent = two();
     agent.accept(&Update::explicit(3).from(OTHER_CARE_OF));
     assert_eq!(bindings(&agent), [(None, addr(OTHER_CARE_OF).into())]);
@@ -107,7 +107,7 @@ fn a_plain_update_replaces_all() {
 
 /// Conformance item 49; RFC 5648 6.2: status 165 while a plain binding exists, unless the O flag replaces it.
 #[test]
-fn beside_a_plain_binding_it_is_165() {
+fn bid_beside_binding_without_bid_gets_status_165() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(1));
     let answer = agent.refuse(&Update::explicit(2).bid(1, CARE_OF), 165);
@@ -119,7 +119,7 @@ fn beside_a_plain_binding_it_is_165() {
 
 /// Conformance item 50; RFC 5648 6.2: an option length other than 4, 8 and 20 refuses the message.
 #[test]
-fn an_option_of_a_wrong_length_is_164() {
+fn bid_option_with_wrong_length_gets_status_164() {
     let mut agent = two();
     for length in [0, 3, 5, 7, 9, 19, 21] {
         let data: &'static [u8] = vec![0; length].leak();
@@ -134,7 +134,7 @@ fn an_option_of_a_wrong_length_is_164() {
 /// Conformance item 50; RFC 5648 6.2: status 164 for an option whose address is not unicast and routable, and
 /// for BID 0 (4.3).
 #[test]
-fn an_address_that_cannot_be_one_is_164() {
+fn bid_option_with_invalid_address_gets_status_164() {
     let mut agent = two();
     let bad = ["ff02::1", "fe80::1", "::", "::1", "::ffff:192.0.2.1", "0.0.0.0", "224.0.0.1", "127.0.0.1"];
     for address in bad {
@@ -171,7 +171,7 @@ fn an_unknown_bid_without_address_is_167_in_its_option() {
 /// Conformance item 52; RFC 5648 6.2: a bulk registration registers the valid options, and the answer has
 /// status 4.
 #[test]
-fn one_bad_of_several_is_4() {
+fn one_invalid_binding_of_several_gets_status_4() {
     let mut agent = two();
     let bulk = Update::explicit(3).bid(1, THIRD_CARE_OF).bid(3, HOME).bid(4, AGENT).known_bid(9);
     let answer = agent.ask(&bulk);
@@ -187,7 +187,7 @@ fn one_bad_of_several_is_4() {
 
 /// RFC 5648 4.4, 5.6: the home agent does not support a home link binding beside others: status 169.
 #[test]
-fn the_h_flag_of_the_option_is_169() {
+fn h_flag_in_bid_option_gets_status_169() {
     let mut agent = two();
     let home = MobilityOption::BindingIdentifier {
         bid: 3,
@@ -219,7 +219,7 @@ fn settings_of_the_operator_cause_status_166_or_168() {
 
 /// The cache is bounded: status 130 for bindings beyond the limit, and room again after a binding has ended.
 #[test]
-fn no_more_bindings_than_there_is_room_for() {
+fn number_of_bindings_of_a_node_is_bounded() {
     let mut agent = Agent::new(config());
     let address = |bid: u16| format!("2001:db8:f1::{bid:x}");
     for bid in 1..=MAX_BINDINGS as u16 {
@@ -251,7 +251,7 @@ fn no_more_bindings_than_there_is_room_for() {
 
 /// Former care-of addresses are bounded too, so moves do not fill the memory.
 #[test]
-fn what_was_given_up_is_bounded() {
+fn number_of_former_care_of_addresses_is_bounded() {
     let mut agent = Agent::new(config());
     for sequence in 1..200_u16 {
         agent.accept(&Update::explicit(sequence).bid(1, &format!("2001:db8:f1::{sequence:x}")));
@@ -281,7 +281,7 @@ fn the_sequence_number_is_shared_by_all_bindings() {
 /// RFC 3963 6.2: each Binding Update names all prefixes of the node, and the R flag does not change while the
 /// node is bound.
 #[test]
-fn prefixes_and_r_are_those_of_the_node() {
+fn prefixes_and_r_flag_belong_to_all_bindings_of_a_node() {
     let two_prefixes = HomeAgentConfig { nodes: vec![node(HOME, &[PREFIX, SECOND_PREFIX])], ..config() };
     let mut agent = Agent::new(two_prefixes);
     agent.accept(&Update::explicit(1).prefix(SECOND_PREFIX).overwriting().bid(1, CARE_OF));
@@ -316,7 +316,7 @@ fn the_mac_covers_the_address_that_the_option_names() {
 /// Status 174 in an option: a care-of address in the node's own prefix, or a ring through other nodes (RFC
 /// 6275 6.1.8).
 #[test]
-fn rings_are_found_through_every_binding() {
+fn tunnel_loops_are_found_through_every_binding() {
     let second = "2001:db8:1::5678";
     let third = "2001:db8:1::9abc";
     let mut agent = Agent::new(HomeAgentConfig {

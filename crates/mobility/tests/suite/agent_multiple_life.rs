@@ -15,7 +15,7 @@ use crate::several::*;
 /// Conformance item 54; RFC 5648 5.4, 6.2: an update de-registers one binding, and the others stay; status
 /// 133 for an unknown BID.
 #[test]
-fn one_of_several_is_deregistered() {
+fn one_of_several_bindings_is_deregistered() {
     let mut agent = two();
     let answer = agent.accept(&Update::implicit(3).lifetime(0).known_bid(1));
     assert_eq!((answer.lifetime(), said(&answer).bids), (0, vec![(1, 0)]));
@@ -30,7 +30,7 @@ fn one_of_several_is_deregistered() {
 
 /// RFC 5648 6.2: "If the 'O' flag is set in the de-registering Binding Update, it is ignored."
 #[test]
-fn the_o_flag_does_not_matter_at_the_end() {
+fn deregistration_ignores_o_flag() {
     let mut agent = two();
     agent.accept(&Update::implicit(3).overwriting().lifetime(0).known_bid(1));
     assert_eq!(bindings(&agent), expected(&[(2, OTHER_CARE_OF)]));
@@ -38,7 +38,7 @@ fn the_o_flag_does_not_matter_at_the_end() {
 
 /// Conformance item 48; RFC 5648 5.4, 6.2: a de-registration without BIDs ends all bindings, from any source.
 #[test]
-fn a_plain_deregistration_ends_all() {
+fn deregistration_without_bid_ends_all_bindings() {
     for update in [Update::implicit(3).lifetime(0), Update::implicit(3).at_home().lifetime(15)] {
         let mut agent = two();
         agent.accept(&update);
@@ -94,7 +94,7 @@ fn the_home_address_is_tested_once_for_all_bindings() {
 
 /// RFC 6275 10.3.1: another node has the address: every waiting update gets status 134, and nothing is bound.
 #[test]
-fn a_conflict_refuses_all_that_wait() {
+fn home_address_conflict_refuses_all_waiting_bindings() {
     let mut agent = Agent::on_home_link(config());
     agent.send(&Update::explicit(1).bid(1, CARE_OF));
     agent.send(&Update::explicit(2).bid(2, OTHER_CARE_OF));
@@ -109,7 +109,7 @@ fn a_conflict_refuses_all_that_wait() {
 /// The number of waiting updates is bounded, however many sets of bindings the node asks for within the
 /// second.
 #[test]
-fn no_more_waits_for_the_test_than_there_is_room_for() {
+fn number_of_updates_waiting_for_dad_is_bounded() {
     let mut agent = Agent::on_home_link(config());
     for sequence in 1..=200_u16 {
         let other = sequence % 15 + 2;
@@ -124,7 +124,7 @@ fn no_more_waits_for_the_test_than_there_is_room_for() {
 
 /// A de-registration can end a registration that still waits for duplicate address detection.
 #[test]
-fn what_is_tested_can_be_deregistered() {
+fn binding_under_test_can_be_deregistered() {
     let mut agent = Agent::on_home_link(config());
     agent.send(&Update::explicit(1).bid(1, CARE_OF).bid(2, OTHER_CARE_OF));
     let answer = agent.accept(&Update::implicit(2).lifetime(0).known_bid(1));
@@ -204,7 +204,7 @@ fn restored_bindings_are_checked_and_limited() {
 
 /// Compares random orders of updates, ends, time and restarts with a model of RFC 5648.
 #[test]
-fn any_order_of_updates_gives_what_the_rfc_says() {
+fn random_updates_of_several_bindings_follow_rfc_5648() {
     for seed in 0..60 {
         let mut rng = Rng::new(seed);
         let mut agent = Agent::new(config());

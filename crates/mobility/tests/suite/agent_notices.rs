@@ -132,7 +132,7 @@ fn a_switch_is_signed_repeated_and_answered_by_leaving() {
 
 /// RFC 5905 6: on 2036-02-07 at 06:28:16 the NTP seconds begin anew; later messages are still newer.
 #[test]
-fn what_is_said_after_2036_is_newer_than_before() {
+fn messages_after_2036_are_newer_than_before() {
     let mut agent = Agent::new(with_peer(authenticated()));
     agent.now = Time::ZERO + WallTime::from_unix_nanos(2_085_978_493_000_000_000).distance(WALL_START);
     agent.accept(&Update::explicit(1).signed());
@@ -157,7 +157,7 @@ fn what_is_said_after_2036_is_newer_than_before() {
 
 /// RFC 5142 7: the home agent asks only a few nodes at a time, and further ones as nodes leave.
 #[test]
-fn many_nodes_are_asked_a_few_at_a_time() {
+fn drain_asks_at_most_sixteen_nodes_at_a_time() {
     let homes: Vec<String> = (0..100).map(|n| format!("2001:db8:1::1:{n:x}")).collect();
     let mut with_many = with_peer(config());
     with_many.nodes = homes.iter().map(|home| crate::agent::node(home, &[])).collect();
@@ -184,7 +184,7 @@ fn many_nodes_are_asked_a_few_at_a_time() {
 /// No message reports to which home agent a node has gone. The home agent assumes that the node followed the
 /// last switch.
 #[test]
-fn another_home_agent_is_named_when_the_one_before_has_had_its_time_and_relays_end() {
+fn drain_names_next_home_agent_after_timeout() {
     let mut with_two = with_peer(authenticated());
     with_two.others.peers[0].preference = 2;
     let third = "2001:db8:1::3";
@@ -225,7 +225,7 @@ fn another_home_agent_is_named_when_the_one_before_has_had_its_time_and_relays_e
 
 /// Nodes that do not answer do not delay the switches of other nodes.
 #[test]
-fn whoever_is_silent_keeps_nobody_from_being_asked() {
+fn silent_node_does_not_delay_drain_of_others() {
     let homes: Vec<String> = (0..40).map(|n| format!("2001:db8:1::1:{n:x}")).collect();
     let mut with_many = with_peer(config());
     with_many.nodes = homes.iter().map(|home| crate::agent::node(home, &[])).collect();
@@ -289,7 +289,7 @@ fn a_revocation_ends_only_with_its_own_acknowledgement() {
 /// RFC 5846 6.3: without an answer the home agent repeats the revocation, and then "the initiator SHOULD
 /// clean up".
 #[test]
-fn a_revocation_without_an_answer_is_repeated_and_then_done() {
+fn unanswered_revocation_is_repeated_and_then_final() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(1));
     let wall = agent.wall();
@@ -382,7 +382,7 @@ fn router_follows_revocation_after_the_clock_of_the_home_agent_was_ahead() {
 
 /// A second revocation covers the bindings of the first as well.
 #[test]
-fn a_second_revocation_takes_the_first_along() {
+fn second_revocation_includes_the_first() {
     for (first, second) in [(&[][..], &[2][..]), (&[1], &[2]), (&[1], &[]), (&[2, 1], &[1])] {
         let mut agent = crate::agent_multiple::two();
         let wall = agent.wall();
@@ -456,7 +456,7 @@ fn a_node_may_come_from_another_home_agent_of_the_home_link() {
 
 /// A node that sends Router Advertisements with the H bit and claims a defended address causes a warning.
 #[test]
-fn one_that_calls_itself_a_home_agent_is_told_of_when_it_claims_what_is_defended_here() {
+fn conflicting_home_agent_on_link_is_reported() {
     let mut agent = Agent::on_home_link(config());
     agent.send(&Update::explicit(1));
     agent.wait(1.1);
@@ -468,7 +468,7 @@ fn one_that_calls_itself_a_home_agent_is_told_of_when_it_claims_what_is_defended
 
 /// RFC 4861 7.2.7: other home agents may have the anycast address as well.
 #[test]
-fn the_anycast_address_is_answered_for_without_override() {
+fn proxy_answer_for_anycast_address_lacks_override_flag() {
     let mut config = config();
     config.others.dhaad = true;
     let mut agent = Agent::on_home_link(config);
@@ -509,7 +509,7 @@ fn a_node_behind_ipv4_receives_the_message_inside_ipv4() {
 
 /// RFC 6275 10.6.3: each node gets answers to Mobile Prefix Solicitations, however many another node sends.
 #[test]
-fn one_node_that_asks_for_prefixes_again_and_again_is_not_at_the_cost_of_another() {
+fn prefix_solicitations_are_limited_for_each_node() {
     let second = "2001:db8:1::5678";
     let mut two = config();
     two.nodes.push(crate::agent::node(second, &[]));

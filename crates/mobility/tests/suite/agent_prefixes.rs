@@ -30,7 +30,7 @@ fn an_authorised_prefix_is_forwarded() {
 
 /// Conformance item 2, design decision 6; RFC 3963 6.2: an update with R and without H is answered 140.
 #[test]
-fn r_without_h_is_answered_140() {
+fn r_flag_without_h_flag_gets_status_140() {
     let mut agent = Agent::new(config());
     let flags = BindingUpdateFlags { home_registration: false, ..ROUTER };
     agent.refuse(&Update::explicit(1).flags(flags), 140);
@@ -41,7 +41,7 @@ fn r_without_h_is_answered_140() {
 
 /// Conformance item 3; RFC 3963 6.6: "not configured to support Mobile Routers".
 #[test]
-fn a_home_agent_for_hosts_answers_140() {
+fn home_agent_without_routers_answers_r_flag_with_140() {
     let mut hosts = config();
     hosts.nodes = vec![node(HOME, &[])];
     let mut agent = Agent::new(hosts);
@@ -65,7 +65,7 @@ fn a_foreign_prefix_is_answered_142_and_the_binding_stays() {
 
 /// Conformance item 5; RFC 3963 6.2: "it MUST NOT forward traffic to any of the prefixes".
 #[test]
-fn one_bad_prefix_of_two_spoils_both() {
+fn one_invalid_prefix_refuses_both() {
     for update in
         [Update::explicit(1).prefix(SECOND_PREFIX), Update::implicit(1).prefix(SECOND_PREFIX).prefix(PREFIX)]
     {
@@ -242,7 +242,7 @@ fn a_care_of_address_in_the_own_prefix_is_refused() {
 
 /// The home agent serves routers behind each other, but refuses a ring of them.
 #[test]
-fn nested_routers_are_served_but_no_ring_of_them() {
+fn nested_routers_are_accepted_without_loops() {
     let mut agent = three();
     agent.accept(&Update::explicit(1));
     agent.accept(&second(1, "2001:db8:a::2"));
@@ -266,7 +266,7 @@ fn nested_routers_are_served_but_no_ring_of_them() {
 
 /// The home agent also refuses a ring while it still tests both home addresses on the home link.
 #[test]
-fn no_ring_closes_while_addresses_are_tested() {
+fn no_tunnel_loop_closes_during_address_test() {
     let mut two = config();
     two.nodes.push(node(SECOND_HOME, &[SECOND_PREFIX]));
     let mut agent = Agent::on_home_link(two);

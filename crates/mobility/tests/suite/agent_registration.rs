@@ -212,7 +212,7 @@ fn an_update_without_h_for_a_home_registration_is_answered_139() {
 
 /// TAHI HA_2_2_7; RFC 6275 9.5.1: "the Nonce Indices mobility option MUST NOT be present" with H.
 #[test]
-fn a_home_registration_with_nonce_indices_is_met_with_silence() {
+fn home_registration_with_nonce_indices_gets_no_answer() {
     let mut agent = Agent::new(config());
     let nonces = MobilityOption::Unknown { option_type: 4, data: &[0, 1, 0, 2] };
     assert_eq!(agent.ignore(&Update::explicit(1).with(nonces).packet()), MobilityDrop::NonceIndices);
@@ -274,7 +274,7 @@ fn the_k_flag_is_always_answered_with_zero() {
 /// Conformance item 42; RFC 6275 10.3.1, 10.3.2: the home agent sends no Binding Refresh Advice, since it
 /// stores its bindings, and none in answers to de-registrations.
 #[test]
-fn no_refresh_advice_is_given() {
+fn acknowledgement_has_no_refresh_advice() {
     let mut agent = Agent::new(config());
     assert_eq!(agent.accept(&Update::explicit(1)).options().refresh_advice, None);
     assert_eq!(agent.accept(&Update::explicit(2).lifetime(0)).options().refresh_advice, None);

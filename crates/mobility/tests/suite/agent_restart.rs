@@ -40,7 +40,7 @@ fn a_restored_binding_has_its_remaining_lifetime() {
 
 /// The time since a node's last move survives refreshes and restarts, and begins anew with a move.
 #[test]
-fn how_long_a_node_has_been_where_it_is_is_known_after_a_restart() {
+fn time_at_care_of_address_survives_a_restart() {
     let stay = |agent: &Agent| {
         agent
             .binding()
@@ -110,7 +110,7 @@ fn the_old_care_of_address_is_kept_for_the_rest_of_its_grace() {
 }
 
 #[test]
-fn what_is_stored_twice_is_the_same() {
+fn storing_state_twice_gives_equal_records() {
     let mut agent = Agent::new(authenticated());
     agent.accept(&Update::explicit(7).signed());
     let next = restart(&agent, 1.0, authenticated());
@@ -200,7 +200,7 @@ fn restored_bindings_are_advertised_on_the_home_link() {
 
 /// An accepted update and the end of a binding make the home agent store its state before the answer leaves.
 #[test]
-fn changes_ask_to_be_stored() {
+fn each_state_change_requests_storage() {
     let mut agent = Agent::new(config());
     agent.accept(&Update::explicit(1).lifetime(5));
     assert_eq!(agent.persisted, 1);

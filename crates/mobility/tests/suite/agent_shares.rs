@@ -66,7 +66,7 @@ fn a_node_with_many_updates_gets_its_share_and_all_other_nodes_register() {
 /// A node's allowance suffices for sixteen care-of addresses that register separately, and for four handovers
 /// a second.
 #[test]
-fn a_node_that_moves_has_enough() {
+fn moving_node_stays_within_its_update_limit() {
     let mut agent = agent();
     for sequence in 1..=16 {
         agent.accept(&Update::node(sequence).of(&home(1)).from(&care_of(sequence.into())).signed());
@@ -80,7 +80,7 @@ fn a_node_that_moves_has_enough() {
 
 /// A bulk registration (RFC 5648) has the same allowance: each message counts once.
 #[test]
-fn bulk_registrations_have_the_same_share() {
+fn bulk_registrations_count_against_the_same_limit() {
     let mut agent = Agent::new(authenticated());
     let mut accepted = 0;
     for sequence in 1..=200 {
@@ -189,7 +189,7 @@ fn refused_updates_of_a_node_are_within_its_share() {
 /// A node that has lost its number gets status 135, also while an attacker replays its messages from its
 /// address.
 #[test]
-fn a_recording_does_not_use_up_what_its_node_is_told() {
+fn replayed_updates_do_not_use_up_answers_of_node() {
     let mut agent = Agent::new(authenticated());
     for sequence in [1000, 1001] {
         agent.accept(&Update::explicit(sequence).alternate(CARE_OF).signed());

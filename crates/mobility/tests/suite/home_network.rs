@@ -77,7 +77,7 @@ fn a_home_address_beside_the_home_link_is_not_tested_there() {
 
 /// RFC 4887 6.2: a router in another vehicle, whose prefix is a part of the home prefix, is not at home.
 #[test]
-fn a_guest_in_another_mobile_network_is_away() {
+fn router_in_another_mobile_network_is_away_from_home() {
     let guest = "2001:db8:1:b::10";
     let mut pair = Pair::new(router());
     pair.attach(0, "wifi", guest);
@@ -93,7 +93,7 @@ fn a_guest_in_another_mobile_network_is_away() {
 
 /// A link is the home link if its prefix is a part of the home prefix and contains the home agent's address.
 #[test]
-fn the_part_with_the_home_agent_is_home() {
+fn home_link_is_the_prefix_part_with_the_home_agent() {
     let mut pair = Pair::new(router().with_home_link());
     pair.attach(0, "cell", OTHER_CARE_OF);
     pair.register();

@@ -89,7 +89,7 @@ fn told(messages: &[LinkMessage]) -> Told {
 
 /// RFC 8106 5.1, 5.2, RFC 8781 4, RFC 8910 2.3: the options, to the octet.
 #[test]
-fn hosts_are_told_what_the_config_says() {
+fn router_advertisements_have_configured_host_values() {
     let mut advertiser = advertiser(hosts(), Some(1400));
     advertiser.handle_interface(Time::ZERO, &interface(1500));
     advertiser.set(Time::ZERO, Some(1460), true);
@@ -124,7 +124,7 @@ fn without_config_hosts_are_told_prefix_and_mtu() {
 
 /// RFC 8106 5.1: the lifetime 0 ends a server. It is said as often as RFC 4861 10 ends a router.
 #[test]
-fn what_a_new_config_leaves_out_is_withdrawn_three_times() {
+fn removed_host_values_are_withdrawn_three_times() {
     let mut old = advertiser(hosts(), None);
     old.handle_interface(Time::ZERO, &interface(1500));
     next(&mut old);
@@ -156,7 +156,7 @@ fn what_a_new_config_leaves_out_is_withdrawn_three_times() {
 
 /// A second reload comes before hosts have heard of the first three times.
 #[test]
-fn a_second_reload_continues_after_the_first() {
+fn second_reload_continues_running_withdrawal() {
     let mut first = advertiser(hosts(), None);
     first.handle_interface(Time::ZERO, &interface(1500));
     next(&mut first);
@@ -182,7 +182,7 @@ fn a_second_reload_continues_after_the_first() {
 
 /// The interface is out of the config, or is not advertised on any more.
 #[test]
-fn without_a_successor_all_ends_at_once() {
+fn last_lan_interface_withdraws_all_values_at_once() {
     let mut advertiser = advertiser(hosts(), None);
     advertiser.handle_interface(Time::ZERO, &interface(1500));
     next(&mut advertiser);
@@ -197,7 +197,7 @@ fn without_a_successor_all_ends_at_once() {
 
 /// A router that stops, and one whose prefixes are refused, leads to no DNS server.
 #[test]
-fn a_router_that_stops_takes_its_servers_back() {
+fn stopping_router_withdraws_dns_servers() {
     let mut stopping = advertiser(hosts(), None);
     stopping.handle_interface(Time::ZERO, &interface(1500));
     stopping.handle_shutdown(Time::ZERO);

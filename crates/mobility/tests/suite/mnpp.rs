@@ -273,7 +273,7 @@ fn claim(world: &mut World, from: Mac, text: &str, lifetime: u32) {
 }
 
 #[test]
-fn two_that_meet_are_proven_and_reached_within_the_delay_of_an_announcement() {
+fn meeting_vehicles_prove_prefixes_within_announcement_delay() {
     let mut world = World::pair();
     world.meet(A, B);
     world.sleep(ms(150));
@@ -285,7 +285,7 @@ fn two_that_meet_are_proven_and_reached_within_the_delay_of_an_announcement() {
 }
 
 #[test]
-fn nobody_near_nothing_is_said_and_a_crowd_is_told_once_a_second() {
+fn prefixes_are_announced_only_to_neighbours_once_a_second() {
     let mut world = World::pair();
     world.sleep(Duration::from_secs(60));
     assert_eq!(world.log.len(), 0);
@@ -311,7 +311,7 @@ fn nobody_near_nothing_is_said_and_a_crowd_is_told_once_a_second() {
 }
 
 #[test]
-fn a_prefix_of_another_is_not_to_be_had() {
+fn vehicle_cannot_claim_foreign_prefix() {
     let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
     world.meet(A, C);
     world.sleep(ms(200));
@@ -344,7 +344,7 @@ fn a_prefix_of_another_is_not_to_be_had() {
 }
 
 #[test]
-fn what_is_ours_or_nobodys_is_refused() {
+fn announcements_of_own_or_invalid_prefixes_are_refused() {
     for authorization in [Authorization::HomeAgent, Authorization::Anybody] {
         let mut world = World::new([(A, MnppConfig { authorization, ..config(A) })]);
         let sight = StationObservation {
@@ -378,7 +378,7 @@ fn what_is_ours_or_nobodys_is_refused() {
 }
 
 #[test]
-fn tables_are_bounded() {
+fn mnpp_tables_are_bounded() {
     let mut world = World::new([(A, config(A))]);
     for station in 0..1000u16 {
         let [high, low] = station.to_be_bytes();
@@ -401,7 +401,7 @@ fn tables_are_bounded() {
 }
 
 #[test]
-fn a_flood_of_questions_is_not_a_flood_of_answers() {
+fn answers_to_prefix_tests_are_rate_limited() {
     let mut world = World::pair();
     world.meet(A, B);
     world.sleep(Duration::from_secs(1));
@@ -452,7 +452,7 @@ fn a_path_that_works_in_one_direction_only_is_not_used() {
 }
 
 #[test]
-fn parting_that_positions_tell_is_done_before() {
+fn route_is_removed_before_predicted_end_of_radio_contact() {
     let mut world = World::pair();
     world.meet(A, B);
     world.sleep(Duration::from_secs(2));
@@ -470,7 +470,7 @@ fn parting_that_positions_tell_is_done_before() {
 
 /// Sudden silence while packets flow: the router drops the route within the time that the module documents.
 #[test]
-fn parting_without_warning() {
+fn unexpected_end_of_radio_contact_is_detected_by_probes() {
     for offset in 0..25 {
         let mut world = World::pair();
         world.meet(A, B);
@@ -506,7 +506,7 @@ fn parting_without_warning() {
 }
 
 #[test]
-fn the_link_says_that_a_frame_did_not_arrive() {
+fn link_layer_feedback_ends_route_at_once() {
     let mut world = World::pair();
     world.meet(A, B);
     world.sleep(Duration::from_secs(2));
@@ -521,7 +521,7 @@ fn the_link_says_that_a_frame_did_not_arrive() {
 }
 
 #[test]
-fn a_farewell_and_an_end_of_announcements_end_the_way() {
+fn withdrawn_or_expired_announcement_ends_route() {
     let mut world = World::pair();
     world.meet(A, B);
     world.sleep(Duration::from_secs(2));
@@ -544,7 +544,7 @@ fn a_farewell_and_an_end_of_announcements_end_the_way() {
 }
 
 #[test]
-fn those_who_have_met_before_need_no_home_agent() {
+fn recently_proven_neighbour_needs_no_new_test() {
     let mut world = World::pair();
     world.tunnels = false;
     world.meet(A, B);
@@ -633,7 +633,7 @@ fn a_change_of_the_own_address_withdraws_the_routes() {
 
 /// Beyond one hop only probes count, positions do not: two stations hear each other through a third.
 #[test]
-fn probes_show_a_failure_two_hops_away() {
+fn probes_detect_failure_two_hops_away() {
     let two = |mac| (mac, MnppConfig { hops: 2, ..config(mac) });
     let mut world = World::new([A, B, C].map(two));
     let far = |world: &mut World| {

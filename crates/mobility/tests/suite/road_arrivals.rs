@@ -40,7 +40,7 @@ fn flow(road: &mut Road, seconds: f64, sent: u64, received: u64) -> Duration {
 /// A flow in both directions and a path that drops everything. The router detects the failure by the missing
 /// packets, before the second retransmission of TCP.
 #[test]
-fn black_hole_under_traffic_is_noticed_by_what_does_not_arrive() {
+fn path_failure_under_traffic_is_detected_by_missing_packets() {
     for start in 0..20 {
         let mut road = Road::registered();
         road.network("cell").delay = (Duration::from_millis(15), Duration::from_millis(15));
@@ -56,7 +56,7 @@ fn black_hole_under_traffic_is_noticed_by_what_does_not_arrive() {
 /// A path that drops everything behind a queue of 100 ms, in which heartbeats wait: the router detects the
 /// failure by the missing packets.
 #[test]
-fn black_hole_behind_a_queue_is_noticed_by_what_does_not_arrive() {
+fn path_failure_behind_queue_is_detected_by_missing_packets() {
     for start in 0..20 {
         let mut road = Road::registered();
         road.network("wifi").delay = (Duration::from_millis(40), Duration::from_millis(60));

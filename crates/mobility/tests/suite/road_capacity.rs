@@ -78,7 +78,7 @@ fn near(value: Option<u32>, expected: u32) -> bool {
 }
 
 #[test]
-fn full_uplinks_are_measured_and_both_ends_share_by_that() {
+fn capacity_of_full_uplinks_sets_shares_at_both_ends() {
     let mut loaded = Loaded::new(balanced());
     assert_eq!((loaded.capacities(), loaded.shares()), ([None; 2], [0.5; 2]));
     loaded.road.forget();
@@ -103,7 +103,7 @@ fn full_uplinks_are_measured_and_both_ends_share_by_that() {
 }
 
 #[test]
-fn what_becomes_less_or_more_is_followed() {
+fn measured_capacity_follows_changes() {
     let mut loaded = Loaded::new(balanced());
     loaded.run(6.0, [(40_000, 0, 60), (20_000, 0, 80)]);
     // The radio link of the first uplink gets slower, and is still full.
@@ -119,7 +119,7 @@ fn what_becomes_less_or_more_is_followed() {
 /// Long round trips alone, or traffic alone, measure no capacity; packets that the router sends may wait in a
 /// modem.
 #[test]
-fn what_is_no_measure() {
+fn idle_or_short_samples_do_not_measure_capacity() {
     let mut loaded = Loaded::new(balanced());
     loaded.run(6.0, [(200, 300, 90), (400, 100, 70)]);
     loaded.run(6.0, [(30_000, 8000, EMPTY), (9000, 30_000, EMPTY + 2)]);
@@ -135,7 +135,7 @@ fn what_is_no_measure() {
 }
 
 #[test]
-fn the_configured_capacity_is_the_first_word_and_the_most() {
+fn configured_capacity_is_initial_and_largest_value() {
     let mut config = balanced();
     for (uplink, capacity) in config.uplinks.iter_mut().zip([30_000, 20_000]) {
         uplink.capacity = Some(capacity);
@@ -152,7 +152,7 @@ fn the_configured_capacity_is_the_first_word_and_the_most() {
 
 /// The counters of a restarted interface begin at 0; the time of a suspended machine is no sample.
 #[test]
-fn counters_that_begin_anew_are_no_traffic() {
+fn restarted_interface_counters_are_not_traffic() {
     let mut loaded = Loaded::new(balanced());
     for octets in &mut loaded.octets {
         *octets = Octets { epoch: 2, total: 1 << 40, received: 1 << 39 };

@@ -123,7 +123,7 @@ fn an_uplink_that_comes_later_joins_its_flows() {
 
 /// A policy moves to another uplink and back, and no other policy moves.
 #[test]
-fn a_policy_is_moved_by_itself() {
+fn operator_moves_a_single_policy() {
     let mut road = started(vec![
         policy("udp", FlowAction::Failover, &["wifi", "cell"]),
         Policy {
@@ -161,7 +161,7 @@ fn a_policy_is_moved_by_itself() {
 /// The answer to the last description is lost: the router does not take the answers to earlier descriptions
 /// for it.
 #[test]
-fn a_lost_answer_leaves_no_doubt() {
+fn flow_is_described_again_after_lost_answer() {
     let mut road = started(vec![policy("udp", FlowAction::Failover, &["wifi", "cell"])]);
     road.run(2.0);
     let before = at_agent(&road);
@@ -264,7 +264,7 @@ fn by_hand(action: FlowAction) -> Road {
 
 /// 5.2.6: the answer names no flow, so the home agent knows no flow bindings. The router sends it no more.
 #[test]
-fn an_agent_without_flow_bindings() {
+fn home_agent_without_flow_bindings_gets_none() {
     let mut road = by_hand(FlowAction::Duplicate);
     assert_eq!(road.last().flows, [1, 2]);
     answer(&mut road, None);
@@ -282,7 +282,7 @@ fn an_agent_without_flow_bindings() {
 /// A home agent that does not know the flow action would copy packets, so the router gives each flow only its
 /// best binding there.
 #[test]
-fn an_agent_that_can_only_copy() {
+fn home_agent_without_vendor_option_gets_single_bindings() {
     for action in [FlowAction::Duplicate, FlowAction::Balance, FlowAction::Failover] {
         let mut road = by_hand(action);
         answer(&mut road, Some(flow_status::SUCCESS));
@@ -300,7 +300,7 @@ fn an_agent_that_can_only_copy() {
 
 /// The status shows a refusal, and the router handles the policy by failover.
 #[test]
-fn a_refused_flow() {
+fn refused_flow_is_reported_and_not_used() {
     for status in [flow_status::PROHIBITED, flow_status::SELECTOR_NOT_SUPPORTED, flow_status::BID_NOT_FOUND] {
         let mut road = by_hand(FlowAction::Duplicate);
         answer(&mut road, Some(status));

@@ -47,7 +47,7 @@ fn an_uplink_that_comes_up_later_is_added() {
 
 /// 4.1: all bindings share one sequence number.
 #[test]
-fn the_sequence_number_is_shared() {
+fn bindings_of_a_router_share_the_sequence_number() {
     let mut road = Road::registered();
     road.run(200.0);
     assert!(road.updates.len() >= 4);
@@ -95,7 +95,7 @@ fn a_lost_uplink_is_deregistered_over_another() {
 
 /// All uplinks but one go and come back, one after the other: traffic always has a path.
 #[test]
-fn the_last_uplink_carries_everything() {
+fn last_working_uplink_carries_all_traffic() {
     let mut road = Road::registered();
     for (down, up) in [("wifi", "cell"), ("cell", "sat")] {
         road.detach(down);
@@ -114,7 +114,7 @@ fn the_last_uplink_carries_everything() {
 
 /// A care-of address changes: the binding is replaced, the others stay.
 #[test]
-fn a_new_care_of_address_takes_the_place_of_the_old() {
+fn new_care_of_address_replaces_old_in_its_binding() {
     let mut road = Road::registered();
     road.attach("wifi", Some("2001:db8:f1::20"), None);
     assert_eq!(road.transmits()[0], "cell", "until the new one is registered");
@@ -128,7 +128,7 @@ fn a_new_care_of_address_takes_the_place_of_the_old() {
 
 /// The new care-of address leads nowhere: the router reports the loss of the old one over another uplink.
 #[test]
-fn a_new_care_of_address_that_leads_nowhere() {
+fn new_care_of_address_without_answer_keeps_other_uplink() {
     let mut road = Road::registered();
     road.black_hole("wifi", true);
     road.attach("wifi", Some("2001:db8:f1::20"), None);
@@ -140,7 +140,7 @@ fn a_new_care_of_address_that_leads_nowhere() {
 /// The new care-of address works, but the answer comes after the router has removed the binding: in the end
 /// the right care-of address is registered.
 #[test]
-fn a_new_care_of_address_that_answers_late() {
+fn late_answer_over_new_care_of_address_is_accepted() {
     let mut road = Road::registered();
     road.network("wifi").delay = (Duration::from_millis(200), Duration::from_millis(200));
     road.attach("wifi", Some("2001:db8:f1::20"), None);
@@ -153,7 +153,7 @@ fn a_new_care_of_address_that_answers_late() {
 /// An uplink goes before the answer to its registration, which the home agent has accepted. The router
 /// de-registers it over another uplink, at once or as soon as it has one.
 #[test]
-fn an_uplink_that_goes_before_the_answer() {
+fn uplink_lost_before_acknowledgement_is_deregistered() {
     for alone in [false, true] {
         let mut road = Road::new(config());
         if !alone {
@@ -266,7 +266,7 @@ fn status_165_is_answered_by_the_o_flag() {
 /// 6.2: status 4, and an own status for one binding: the others are registered, and the router retries the
 /// refused one later.
 #[test]
-fn one_of_several_refused() {
+fn one_refused_binding_keeps_the_others() {
     let mut config = Road::unsigned();
     // Short heartbeat intervals would detect that the home agent is gone.
     config.liveness = Some(Liveness { busy: Duration::from_secs(300), idle: Duration::from_secs(300) });
@@ -327,7 +327,7 @@ fn a_refusal_of_the_router_stops_the_service() {
 
 /// An acceptance arrives for the Binding Update that was refused before: the router asks again at once.
 #[test]
-fn one_whose_bindings_are_accepted_after_they_were_refused_asks_at_once() {
+fn accepted_binding_after_refusal_is_registered_at_once() {
     let mut agent = Road::plain_agent();
     agent.nodes[0].prefixes = [net("2001:db8:b::/64")].into();
     let mut road = Road::with(Road::unsigned(), agent, 1);
@@ -392,7 +392,7 @@ fn a_router_registers_again_at_once_when_its_home_agent_lost_the_binding() {
 
 /// A reload keeps the registered bindings, and drops an uplink that is no longer configured.
 #[test]
-fn a_new_configuration_takes_over() {
+fn reloaded_config_changes_bindings() {
     let mut road = Road::registered();
     let mut config = config();
     config.uplinks.remove(2);
@@ -438,7 +438,7 @@ fn identifiers_and_the_plain_binding_take_turns() {
 
 /// Identifiers also work without a key.
 #[test]
-fn identifiers_without_authentication() {
+fn bindings_with_bid_work_without_authentication() {
     let mut road = Road::with(Road::unsigned(), Road::plain_agent(), 3);
     assert_eq!(road.config.authentication, Authentication::None);
     road.attach_all();

@@ -78,7 +78,7 @@ fn without_a_nat_data_goes_in_plain_ipv4() {
 
 /// 4.4.1: the router soon asks for UDP in a network that drops protocol 41.
 #[test]
-fn a_network_that_swallows_protocol_41_gets_udp() {
+fn router_uses_udp_if_network_drops_protocol_41() {
     let mut road = Road::new(config());
     road.network("cell").protocol41_dead = true;
     road.attach("cell", None, Some(PUBLIC));
@@ -102,7 +102,7 @@ fn ipv6_is_preferred_where_both_work() {
 
 /// RFC 8305 5: if IPv6 leads nowhere, the router tries IPv4 after 250 ms, and stays with it.
 #[test]
-fn ipv4_follows_a_quarter_of_a_second_behind() {
+fn ipv4_registration_starts_250_ms_after_ipv6() {
     for config in [config(), plain()] {
         let mut road = Road::new(config);
         road.network("wifi").ipv6_dead = true;
@@ -129,7 +129,7 @@ fn ipv4_follows_a_quarter_of_a_second_behind() {
 
 /// RFC 8305 5: a slow IPv6 that answers first wins, and the router drops IPv4.
 #[test]
-fn the_first_acknowledged_wins() {
+fn first_acknowledged_address_of_uplink_is_used() {
     for config in [config(), plain()] {
         let mut road = Road::new(config);
         road.network("wifi").delay = (Duration::from_millis(140), Duration::from_millis(140));
@@ -163,7 +163,7 @@ fn the_other_ip_version_takes_over() {
 
 /// IPv4 comes up before or after IPv6, depending on DHCP and Router Advertisements.
 #[test]
-fn the_families_may_come_one_after_the_other() {
+fn ipv4_and_ipv6_addresses_may_appear_in_any_order() {
     for config in [config(), plain()] {
         let mut road = Road::new(config);
         road.attach("wifi", None, Some(PUBLIC));
@@ -184,7 +184,7 @@ fn the_families_may_come_one_after_the_other() {
 
 /// Three uplinks: IPv4 only, IPv6 only, and both.
 #[test]
-fn uplinks_of_all_kinds_at_once() {
+fn uplinks_of_all_tunnel_kinds_register_together() {
     let mut road = Road::new(config());
     road.network("cell").nat = Some(Nat::new(NAT, Duration::from_secs(30)));
     road.attach("wifi", Some("2001:db8:f1::10"), None);
@@ -207,7 +207,7 @@ fn uplinks_of_all_kinds_at_once() {
 /// by its ports (RFC 5555 4.1 permits any port), in any order of their coming and going, with bulk
 /// registration or without.
 #[test]
-fn two_nats_that_hand_out_the_same_address() {
+fn two_nats_with_equal_inner_address_are_distinguished() {
     for identified in [true, false] {
         for [first, second] in [["wifi", "cell"], ["cell", "wifi"]] {
             let mut road = Road::new(if identified { config() } else { plain() });
@@ -247,7 +247,7 @@ fn two_nats_that_hand_out_the_same_address() {
 /// A NAT loses its mapping, and only keepalives are sent: the interruption lasts one keepalive interval, and
 /// the interval adapts.
 #[test]
-fn a_nat_that_forgets_is_survived_within_a_keepalive() {
+fn lost_nat_mapping_is_repaired_within_a_keepalive() {
     for (timeout, longest) in [(20_u64, 27.0), (45, 60.0), (300, 1.0)] {
         let mut config = config();
         config.liveness = None;
@@ -289,7 +289,7 @@ fn a_nat_that_forgets_is_survived_within_a_keepalive() {
 /// A restarted NAT gives the router another port while heartbeats run: the interruption lasts less than a
 /// second.
 #[test]
-fn a_nat_that_rebinds_is_survived_within_a_second() {
+fn changed_nat_mapping_is_repaired_within_a_second() {
     for (config, no_errors) in [(config(), false), (plain(), false), (config(), true), (plain(), true)] {
         let mut road = behind_nat(config, 120);
         road.no_errors = no_errors;
@@ -304,7 +304,7 @@ fn a_nat_that_rebinds_is_survived_within_a_second() {
 
 /// A carrier-grade NAT has short-lived mappings; the router keeps the idle uplink registered.
 #[test]
-fn a_carrier_grade_nat_on_the_second_uplink() {
+fn second_uplink_behind_carrier_grade_nat_registers() {
     let mut road = Road::new(config());
     road.network("cell").nat = Some(Nat::new(NAT, Duration::from_secs(10)));
     road.attach("wifi", Some("2001:db8:f1::10"), None);
@@ -318,7 +318,7 @@ fn a_carrier_grade_nat_on_the_second_uplink() {
 
 /// The router drops packets inside IPv4 that do not come from the home agent.
 #[test]
-fn only_the_home_agent_is_heard_inside_ipv4() {
+fn router_accepts_ipv4_tunnel_packets_only_from_home_agent() {
     let mut road = behind_nat(config(), 120);
     let mut octets = carnet_wire::mobility::Builder::binding_error(1, addr(HOME)).finish();
     let packet = control_packet(addr(AGENT), addr(HOME), None, &mut octets);
@@ -332,7 +332,7 @@ fn only_the_home_agent_is_heard_inside_ipv4() {
 
 /// On an uplink without traffic the router sends nothing but keepalives.
 #[test]
-fn keepalives_are_few() {
+fn nat_keepalives_are_rare() {
     let config = MobileRouterConfig {
         liveness: Some(Liveness { busy: Duration::from_millis(250), idle: Duration::from_secs(600) }),
         lifetime: Duration::from_secs(600),
@@ -395,7 +395,7 @@ fn uplink_goes_back_to_ipv6_after_an_outage_without_loss() {
 /// A second uplink exists: its Binding Updates must not register an address of the first that the router has
 /// not tried.
 #[test]
-fn uplink_that_tries_ipv6_speaks_for_itself() {
+fn trying_ipv6_does_not_affect_other_uplinks() {
     let mut road = Road::new(config());
     road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
     road.attach("cell", Some("2001:db8:f2::10"), Some(Ipv4Addr::new(203, 0, 113, 8)));

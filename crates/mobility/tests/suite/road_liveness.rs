@@ -17,7 +17,7 @@ fn handovers(road: &Road) -> usize {
 /// another uplink. This leaves TCP its second retransmission, which follows 0.6 s or more after the first
 /// loss.
 #[test]
-fn a_black_hole_is_noticed_soon() {
+fn path_failure_is_detected_within_a_second() {
     for start in 0..20 {
         let mut road = Road::registered();
         road.run(1.0 + f64::from(start) * 0.037);
@@ -33,7 +33,7 @@ fn a_black_hole_is_noticed_soon() {
 
 /// The router also checks the second-best uplink, though less often.
 #[test]
-fn a_standby_uplink_that_dies_is_not_relied_upon() {
+fn failed_standby_uplink_is_not_selected() {
     let mut road = Road::registered();
     road.black_hole("cell", true);
     road.run(2.0);
@@ -46,7 +46,7 @@ fn a_standby_uplink_that_dies_is_not_relied_upon() {
 
 /// A failed path that works again is used again after a few answers.
 #[test]
-fn a_path_that_comes_back_is_used_again() {
+fn recovered_path_is_used_again() {
     let mut road = Road::registered();
     road.black_hole("wifi", true);
     road.run(5.0);
@@ -59,7 +59,7 @@ fn a_path_that_comes_back_is_used_again() {
 
 /// All uplinks fail one after the other, with and without loss of carrier: the router waits, without a loop.
 #[test]
-fn in_the_dark_the_router_waits() {
+fn router_without_working_path_waits() {
     for pause in [0.3, 1.1, 1.8, 5.4] {
         let mut road = Road::registered();
         road.black_hole("wifi", true);
@@ -83,7 +83,7 @@ fn in_the_dark_the_router_waits() {
 
 /// The router takes a path that fails repeatedly back after ever longer pauses.
 #[test]
-fn a_flapping_path_is_left_alone_for_longer_and_longer() {
+fn flapping_path_is_avoided_for_growing_times() {
     let mut road = Road::registered();
     let mut used = 0;
     for second in 0..120 {
@@ -110,7 +110,7 @@ fn packet_loss_alone_causes_no_handover() {
 
 /// Heartbeats measure round trip, jitter and loss of each uplink.
 #[test]
-fn quality_is_that_of_the_network() {
+fn reported_loss_and_round_trip_match_the_network() {
     let mut road = Road::registered();
     road.network("wifi").delay = (Duration::from_micros(1550), Duration::from_micros(1550));
     road.network("cell").delay = (Duration::from_micros(23_500), Duration::from_micros(23_500));
@@ -126,7 +126,7 @@ fn quality_is_that_of_the_network() {
 
 /// Heartbeats are few: four a second on the path that carries traffic, one a second on each other path.
 #[test]
-fn heartbeats_are_few() {
+fn heartbeats_on_idle_paths_are_rare() {
     let mut road = Road::registered();
     road.run(60.0);
     let count = |name: &str| road.heartbeats.iter().filter(|heartbeat| heartbeat.uplink == name).count();
@@ -180,7 +180,7 @@ fn a_slow_path_does_not_count_as_failed() {
 
 /// The router detects the failure of a path that was slow a moment ago nearly as soon as any other failure.
 #[test]
-fn a_black_hole_after_a_full_buffer() {
+fn path_failure_after_full_queue_is_detected() {
     for start in 0..10 {
         let mut road = Road::registered();
         for step in 1..=20_u64 {
@@ -240,7 +240,7 @@ fn a_poor_uplink_is_better_than_none() {
 
 /// An uplink with a used-up volume carries traffic only if no other uplink works.
 #[test]
-fn a_used_up_volume() {
+fn used_up_volume_ranks_uplink_last() {
     let mut config = config();
     config.uplinks[0].volume = Some(1_000_000);
     let mut road = Road::new(config);
@@ -387,7 +387,7 @@ fn an_uplink_that_must_not_roam_is_down_abroad() {
 
 /// Without heartbeats the router gives an uplink up when it cannot renew the binding.
 #[test]
-fn without_heartbeats_binding_updates_tell() {
+fn path_failure_without_heartbeats_is_detected_by_updates() {
     let mut config = config();
     config.liveness = None;
     let mut road = Road::new(config);
@@ -414,7 +414,7 @@ fn heartbeats_are_unknown(road: &mut Road) {
 /// A home agent without heartbeats sends a Binding Error (RFC 5847 3). The router accepts it, unless the home
 /// agent has answered a heartbeat before.
 #[test]
-fn a_home_agent_without_heartbeats() {
+fn home_agent_without_heartbeat_support_is_tolerated() {
     let mut road = Road::registered();
     heartbeats_are_unknown(&mut road);
     road.run(5.0);
@@ -499,7 +499,7 @@ fn a_heartbeat_response_from_another_path_does_not_count() {
 
 /// Each path has its own numbers: the number on one path does not reveal the number on another.
 #[test]
-fn paths_count_for_themselves() {
+fn heartbeat_losses_count_for_each_path() {
     let mut road = Road::registered();
     road.run(3.0);
     let last = |name: &str| {
@@ -517,7 +517,7 @@ fn paths_count_for_themselves() {
 /// RFC 5847 3: the router answers a request with the request's number, over the path that it came by. It does
 /// not answer without a registration, and limits its answers.
 #[test]
-fn a_home_agent_that_asks_is_answered() {
+fn router_answers_heartbeats_of_home_agent() {
     let mut road = Road::registered();
     road.run(1.0);
     let ask = |road: &mut Road, to: &str, sequence| {
@@ -538,7 +538,7 @@ fn a_home_agent_that_asks_is_answered() {
 
 /// While packets wait, the router sends a Binding Update at least every two seconds.
 #[test]
-fn demand_hastens_the_first_registration() {
+fn waiting_traffic_hastens_first_registration() {
     let mut road = Road::new(config());
     road.agent_down = true;
     road.attach_all();
@@ -559,7 +559,7 @@ fn demand_hastens_the_first_registration() {
 
 /// Without identifiers, heartbeats make the router register another uplink.
 #[test]
-fn a_black_hole_without_identifiers() {
+fn path_failure_without_bids_is_detected() {
     let mut config = config();
     for uplink in &mut config.uplinks {
         uplink.bid = None;
@@ -577,7 +577,7 @@ fn a_black_hole_without_identifiers() {
 /// When all other uplinks have failed, the router does not wait for the back-off of the last one. An
 /// acknowledgement may have been lost, or the uplink may work again.
 #[test]
-fn the_last_hope_does_not_wait() {
+fn last_remaining_uplink_is_used_at_once() {
     for start in 0..10 {
         let mut road = Road::new(config());
         road.attach("wifi", Some("2001:db8:f1::10"), None);
@@ -596,7 +596,7 @@ fn the_last_hope_does_not_wait() {
 /// The last working uplink fails, and one that had been given up takes over. The router reports that failure
 /// to the home agent, although no uplink worked when it happened.
 #[test]
-fn the_last_hope_carries_both_ways() {
+fn last_remaining_uplink_carries_both_directions() {
     let mut road = Road::registered();
     road.detach("sat");
     road.black_hole("wifi", true);

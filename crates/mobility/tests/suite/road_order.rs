@@ -72,7 +72,7 @@ fn an_update_leaves_as_soon_as_the_outstanding_one_is_answered() {
 
 /// An uplink that leads nowhere delays the Binding Updates of others by a quarter of a second.
 #[test]
-fn an_update_does_not_wait_for_an_uplink_that_leads_nowhere() {
+fn update_does_not_wait_for_answer_over_dead_uplink() {
     let mut road = Road::new(config());
     road.attach("wifi", None, Some(Ipv4Addr::new(203, 0, 113, 5)));
     road.run(1.0);

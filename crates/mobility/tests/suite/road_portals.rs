@@ -48,7 +48,7 @@ fn told(road: &Road) -> Vec<(&str, bool)> {
 }
 
 #[test]
-fn portal_of_a_silent_uplink_is_found_and_the_uplink_comes_back_when_it_passes() {
+fn captive_portal_is_found_and_uplink_returns_after_login() {
     for config in [probing(), without_identifiers()] {
         let mut road = Road::new(config);
         road.attach("wifi", Some("2001:db8:f1::10"), None);
@@ -136,7 +136,7 @@ fn no_probe_is_sent_without_config_or_without_uplink() {
 }
 
 #[test]
-fn portal_is_forgotten_with_its_network_and_rubbish_is_none() {
+fn captive_portal_is_forgotten_with_its_network() {
     let mut road = registered(probing());
     road.black_hole("wifi", true);
     road.run_while(25.0, "a probe", |road| road.probes.is_empty());
@@ -155,7 +155,7 @@ fn portal_is_forgotten_with_its_network_and_rubbish_is_none() {
 }
 
 #[test]
-fn late_result_of_a_probe_says_nothing_of_the_network_that_came_meanwhile() {
+fn late_portal_probe_result_of_former_network_is_ignored() {
     let mut road = registered(probing());
     road.black_hole("wifi", true);
     road.run_while(25.0, "a probe", |road| road.probes.is_empty());
@@ -172,7 +172,7 @@ fn late_result_of_a_probe_says_nothing_of_the_network_that_came_meanwhile() {
 }
 
 #[test]
-fn portal_that_says_now_this_and_now_that_takes_no_packet_from_the_uplink_that_works() {
+fn changing_portal_answers_do_not_disturb_working_uplink() {
     for config in [probing(), without_identifiers()] {
         let mut road = Road::new(config);
         road.attach("wifi", Some("2001:db8:f1::10"), None);

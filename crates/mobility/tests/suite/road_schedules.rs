@@ -154,14 +154,14 @@ fn schedule(seed: u64, lossy: bool) {
 }
 
 #[test]
-fn random_schedules() {
+fn outages_are_short_in_random_schedules() {
     for seed in 0..40 {
         schedule(seed, false);
     }
 }
 
 #[test]
-fn random_schedules_with_loss() {
+fn outages_are_short_in_random_schedules_with_loss() {
     for seed in 100..140 {
         schedule(seed, true);
     }

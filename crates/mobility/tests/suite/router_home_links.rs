@@ -92,7 +92,7 @@ fn home_link_is_kept_when_one_of_its_two_routers_fails() {
 /// RFC 6275 11.5.1: a move without loss of carrier. If no router of the new link is heard, each router of the
 /// home link has 1.2 s.
 #[test]
-fn home_link_with_two_routers_is_left() {
+fn router_leaves_home_link_that_has_two_routers() {
     for apart in [100, 3000, 60_000] {
         for (is_heard, limit) in [(true, 500), (false, 2500)] {
             let mut pair = home_with_two_routers(with_heartbeats(), apart);

@@ -89,7 +89,7 @@ fn the_captive_portal_in_a_router_advertisement_is_reported() {
 
 /// The kernel's report and the advertisement may come in any order.
 #[test]
-fn the_new_prefix_may_be_heard_last() {
+fn router_follows_new_prefix_advertised_last() {
     let mut pair = in_the_first_network();
     show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B, ROUTER_A]);
     pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);

@@ -178,7 +178,7 @@ fn the_only_uplink_is_used_at_once() {
 /// The uplink loses carrier and regains it with the same address within the lifetime: the home agent still
 /// has the binding.
 #[test]
-fn a_blip_of_the_registered_uplink_needs_no_update() {
+fn short_carrier_loss_of_registered_uplink_needs_no_update() {
     let mut pair = Pair::new(Setup::plain());
     pair.attach(0, "wifi", CARE_OF);
     pair.register();
@@ -195,7 +195,7 @@ fn a_blip_of_the_registered_uplink_needs_no_update() {
 
 /// After an update from another uplink, which may have reached the home agent, the router registers again.
 #[test]
-fn an_update_that_was_cut_short_is_put_right() {
+fn interrupted_registration_is_completed() {
     let mut pair = registered();
     pair.detach(0, "wifi"); // an update from cell leaves and arrives,
     pair.run(0.012);
@@ -210,7 +210,7 @@ fn an_update_that_was_cut_short_is_put_right() {
 
 /// The answer is lost and the router returns to the first uplink on its own: it registers again.
 #[test]
-fn turning_back_before_the_answer_is_registered_too() {
+fn return_to_old_uplink_before_answer_is_registered() {
     let mut pair = registered();
     pair.router_does(0, |machine, now, wall| machine.handle_handover(now, wall, Some("cell")))
         .expect("handover");
@@ -224,7 +224,7 @@ fn turning_back_before_the_answer_is_registered_too() {
 
 /// RFC 6275 11.5.4: "SHOULD still accept packets at this address" after the move.
 #[test]
-fn packets_at_the_old_address_are_still_welcome() {
+fn packets_to_old_care_of_address_are_accepted() {
     let accepted = |pair: &Pair| -> Vec<_> {
         pair.machine().paths().iter().filter_map(|path| path.local.ipv6()).collect()
     };
@@ -248,7 +248,7 @@ fn packets_at_the_old_address_are_still_welcome() {
 
 /// The router accepts packets at the old address also across a reload.
 #[test]
-fn packets_at_the_old_address_are_welcome_across_a_new_configuration() {
+fn reload_keeps_accepting_packets_to_old_care_of_address() {
     let mut pair = registered();
     pair.detach(0, "cell");
     pair.hear_router("wifi", "fe80::a", &["2001:db8:f3::/64"]);

@@ -32,7 +32,7 @@ fn rejections(pair: &Pair) -> usize {
 /// Conformance item 64; RFC 3963 5.4: 140 to 143 end the service: the router logs the refusal, does not
 /// repeat the update, and assumes no binding.
 #[test]
-fn refusals_of_nemo_stop_the_service() {
+fn refusal_statuses_of_nemo_stop_registration() {
     for status in [140, 141, 142, 143] {
         for mut pair in [by_hand(), registered_by_hand()] {
             pair.answer(status).expect("an answer");
@@ -146,7 +146,7 @@ fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
 /// agent has a new config, and received the update twice. On the acceptance the router does not wait ten
 /// minutes and does not trust it either: it asks again.
 #[test]
-fn one_whose_update_is_accepted_after_it_was_refused_asks_at_once() {
+fn accepted_update_after_refusal_ends_the_pause() {
     for mut pair in [by_hand(), registered_by_hand()] {
         let asked = pair.last_update();
         pair.answer(142).expect("an answer");
@@ -505,7 +505,7 @@ fn endless_status_144_ends_in_the_back_off() {
 /// RFC 4285 6: every timestamp is greater than the one before, also within one instant and after the clock
 /// was set back.
 #[test]
-fn timestamps_only_grow() {
+fn timestamps_of_updates_only_increase() {
     let mut pair = timed(Duration::from_secs(3));
     pair.attach(0, "cell", OTHER_CARE_OF);
     pair.register();

@@ -29,7 +29,7 @@ fn increasing(updates: &[(Time, Seen)]) -> bool {
 /// RFC 6275 11.7.1, RFC 3963 5.2: the update has the flags A, H and R, a Home Address option, an Alternate
 /// Care-of Address option and the prefixes.
 #[test]
-fn a_binding_update_in_explicit_mode() {
+fn explicit_mode_update_names_prefixes() {
     let mut pair = unheard();
     pair.attach(0, "wifi", CARE_OF);
     let update = pair.last_update();
@@ -45,7 +45,7 @@ fn a_binding_update_in_explicit_mode() {
 
 /// RFC 3963 5.2: no prefix option in implicit mode.
 #[test]
-fn a_binding_update_in_implicit_mode() {
+fn implicit_mode_update_names_no_prefixes() {
     let mut setup = Setup::plain();
     setup.routers[0].mode = RegistrationMode::Implicit;
     let mut pair = Pair::new(setup);
@@ -184,7 +184,7 @@ fn waiting_traffic_shortens_the_back_off_but_not_below_two_seconds() {
 
 /// RFC 6275 11.7.3: the lifetime counts from the sending of the update, and is at most the requested one.
 #[test]
-fn the_lifetime_is_counted_from_the_sending() {
+fn binding_lifetime_counts_from_sending_of_update() {
     let mut pair = unheard();
     pair.attach(0, "wifi", CARE_OF);
     let (sent, update) = pair.updates().remove(0);
@@ -251,7 +251,7 @@ fn status_1_counts_as_accepted() {
 /// Conformance item 64; RFC 6275 11.7.3, 6.4: the router ignores an acknowledgement that does not answer its
 /// update.
 #[test]
-fn acknowledgements_that_do_not_fit_are_ignored() {
+fn acknowledgements_of_other_updates_are_ignored() {
     let mut pair = unheard();
     pair.attach(0, "wifi", CARE_OF);
     let right = Acknowledgement::to(&pair.last_update(), 0);
@@ -286,7 +286,7 @@ fn acknowledgements_that_do_not_fit_are_ignored() {
 
 /// RFC 6275 11.7.3: the answer to an earlier transmission of the same update counts.
 #[test]
-fn the_answer_to_an_earlier_transmission_is_welcome() {
+fn answer_to_earlier_transmission_is_accepted() {
     let mut pair = unheard();
     pair.attach(0, "wifi", CARE_OF);
     let (sent, first) = pair.updates().remove(0);

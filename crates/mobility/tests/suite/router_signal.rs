@@ -84,7 +84,7 @@ fn a_poor_uplink_is_used_if_there_is_no_other_uplink() {
 }
 
 #[test]
-fn a_first_reading_in_between_is_poor() {
+fn first_signal_between_thresholds_counts_as_poor() {
     let mut pair = on_wifi();
     assert!(!stays(&mut pair, -60));
     assert!(stays(&mut pair, -49));

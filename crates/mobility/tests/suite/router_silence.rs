@@ -19,7 +19,7 @@ fn warnings(events: &[Event]) -> Vec<&str> {
 /// Without Binding Identifiers: the uplink is first asked, then silent, and its status shows the time of the
 /// next Binding Update.
 #[test]
-fn the_only_uplink_brings_no_answer() {
+fn silent_only_uplink_is_reported() {
     let mut pair = Pair::new(Setup::authenticated());
     pair.conditions = Link::DEAF;
     pair.attach(0, "wifi", CARE_OF);
@@ -41,7 +41,7 @@ fn the_only_uplink_brings_no_answer() {
 /// With Binding Identifiers: the status distinguishes the uplink with answers from the one without, and the
 /// operator gets one event.
 #[test]
-fn one_of_two_identified_uplinks_brings_no_answer() {
+fn silent_uplink_with_bid_is_reported() {
     let mut road = Road::new(road::config());
     road.network("cell").ipv6_dead = true;
     road.attach("wifi", Some("2001:db8:f1::10"), None);
@@ -67,7 +67,7 @@ fn one_of_two_identified_uplinks_brings_no_answer() {
 
 /// The status of an uplink with only IPv4 names the missing config value.
 #[test]
-fn ipv4_without_an_ipv4_home_agent_is_said() {
+fn missing_ipv4_home_agent_is_reported() {
     let down = |home_agent_ipv4: bool| {
         let mut config = road::config();
         config.home_agent_ipv4 = config.home_agent_ipv4.filter(|_| home_agent_ipv4);

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_of_a_prefix_but_some_addresses() {
+    fn prefix_without_addresses_becomes_shorter_prefixes() {
         let prefix: Ipv6Net = "2001:db8:1::/64".parse().expect("a prefix");
         let address = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
         assert_eq!(all_but(prefix, &[address("2001:db8:2::1")]), [prefix]);

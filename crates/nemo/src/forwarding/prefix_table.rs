@@ -77,7 +77,7 @@ mod tests {
     proptest! {
         /// Compares the table with a linear search through a list.
         #[test]
-        fn finds_what_a_linear_search_finds(
+        fn prefix_map_finds_same_prefix_as_linear_search(
             entries in prop::collection::vec((0u128..64, 120u8..=128), 0..40),
             removed in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
             wanted in 0u128..64,

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn one_tunnel_for_all_needs_no_distribution() {
+    fn single_tunnel_needs_no_distribution_entry() {
         let to_the_best =
             [flow(FlowAction::Failover, &[(1, 1), (2, 1)]), flow(FlowAction::Balance, &[(1, 1), (9, 1)])];
         for flows in [&[][..], &to_the_best, &[flow(FlowAction::Failover, &[(9, 1)])]] {

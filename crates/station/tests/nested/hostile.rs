@@ -112,7 +112,7 @@ fn router_cannot_register_address_of_another() {
 }
 
 #[test]
-fn an_older_registration_of_the_same_owner_does_not_lead_it_away() {
+fn older_nested_registration_does_not_replace_newer() {
     let mut world = world();
     let free = address("2001:db8:f1::99");
     tell(&mut world, 1, message("i0", STRANGER, 255, registration(free, asks(9))));
@@ -176,7 +176,7 @@ fn number_of_nested_registrations_is_bounded() {
 
 /// A registered router keeps its service regardless of other requests.
 #[test]
-fn a_flood_of_questions_of_one_sender_is_not_at_the_cost_of_others() {
+fn flood_of_nested_requests_does_not_delay_other_senders() {
     let mut world = world();
     let mut n = 0_u64;
     // The router renews its registration every 20 s, each time for two minutes. The flood lasts longer than
@@ -195,7 +195,7 @@ fn a_flood_of_questions_of_one_sender_is_not_at_the_cost_of_others() {
 }
 
 #[test]
-fn answers_count_from_the_parent_alone() {
+fn nested_router_accepts_answers_only_from_parent() {
     let mut world = world();
     let own = world.care_of_address(2).expect("one");
     let answer = |status, owner| {
@@ -221,7 +221,7 @@ fn answers_count_from_the_parent_alone() {
 /// If a later message of the router has registered an address on another path, the new registration replaces
 /// the old one at once. The router does not avoid the address for a minute.
 #[test]
-fn an_address_that_has_moved_is_replaced_at_once() {
+fn moved_nested_address_is_replaced_at_once() {
     let mut world = world();
     let own = world.care_of_address(2).expect("one");
     let asked = world.registrations.iter().rev().find(|(name, _)| name == "mr2").expect("one").1;
@@ -292,7 +292,7 @@ fn tunnelled(from: Ipv6Addr) -> Vec<u8> {
 }
 
 #[test]
-fn networks_that_are_ours_are_not_taken_from_a_parent() {
+fn nested_router_ignores_offer_of_its_own_network() {
     let mut world = World::new(1);
     world.add_router(1, &[("w0", "v1")], true);
     world.wait(5);

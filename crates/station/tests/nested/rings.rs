@@ -24,7 +24,7 @@ fn quiet(world: &mut World) {
 }
 
 #[test]
-fn a_router_that_is_behind_this_one_is_no_parent() {
+fn router_behind_this_router_is_no_parent() {
     for nesting in [true, false] {
         let mut world = two(nesting);
         assert_eq!(world.uplink(1, "w0"), "active");

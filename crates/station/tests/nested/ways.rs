@@ -120,7 +120,7 @@ fn handover_at_any_nesting_level_loses_no_packet() {
 }
 
 #[test]
-fn plain_nemo_loses_nothing_either() {
+fn plain_nemo_handover_at_each_level_loses_no_packet() {
     let mut world = tree([false; 3]);
     for (n, uplink) in [(1, Some("w1")), (1, None), (2, Some("w1")), (2, None), (3, Some("u1")), (3, None)] {
         let lost = lost_while(&mut world, |world| world.handover(n, uplink));
@@ -129,7 +129,7 @@ fn plain_nemo_loses_nothing_either() {
 }
 
 #[test]
-fn a_link_that_is_cut_costs_those_behind_it_little_more_than_the_root() {
+fn cut_link_costs_nested_routers_little_more_than_root() {
     let mut world = tree([true; 3]);
     let lost = lost_while(&mut world, |world| world.carrier(1, "w0", false));
     // Two packets are sent every 10 ms. Those in transit at the event are lost, and those sent before the
@@ -140,7 +140,7 @@ fn a_link_that_is_cut_costs_those_behind_it_little_more_than_the_root() {
 }
 
 #[test]
-fn an_access_network_that_wants_one_address_of_each_station_is_served_as_well() {
+fn nesting_works_where_access_network_permits_one_address() {
     let mut world = World::new(3);
     world.add_router(1, &[("w0", "v1")], true);
     world.wait(2);

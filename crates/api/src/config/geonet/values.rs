@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions() {
+    fn position_texts_are_parsed_or_refused() {
         let gpsd = |host: &str, port, device: Option<&str>| {
             Ok(PositionSource::Gpsd { host: host.to_owned(), port, device: device.map(str::to_owned) })
         };
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn links() {
+    fn radio_interface_texts_are_parsed_or_refused() {
         let udp = |text: &str| match link(&format!("udp:{text}")) {
             Ok(GeonetInterface::Udp(udp)) => udp,
             other => panic!("{text}: {other:?}"),

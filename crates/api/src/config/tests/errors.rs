@@ -18,7 +18,7 @@ pub(super) fn check(cases: &[(&str, &str, &[&str])]) {
 }
 
 #[test]
-fn a_port_that_can_be_reached_from_afar_needs_tokens() {
+fn http_port_beyond_loopback_needs_tokens() {
     let http = |text: &str| {
         let lines = format!("http = {text}\nrecord = ");
         Config::parse(&FULL.replace("record = ", &lines), "c.toml").map(|config| config.station.http)
@@ -55,7 +55,7 @@ fn a_port_that_can_be_reached_from_afar_needs_tokens() {
 }
 
 #[test]
-fn unknown_keys_and_keys_of_later_versions() {
+fn unknown_config_keys_are_errors_with_a_suggestion() {
     check(&[
         ("record = ", "recrod = ", &["c.toml:6:1: unknown key `recrod` in [station], expected `record`"]),
         (
@@ -160,7 +160,7 @@ fn unknown_keys_and_keys_of_later_versions() {
 }
 
 #[test]
-fn single_values() {
+fn invalid_single_values_are_reported_with_their_place() {
     check(&[
         (
             "name = \"bus-42\"",
@@ -450,7 +450,7 @@ fn single_values() {
 }
 
 #[test]
-fn missing_values() {
+fn missing_required_keys_are_reported() {
     check(&[
         (
             "name = \"bus-42\"\n",

@@ -62,7 +62,7 @@ pub(super) fn standard_mib() -> Mib {
 const PARIS: Coordinates = Coordinates { latitude: 488_375_000, longitude: 21_008_000 };
 
 #[test]
-fn a_station_may_do_geonetworking_alone() {
+fn station_with_only_geonetworking_is_valid() {
     let config = parse(SMALL);
     assert_eq!((&config.home_agent, &config.mobile_router), (&None, &None));
     assert!(config.warnings().is_empty());
@@ -148,7 +148,7 @@ fn beacons_are_fixed_or_adaptive() {
 }
 
 #[test]
-fn areas_of_every_shape() {
+fn areas_of_every_shape_are_read() {
     let text = "area = [\n\
                 { name = 'a', shape = 'circle', center = [48.8375, 2.1008], radius = '300m' },\n\
                 { name = 'b', shape = 'ellipse', center = [-1, 1_0], distance_a = '2km', distance_b = '1m' },\
@@ -182,7 +182,7 @@ fn a_trace_is_found_beside_the_config() {
 }
 
 #[test]
-fn keys_and_values() {
+fn invalid_geonet_values_are_reported() {
     check(&[
         (
             "planarisation = \"rng\"",
@@ -296,7 +296,7 @@ fn keys_and_values() {
 }
 
 #[test]
-fn motion_ahead() {
+fn predictive_forwarding_keys_are_read() {
     let all = geonet(&format!(
         "{SMALL}forwarding = {{ link_lifetime = '200ms' }}\n\
          beacon = {{ adaptive = true, company_speed = true, deviation = '5m', lifetime = 4 }}\n"
@@ -317,7 +317,7 @@ fn motion_ahead() {
 }
 
 #[test]
-fn beacons_that_do_not_go_together() {
+fn contradicting_beacon_keys_are_refused() {
     check(&[
         (
             "interval = \"3s\"",
@@ -423,7 +423,7 @@ fn invalid_areas_are_refused() {
 }
 
 #[test]
-fn the_radio_is_for_geonetworking_alone() {
+fn radio_interface_cannot_also_be_an_uplink_or_lan() {
     check(&[
         (
             "\"wlan1\"",
@@ -445,7 +445,7 @@ fn the_radio_is_for_geonetworking_alone() {
 }
 
 #[test]
-fn the_parameters_of_the_standard() {
+fn mib_keys_have_the_defaults_of_the_standard() {
     let mib = |text: &str| geonet(&format!("{SMALL}[geonet.mib]\n{text}")).mib;
     assert_eq!(mib(""), standard_mib());
     let given = mib("lifetime_location_entry = '5s'\nmax_packet_data_rate = 0\npai_interval = '40m'\n");
@@ -479,7 +479,7 @@ fn the_parameters_of_the_standard() {
 }
 
 #[test]
-fn congestion_control_is_for_the_rates_that_there_are() {
+fn congestion_control_accepts_only_rates_of_its_g5() {
     let dcc = |text: &str| geonet(&format!("{SMALL}dcc = {{ {text} }}\n")).dcc.expect("a gate");
     assert_eq!((dcc("").data_rate, dcc("queue_length = 100").queue_length), (6, 100));
     for rate in [3, 6, 9, 12, 18, 24, 27] {
@@ -496,7 +496,7 @@ fn congestion_control_is_for_the_rates_that_there_are() {
 }
 
 #[test]
-fn ipv6_over_geonetworking() {
+fn ipv6_over_geonetworking_keys_are_read() {
     let text = r#"
 ipv6_interface = "gn0"
 ipv6 = { dynamic_interface = "gn1", learnt_links = 4, hop_limit = 5, reorder_wait = '50ms', reorder_rule = 'changed', reorder_hold = 'acknowledgements', congestion_mark = 8000, fragments = true }
@@ -533,7 +533,7 @@ ipv6_interface = "gn2"
 }
 
 #[test]
-fn ways_to_other_mobile_networks() {
+fn mnpp_keys_are_read() {
     let with = |lines: &str| {
         FULL.replace(
             "interface = \"wlan1\"",

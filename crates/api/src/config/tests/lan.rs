@@ -26,7 +26,7 @@ fn table(keys: &str) -> String {
 }
 
 #[test]
-fn a_table_has_what_hosts_are_told() {
+fn lan_table_contains_the_values_for_hosts() {
     let found = lans(&table(
         "prefixes = ['2001:db8:b:7::/64']\ndns = ['2001:db8:53::53', 'fe80::1']\nsearch = ['Bus.example', \
          'example']\npref64 = '64:ff9b::/96'\nmtu = 1400\ncaptive_portal = \
@@ -46,7 +46,7 @@ fn a_table_has_what_hosts_are_told() {
 }
 
 #[test]
-fn a_table_with_a_name_alone_is_the_short_form() {
+fn lan_table_with_only_an_interface_equals_the_name() {
     let short = parse(&config("lan = ['i0', 'i1']"));
     let tables = "[[mobile_router.lan]]\ninterface = 'i0'\n[[mobile_router.lan]]\ninterface = 'i1'";
     assert_eq!(parse(&config(tables)), short);
@@ -58,7 +58,7 @@ fn a_table_with_a_name_alone_is_the_short_form() {
 }
 
 #[test]
-fn advertise_of_a_table_goes_before_that_of_the_router() {
+fn advertise_of_lan_table_overrides_that_of_the_router() {
     let advertise = |lan: &str| -> Vec<bool> { lans(lan).iter().map(|lan| lan.advertise).collect() };
     assert_eq!(
         advertise("advertise = false\nlan = ['i0', { interface = 'i1', advertise = true }]"),
@@ -263,7 +263,7 @@ fn options_too_long_for_an_advertisement_are_refused() {
 
 /// The support bundle shows names and tables of interfaces.
 #[test]
-fn others_may_see_it() {
+fn lan_values_are_not_secret() {
     for lan in ["lan = ['i0', 'i1']", &table("dns = ['fd00::1']")] {
         let text = config(lan);
         let disclosed = disclose(&text).expect("TOML");

@@ -9,7 +9,7 @@ fn node() -> String {
 }
 
 #[test]
-fn a_node_is_a_router_without_a_network() {
+fn mobile_node_is_a_mobile_router_without_prefixes() {
     let node = parse(&node()).mobile_router.expect("a mobile node");
     let router = parse(SMALL_ROUTER).mobile_router.expect("a mobile router");
     assert!(router.is_router() && !node.is_router());
@@ -18,7 +18,7 @@ fn a_node_is_a_router_without_a_network() {
 }
 
 #[test]
-fn what_a_node_cannot_have_is_refused() {
+fn keys_of_the_mobile_network_are_refused_for_a_mobile_node() {
     for key in [
         "prefixes = [\"2001:db8:a::/64\"]",
         "registration = \"explicit\"",
@@ -38,7 +38,7 @@ fn what_a_node_cannot_have_is_refused() {
 }
 
 #[test]
-fn messages_name_the_table_of_a_node() {
+fn errors_name_the_mobile_node_table() {
     let told = errors(&node().replace("uplink = [{ interface = \"wlan0\" }]", "uplink = [{}]"));
     assert!(told[0].contains("`mobile_node.uplink.interface` is missing"), "{told:?}");
     let warnings = Config::parse(&node(), "c.toml").expect("a node").warnings();

@@ -5,7 +5,7 @@ use super::geonet::{SMALL, geonet, refused};
 use super::{Duration, FULL, parse};
 
 #[test]
-fn multicast_of_the_mobile_network() {
+fn multicast_keys_are_read() {
     let with = |keys: &str| format!("ipv6_interface = 'gn0'\nmulticast = {{ {keys} }}\n");
     let multicast = |keys: &str| geonet(&format!("{SMALL}{}", with(keys))).multicast.expect("multicast");
     let plain = multicast("lan = ['i0', 'i1']");

@@ -16,7 +16,7 @@ fn errors(text: &str) -> String {
 }
 
 #[test]
-fn heartbeats_come_with_identifiers() {
+fn heartbeats_are_on_by_default_with_bids() {
     let heartbeat = |text: &str| parse(text).mobile_router.expect("a router").heartbeat;
     let every =
         |busy, idle| Some(Heartbeat { busy: Duration::from_millis(busy), idle: Duration::from_millis(idle) });
@@ -29,7 +29,7 @@ fn heartbeats_come_with_identifiers() {
 }
 
 #[test]
-fn uplinks_and_policies() {
+fn policies_name_existing_uplinks() {
     let policy = "[[mobile_router.policy]]\nname = \"video\"\ndscp = [46, 0]\nprotocol = \"udp\"\n\
                   ports = [5000, \"6000-6010\"]\nprefixes = [\"2001:db8:100::/48\"]\naction = \"balance\"\n\
                   uplinks = [\"wwan0\", \"wlan0\"]\n";
@@ -49,7 +49,7 @@ fn uplinks_and_policies() {
 }
 
 #[test]
-fn volumes() {
+fn volumes_are_parsed() {
     let uplinks = parse(&router("")).mobile_router.expect("a router").uplinks;
     let volumes: Vec<_> = uplinks.iter().map(|uplink| (uplink.volume, uplink.volume_period)).collect();
     let month = VolumePeriod::Month;

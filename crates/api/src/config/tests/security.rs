@@ -11,7 +11,7 @@ fn pseudonyms(keys: &str) -> Option<Pseudonyms> {
 }
 
 #[test]
-fn a_station_with_pseudonyms() {
+fn pseudonym_keys_are_read() {
     let seconds = Duration::from_secs;
     let usual = Pseudonyms {
         first_distance_m: (800, 1500),
@@ -36,7 +36,7 @@ fn a_station_with_pseudonyms() {
 }
 
 #[test]
-fn what_would_give_a_pseudonym_away_is_refused() {
+fn settings_that_reveal_a_pseudonym_are_refused() {
     let anonymous = "address = 'anonymous'\n";
     for (lines, expected) in [
         (SECURITY.to_owned(), "expected `geonet.address` = \"anonymous\""),

@@ -5,7 +5,7 @@ use super::SMALL_ROUTER;
 use super::errors::{check, errors};
 
 #[test]
-fn values_that_do_not_go_together() {
+fn contradicting_values_of_several_sections_are_refused() {
     check(&[
         (
             "\"2001:db8:1::1234\"",
@@ -128,7 +128,7 @@ fn values_that_do_not_go_together() {
 }
 
 #[test]
-fn whole_files() {
+fn example_config_files_are_accepted() {
     let cases: &[(&str, &[&str])] = &[
         (
             "[station]\nname = \"a\"\n[conformance]\nupper_tester = \"127.0.0.1:1\"\n",
@@ -254,7 +254,7 @@ fn all_errors_of_a_file_are_reported_together() {
 
 /// IPsec is between two addresses, and the kernel has to see the packets.
 #[test]
-fn what_ipsec_does_not_go_with() {
+fn keys_that_ipsec_excludes_are_refused() {
     let config = |path: &str, home_agent: &str, more: &str| {
         format!(
             "[station]\nname = 'bus'\n[dataplane]\npath = '{path}'\n[mobile_router]\nhome_address = \

@@ -10,7 +10,7 @@ fn same<T: Serialize + for<'de> Deserialize<'de> + PartialEq + std::fmt::Debug>(
 }
 
 #[test]
-fn locations_and_received_payloads_have_their_shape() {
+fn locations_and_payloads_have_the_documented_json() {
     same(
         Location {
             gn_address: GnAddress(0x1400_0200_0000_0002),
@@ -47,7 +47,7 @@ fn locations_and_received_payloads_have_their_shape() {
 }
 
 #[test]
-fn a_target_is_told_by_its_form() {
+fn ping_target_kind_follows_from_its_text() {
     for (text, station) in [
         ("1400:0200:0000:0002", GnStation::Address(GnAddress(0x1400_0200_0000_0002))),
         ("02:00:00:00:00:02", GnStation::Mac(MacAddress([2, 0, 0, 0, 0, 2]))),

@@ -61,7 +61,7 @@ impl Machine {
 }
 
 #[test]
-fn months_are_those_of_the_calendar() {
+fn volume_months_follow_the_calendar() {
     // Days since 1970-01-01 of 2024-02-29, 2024-03-01, 2024-12-31, 2025-01-01 and 2100-02-28, 2100-03-01.
     let expected = [
         (19_782, 2024 * 12 + 1),
@@ -114,7 +114,7 @@ fn weeks_begin_on_monday() {
 }
 
 #[test]
-fn what_the_counters_grow_by_is_used() {
+fn growth_of_counters_is_used_volume() {
     let mut machine = Machine::new(20_000 * DAY_S, MONTH);
     machine.total = 500;
     machine.volume = StoredVolume::new(octets(1, 500));
@@ -214,7 +214,7 @@ fn a_clock_that_jumps_and_returns_loses_no_packet() {
 
 /// The counts continue from the state of an earlier version, and after a change of the kind of period.
 #[test]
-fn other_kinds_of_periods_go_on_with_what_was_used() {
+fn changed_period_kind_keeps_used_volume() {
     let text = r#"{"period": 24289, "used": 5000, "octets": {"epoch": 1, "total": 70, "received": 30}}"#;
     let volume: StoredVolume = serde_json::from_str(text).expect("of an earlier version");
     let mut machine = Machine::new(noon(19_768).cast_unsigned(), MONTH);
@@ -233,7 +233,7 @@ fn other_kinds_of_periods_go_on_with_what_was_used() {
 
 /// During a long run the oldest days are combined, so that the state stays small.
 #[test]
-fn a_long_run_keeps_few_pieces() {
+fn long_run_keeps_few_volume_records() {
     let mut machine = Machine::new(noon(19_768).cast_unsigned(), VolumePeriod::Week);
     for _ in 0..400 {
         machine.count(1);

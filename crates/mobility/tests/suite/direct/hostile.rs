@@ -19,7 +19,7 @@ fn resend(world: &mut World, packets: Vec<Packet>) {
 
 /// A router claims another router's network: the tokens for it go to the owner, who did not ask.
 #[test]
-fn a_network_of_somebody_else_is_not_to_be_had() {
+fn peer_cannot_claim_foreign_network() {
     let mut world = World::new(3);
     // Router 2 says that network 1 is its own.
     let mut greedy = config(2);
@@ -78,7 +78,7 @@ fn an_update_without_every_token_is_ignored() {
 
 /// A replayed Binding Update changes nothing, neither while the binding lasts nor after its end.
 #[test]
-fn what_was_heard_is_not_to_be_played_again() {
+fn replayed_direct_route_messages_are_ignored() {
     let mut world = met();
     let old: Vec<Packet> = world.log.clone();
     world.set_care_of(0, &[care_of(0, 1), care_of(0, 0)]);
@@ -142,7 +142,7 @@ fn answers_without_a_request_are_ignored() {
 
 /// A router drops an answer with a wrong cookie also while it awaits the answer.
 #[test]
-fn an_answer_has_the_cookie_of_the_question() {
+fn answer_without_cookie_of_request_is_ignored() {
     for kind in [
         DirectRouteKind::HomeTest,
         DirectRouteKind::PrefixTest,
@@ -172,7 +172,7 @@ fn an_answer_has_the_cookie_of_the_question() {
 /// A router drops home agent messages that arrive directly, and direct messages that arrive by the home
 /// agents.
 #[test]
-fn each_message_comes_by_its_own_way() {
+fn direct_route_message_by_wrong_path_is_ignored() {
     let mut world = World::new(2);
     world.run(SECOND * 2);
     let first: Vec<Packet> = world.log.clone();
@@ -193,7 +193,7 @@ fn each_message_comes_by_its_own_way() {
 }
 
 #[test]
-fn prefixes_that_are_refused() {
+fn invalid_prefixes_of_a_peer_are_refused() {
     let mut world = World::new(2);
     let ask = |world: &mut World, source: Ipv6Addr, prefixes: &[&str]| {
         let message = DirectRoute {
@@ -286,7 +286,7 @@ fn an_unverified_peer_learns_no_care_of_address() {
 /// A stranger who claims that a router has moved learns no care-of address: the router sends no question to
 /// the claimed address.
 #[test]
-fn nobody_is_asked_where_a_stranger_says() {
+fn unknown_router_cannot_trigger_requests() {
     let mut world = met();
     world.cut = true;
     let elsewhere = address("2001:db8:dead::1");
@@ -334,7 +334,7 @@ fn claimed() -> World {
 
 /// A router that only claims a network does not keep the router that proves it from having the route.
 #[test]
-fn a_claim_ends_where_another_proves_it() {
+fn proven_prefix_replaces_unproven_claim() {
     let mut world = claimed();
     for _ in 0..100 {
         world.routers[1].handle_use(world.now, host(0));
@@ -350,7 +350,7 @@ fn a_claim_ends_where_another_proves_it() {
 
 /// An unproven claim delays questions for a network by at most eight minutes.
 #[test]
-fn a_claim_that_is_not_proven_is_forgotten() {
+fn unproven_prefix_claim_expires() {
     let mut world = claimed();
     world.home_cut = true;
     world.step = SECOND;
@@ -369,7 +369,7 @@ fn a_claim_that_is_not_proven_is_forgotten() {
 
 /// Numbers of nonces never repeat, though their indices do, so a replayed update stays old.
 #[test]
-fn an_update_is_old_for_ever() {
+fn used_direct_route_update_is_never_accepted_again() {
     let mut world = met();
     let sent = |packet: &&Packet| packet.from == 0;
     let mut updates = world.log.iter().filter(sent).map(|packet| read(&packet.octets));
@@ -396,7 +396,7 @@ fn an_update_is_old_for_ever() {
 /// A refusal needs the key of the Update and must answer an Update that was sent. Statuses for which no key
 /// can exist are excepted.
 #[test]
-fn a_refusal_is_believed_with_its_key_only() {
+fn refusal_needs_valid_key() {
     let mut world = World::new(2);
     world.filter = Box::new(|_, message| message.kind != DirectRouteKind::BindingAcknowledgement);
     world.run(Duration::from_millis(500));
@@ -421,7 +421,7 @@ fn a_refusal_is_believed_with_its_key_only() {
 
 /// Questions and destinations take bounded memory, and a flood of them does not disturb existing routes.
 #[test]
-fn a_flood_is_bounded_and_leaves_routes_alone() {
+fn flood_of_direct_route_messages_keeps_routes() {
     let mut world = met();
     let before = world.log.len();
     for round in 0..20_000_u64 {

@@ -80,7 +80,7 @@ impl Party {
 /// Strangers who name a bound router, by any path and from any source, take nothing from its allowance of
 /// answers. Its heartbeats and its handover are answered.
 #[test]
-fn who_names_a_bound_router_starves_it_of_nothing() {
+fn forged_requests_do_not_limit_registered_peer() {
     let mut world = met();
     let elsewhere = address("2001:db8:dead::1");
     for round in 0..1000_u64 {
@@ -120,7 +120,7 @@ fn who_names_a_bound_router_starves_it_of_nothing() {
 
 /// A heartbeat, and the response to one, counts only with the key of the binding.
 #[test]
-fn heartbeats_have_keys() {
+fn heartbeats_of_direct_route_are_authenticated() {
     let mut world = met();
     world.filter = Box::new(|_, message| message.kind != DirectRouteKind::HeartbeatResponse);
     world.run(Duration::from_millis(300));
@@ -147,7 +147,7 @@ fn heartbeats_have_keys() {
 /// Strangers can make a router compute keys of Binding Updates. The router limits these computations, and a
 /// bound router has its own allowance.
 #[test]
-fn updates_are_verified_in_vain_so_often_and_no_oftener() {
+fn failed_verifications_of_direct_updates_are_limited() {
     let mut world = met();
     let mut updates = world.log.iter().filter(|packet| packet.from == 1).map(|packet| read(&packet.octets));
     let update = updates.rfind(|message| message.kind == DirectRouteKind::BindingUpdate);
@@ -170,7 +170,7 @@ fn updates_are_verified_in_vain_so_often_and_no_oftener() {
 
 /// A party with a /48 takes all table entries. A newcomer still gets an entry, and existing routes stay.
 #[test]
-fn one_party_does_not_keep_all_places() {
+fn one_network_does_not_fill_the_peer_table() {
     let mut world = World::new(2);
     world.sending = false;
     let mut bound = 0;
@@ -196,7 +196,7 @@ fn one_party_does_not_keep_all_places() {
 
 /// Networks of one party do not take all entries for questions.
 #[test]
-fn networks_of_one_party_are_not_all_that_is_asked_after() {
+fn requests_are_shared_between_destination_networks() {
     let mut world = World::new(2);
     world.sending = false;
     for number in 0..4 * MAX_CANDIDATES {

@@ -54,7 +54,7 @@ fn no_lookup_is_sent_without_traffic_or_for_other_networks() {
 
 /// A destination without such a router is asked three times, and again after 30, 60 and more seconds.
 #[test]
-fn a_destination_without_router_is_asked_less_and_less_often() {
+fn destination_without_router_is_asked_at_growing_intervals() {
     let mut world = World::new(2);
     world.filter = Box::new(|packet, _| packet.way == Way::Straight);
     world.step = SECOND;
@@ -84,7 +84,7 @@ fn a_route_is_renewed_while_it_is_used_and_ends_when_it_is_not() {
 
 /// Traffic in one direction is enough to keep a route.
 #[test]
-fn a_route_that_only_one_of_them_uses_stays() {
+fn direct_route_used_in_one_direction_stays() {
     let mut world = met();
     world.sending = false;
     world.step = SECOND;
@@ -142,7 +142,7 @@ fn a_handover_after_a_lost_link_loses_a_round_trip_or_two() {
 
 /// Both routers have moved and cannot reach each other directly, but can by the home agents.
 #[test]
-fn two_that_lose_each_other_at_once_find_each_other_again() {
+fn two_routers_that_move_together_restore_direct_route() {
     let mut world = met();
     world.set_care_of(0, &[care_of(0, 1)]);
     world.set_care_of(1, &[care_of(1, 1)]);
@@ -157,7 +157,7 @@ fn two_that_lose_each_other_at_once_find_each_other_again() {
 
 /// The bound that the module documents: 450 ms and twice 200 ms.
 #[test]
-fn a_silent_cut_is_noticed_and_the_route_comes_back() {
+fn silent_failure_of_direct_route_is_detected_and_repaired() {
     for offset in (0..25).step_by(3) {
         let mut world = met();
         world.run(Duration::from_millis(10 * offset));
@@ -178,7 +178,7 @@ fn a_silent_cut_is_noticed_and_the_route_comes_back() {
 }
 
 #[test]
-fn an_error_of_the_network_ends_a_route_at_once() {
+fn icmp_error_ends_direct_route_at_once() {
     let mut world = met();
     world.cut = true;
     let (now, local, remote) = (world.now, care_of(0, 0), care_of(1, 0));
@@ -246,7 +246,7 @@ fn lost_messages_cost_time_and_no_packets() {
 
 /// The access network of one uplink drops direct packets: the router uses another uplink.
 #[test]
-fn the_other_uplink_is_taken_where_the_best_does_not_carry_it() {
+fn direct_route_uses_next_uplink_if_best_drops_it() {
     let mut world = World::new(2);
     world.filter = Box::new(|packet, message| {
         packet.way == Way::Home || (message.care_of_address != care_of(0, 0) || packet.from != 0)
@@ -284,7 +284,7 @@ fn a_router_without_care_of_address_reports_it() {
 
 /// A report that packets take another path names the prefixes.
 #[test]
-fn what_is_told_names_the_prefixes() {
+fn direct_route_events_name_the_prefixes() {
     let mut world = World::new(2);
     world.sending = false;
     // Only one of the two routers asks, so the other knows the prefixes from the binding alone.

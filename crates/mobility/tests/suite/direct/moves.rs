@@ -25,7 +25,7 @@ fn care_of_test_init() -> DirectRoute {
 
 /// Only routers with a registration learn a care-of address (RFC 4882).
 #[test]
-fn who_asks_straight_is_not_told_who_is_there() {
+fn direct_request_without_proof_reveals_no_care_of_address() {
     let heartbeat = DirectRoute { kind: DirectRouteKind::Heartbeat, ..care_of_test_init() };
     for question in [care_of_test_init(), heartbeat] {
         let mut world = World::new(1);
@@ -40,7 +40,7 @@ fn who_asks_straight_is_not_told_who_is_there() {
 
 /// The home tokens are still valid, so the router asks only for a new care-of token.
 #[test]
-fn after_a_gap_between_two_links_packets_go_straight_as_soon_as_without_one() {
+fn direct_route_resumes_quickly_after_link_gap() {
     let after = |gap: Duration| {
         let mut world = met();
         if !gap.is_zero() {
@@ -69,7 +69,7 @@ fn after_a_gap_between_two_links_packets_go_straight_as_soon_as_without_one() {
 
 /// The last acknowledgement was lost: one end has a new key, which the other has not seen used.
 #[test]
-fn a_farewell_by_the_former_key_is_one() {
+fn end_of_direct_route_with_former_key_is_accepted() {
     let mut world = met();
     world.step = Duration::from_millis(100);
     world.filter = Box::new(|packet, message| {

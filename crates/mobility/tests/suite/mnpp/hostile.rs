@@ -50,7 +50,7 @@ fn answer(world: &mut World, asked: &PrefixTest) -> Result<(), MnppDrop> {
 }
 
 #[test]
-fn questions_of_one_station_mute_no_other() {
+fn prefix_tests_of_one_station_limit_no_other() {
     let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
     world.meet(A, B);
     world.sleep(Duration::from_secs(2));
@@ -80,7 +80,7 @@ fn questions_of_one_station_mute_no_other() {
 
 /// An attacker anywhere asks B a thousand times a second in A's name.
 #[test]
-fn naming_another_as_the_asker_takes_nothing_from_him() {
+fn forged_test_requests_do_not_limit_named_station() {
     let mut world = World::pair();
     let flood = |world: &mut World| {
         let (now, view) = (world.now, world.views[&B].clone());
@@ -97,7 +97,7 @@ fn naming_another_as_the_asker_takes_nothing_from_him() {
 }
 
 #[test]
-fn made_up_addresses_mute_nobody_who_is_known() {
+fn forged_addresses_do_not_limit_known_stations() {
     let mut world = World::pair();
     world.meet(A, B);
     world.sleep(Duration::from_secs(2));
@@ -115,7 +115,7 @@ fn made_up_addresses_mute_nobody_who_is_known() {
 }
 
 #[test]
-fn a_flood_of_stations_puts_out_itself() {
+fn flood_of_stations_replaces_only_its_own_entries() {
     let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
     world.meet(A, B);
     world.sleep(Duration::from_secs(2));
@@ -140,7 +140,7 @@ fn a_flood_of_stations_puts_out_itself() {
 /// A table full of stations that only claim. A newcomer gets an entry as soon as they were tested, and is
 /// tested although they claim again and again.
 #[test]
-fn who_came_first_does_not_keep_the_table() {
+fn first_stations_do_not_keep_the_whole_table() {
     // Z comes last in the order of addresses.
     const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];
     let mut world = World::new([A, Z].map(|mac| (mac, config(mac))));
@@ -174,7 +174,7 @@ fn who_came_first_does_not_keep_the_table() {
 /// Attackers make up ever more stations while an honest one comes: a station with an entry keeps it until its
 /// answer arrives.
 #[test]
-fn a_flood_of_strangers_does_not_keep_out_whoever_can_prove() {
+fn flood_does_not_prevent_proof_of_real_neighbour() {
     const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];
     let mut world = World::new([A, Z].map(|mac| (mac, config(mac))));
     // The answer takes a while over the home agents.
@@ -205,7 +205,7 @@ fn a_flood_of_strangers_does_not_keep_out_whoever_can_prove() {
 }
 
 #[test]
-fn an_answer_to_the_last_question_or_the_one_before_counts() {
+fn answer_to_last_or_previous_test_counts() {
     for (late, accepted) in [(0, false), (1, true), (2, true)] {
         let mut world = World::pair();
         world.tunnels = false;
@@ -239,7 +239,7 @@ fn a_test_without_tunnel_is_neither_sent_nor_counted() {
 /// One address proves nothing of a prefix shorter than /64: an attacker may have the network that contains
 /// the address.
 #[test]
-fn a_part_of_a_prefix_is_not_the_whole() {
+fn proof_of_part_of_prefix_is_not_enough() {
     let mut world = World::pair();
     world.tunnels = false;
     world.views.get_mut(&A).expect("a view").0.insert(C, SIGHT);
@@ -267,7 +267,7 @@ fn a_part_of_a_prefix_is_not_the_whole() {
 }
 
 #[test]
-fn a_whole_short_prefix_is_to_be_had() {
+fn proof_of_whole_short_prefix_is_accepted() {
     let short = prefix("2001:db8:b::/48");
     let mut world = World::new([(A, config(A)), (B, MnppConfig { prefixes: vec![short], ..config(B) })]);
     world.meet(A, B);
@@ -284,7 +284,7 @@ fn a_whole_short_prefix_is_to_be_had() {
 
 /// A question about a part of an own network, or about a prefix around it, does not reach the mobile network.
 #[test]
-fn questions_that_touch_an_own_prefix_stay_here() {
+fn tests_of_own_prefix_are_not_forwarded() {
     let mut world = World::pair();
     world.meet(A, B);
     world.sleep(Duration::from_secs(1));

@@ -232,7 +232,7 @@ fn packet_through_tunnel_comes_out_unchanged_in_both_directions() {
 }
 
 #[test]
-fn reverse_tunnel_checks() {
+fn forwarder_checks_inner_source_of_reverse_tunnel() {
     let (_, mut agent) = pair();
     let mut forge = |outer_source: &str, inner_source: &str| {
         let mut other = Forwarder::new(&mut Rng::new(1));
@@ -287,7 +287,7 @@ fn host_gets_icmp_error_while_router_is_not_registered() {
 }
 
 #[test]
-fn path_mtu() {
+fn forwarder_answers_large_packets_with_packet_too_big() {
     let (mut router, _) = pair();
     let too_big = |forwarder: &mut Forwarder| {
         let answer = caused(forwarder)?;
@@ -459,7 +459,7 @@ fn both_tunnel_ends_lower_mss_in_both_directions() {
 }
 
 #[test]
-fn a_watched_tunnel_reports_one_packet() {
+fn watched_tunnel_reports_its_first_packet() {
     let (mut router, _) = pair();
     let ends = ends("2001:db8:f1::10", "2001:db8:1::1");
     let send = |router: &mut Forwarder| {
@@ -485,7 +485,7 @@ fn own_outer_fragment_is_not_encapsulated_again() {
 }
 
 #[test]
-fn encapsulation_loops_end() {
+fn encapsulation_loop_ends_by_hop_limit_or_nesting() {
     let (mut router, _) = pair();
     let mut nested = tunnel(TunnelEnd::MobileRouter, "2001:db8:a::9", "2001:db8:1::1", true);
     nested.home_address = address("2001:db8:1::1235");
@@ -545,7 +545,7 @@ fn tunnel_encapsulation_limit_is_obeyed() {
 }
 
 #[test]
-fn explicit_congestion_notification() {
+fn forwarder_merges_ecn_marks() {
     let class = |outer, inner| decapsulated_traffic_class(outer, inner);
     assert_eq!(class(0b11, 0b1010_1010), Some(0b1010_1011));
     assert_eq!(class(0b11, 0b00), None);
