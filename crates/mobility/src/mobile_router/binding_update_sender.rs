@@ -1,5 +1,5 @@
-//! Sends Binding Updates (RFC 6275 11.7.1 and 11.8, RFC 3963 5.2, RFC 5648 5), and registers again after
-//! hints.
+//! Registers what the attachment of the target requires (RFC 6275 11.5.5 and 11.7.1, RFC 3963 5.2 and 5.8, RFC
+//! 5648 5): sends the Binding Updates, also after hints, and returns to the home link.
 //!
 //! Every transmission has a new sequence number. If the security association demands it, it also has a
 //! timestamp greater than all earlier ones (RFC 4285 6). [`crate::binding_update_list`] decides which
@@ -21,6 +21,7 @@ use carnet_base::{Time, WallTime};
 use super::binding_loss_hints::HINT_INTERVAL;
 use super::composer::Composer;
 use super::movement::care_of_addresses;
+use super::unanswered_uplinks::is_given_up;
 use super::{Attachment, MobileRouter, Timer};
 use crate::binding_update_list::{
     BindingUpdateListEntry, CONNECTION_ATTEMPT_DELAY, DueUpdate, Exchange, Outstanding, Purpose, STAGGER,
@@ -36,6 +37,206 @@ const SILENT_ROUNDS: u32 = 3;
 const SILENT_AFTER: usize = 4;
 
 impl MobileRouter {
+    /// Registers all uplinks that have identifiers. Gives up an outstanding Binding Update without
+    /// identifier, unless it is a de-registration.
+    pub(super) fn register_bindings(&mut self, now: Time, wall: WallTime) {
+        if self.refusals.status.is_some() {
+            if self.list.plain.exchange.is_none() && self.timers.get(Timer::AskAgain).is_none() {
+                self.end_refusal();
+            } else {
+                return;
+            }
+        }
+        if self.list.plain_request(Purpose::Register).is_some() {
+            self.list.abandon();
+            self.watch_exchange();
+            self.list.abilities.bootstrapped = false;
+        }
+        self.settle(now);
+        self.reconcile(now, wall);
+    }
+
+    /// Registers the best care-of address of an uplink, unless it is already registered or its Binding Update
+    /// is outstanding.
+    pub(super) fn register(&mut self, now: Time, wall: WallTime, uplink: usize) {
+        let care_of_addresses = self.uplinks[uplink].care_of_addresses();
+        let Some(care_of_address) = care_of_addresses.first().copied() else { return };
+        if self.refusals.status.is_some() {
+            self.register_refused(now, wall, uplink, care_of_addresses);
+            return;
+        }
+        if let Some(exchange) = &mut self.list.plain.exchange
+            && exchange.purpose == Purpose::Register
+            && self.list.plain.uplink == uplink
+            && exchange.care_of_addresses.contains(&care_of_address)
+        {
+            exchange.care_of_addresses.retain(|address| care_of_addresses.contains(address));
+            // The kernel keeps addresses and default routes of a link that was left. An update by such a
+            // route is lost, and only the advertisement of the link's own router shows it.
+            let router = self.uplinks[uplink].next_hop(care_of_address);
+            if exchange.used_other_router(care_of_address, router) && !exchange.is_held() {
+                exchange.care_of_addresses = care_of_addresses;
+                exchange.retransmission.begin_anew();
+                self.transmit(now, wall);
+            }
+            return;
+        }
+        let registered = self
+            .list
+            .plain
+            .registration
+            .is_some_and(|r| (r.uplink, r.care_of_address) == (uplink, care_of_address));
+        self.list.abandon();
+        if registered && !self.list.plain.is_due_again {
+            self.watch_exchange();
+            if self.timers.get(Timer::Refresh).is_none() {
+                // The refresh timer was stopped while no uplink was usable.
+                let is_full = self.uplinks.is_full(uplink);
+                let due = self.list.plain.refresh_at(is_full).unwrap_or(now);
+                self.timers.set(Timer::Refresh, due.max(now));
+            }
+            return;
+        }
+        self.timers.stop(Timer::Refresh);
+        let first = self.list.plain.registration.is_none();
+        let mut exchange = Exchange::to_home_agent(Purpose::Register, care_of_addresses, now, first);
+        exchange.retransmission.extend(self.list.back_off.unwrap_or_default());
+        self.list.begin(uplink, exchange);
+        self.transmit(now, wall);
+    }
+
+    /// Registers the best care-of address of an uplink after a refusal, when no registration is left. An
+    /// outstanding de-registration continues from the router's present address. Otherwise the router sends a
+    /// single Binding Update when the pause is over.
+    fn register_refused(&mut self, now: Time, wall: WallTime, uplink: usize, addresses: Vec<IpAddr>) {
+        if let Some(exchange) = self.list.plain_request(Purpose::Deregister) {
+            if exchange.care_of_addresses.first() != addresses.first() {
+                self.deregister_from(now, wall, uplink, addresses);
+            }
+        } else if self.timers.get(Timer::AskAgain).is_none() {
+            self.list.begin(uplink, Exchange::single(addresses, now));
+            let pause = self
+                .refusals
+                .status
+                .map_or(super::REFUSED_INTERVAL, |status| self.refusals.next_pause(status));
+            self.timers.set(Timer::AskAgain, now + pause);
+            self.transmit(now, wall);
+        }
+    }
+
+    pub(super) fn refresh(&mut self, now: Time, wall: WallTime) {
+        if self.list.plain.exchange.is_some()
+            || self.refusals.status.is_some()
+            || self.stopping
+            || self.is_multiple()
+        {
+            return;
+        }
+        let Some(target) = self.uplinks.target else { return };
+        if let Some(care_of_address) = self.uplinks[target].care_of_addresses().first().copied() {
+            let addresses = vec![care_of_address];
+            let exchange = Exchange::to_home_agent(Purpose::Register, addresses, now, false);
+            self.list.begin(target, exchange);
+            self.transmit(now, wall);
+        }
+    }
+
+    /// De-registers from the home address when the router is on its home link (RFC 6275 11.5.5, RFC 3963
+    /// 5.8). Until the answer the old path carries the traffic if it works. The router does not renew the
+    /// registration: if the renewal is due and the home agent has not answered, the router breaks off the
+    /// return.
+    pub(super) fn go_home(&mut self, now: Time, wall: WallTime, uplink: usize) {
+        let was_home = std::mem::replace(&mut self.home.at_home, true);
+        let home_address = self.config.home_address;
+        let home_addresses = vec![IpAddr::V6(home_address)];
+        let under_way = self
+            .list
+            .plain_request(Purpose::Deregister)
+            .is_some_and(|e| e.care_of_addresses == home_addresses && self.list.plain.uplink == uplink);
+        if was_home && (self.home.returned || under_way) {
+            return;
+        }
+        match self.first_renewal() {
+            Some(at) => self.timers.set(Timer::Refresh, at.max(now)),
+            None => self.timers.stop(Timer::Refresh),
+        }
+        self.list.updates.clear();
+        for binding in &mut self.list.bindings {
+            binding.take_request();
+            binding.removal = None;
+        }
+        // The router de-registers even if it knows of no registration, because one from before a restart
+        // may still exist.
+        self.outputs.push_back(Output::Forwarding(home_address));
+        self.deregister_from(now, wall, uplink, home_addresses);
+    }
+
+    /// Handles the acknowledgement of the de-registration on the home link: packets no longer use the tunnel.
+    pub(super) fn came_home(&mut self, now: Time) {
+        if let Some(care_of_address) = self.list.plain.care_of_address() {
+            self.retire(now, care_of_address);
+        }
+        self.clear_bindings(now);
+        self.unregister();
+        self.list.plain.is_due_again = false;
+        self.home.returned = true;
+        if let Some(target) = self.uplinks.target {
+            self.uplinks[target].return_answered();
+        }
+        if let Some(uplink) = self.home_link() {
+            let announcement = self.config.home_announcement(uplink);
+            let interface = uplink.config.interface.clone();
+            self.outputs.push_back(Output::Link(announcement));
+            self.outputs.push_back(Output::Event(Event::AtHome { interface }));
+        }
+        self.forwarding_changed("the home agent acknowledged the return");
+    }
+
+    /// Returns the time at which the first of the registrations must be renewed.
+    fn first_renewal(&self) -> Option<Time> {
+        let all = std::iter::once(&self.list.plain).chain(&self.list.bindings);
+        all.filter_map(|entry| entry.refresh_at(false)).min()
+    }
+
+    /// Returns whether the home agent has not answered the return, although the first registration must be
+    /// renewed now.
+    pub(super) fn is_return_unanswered(&self, now: Time) -> bool {
+        let Some(exchange) = self.list.plain_request(Purpose::Deregister) else { return false };
+        self.home.at_home
+            && !self.stopping
+            && is_given_up(exchange, now)
+            && self.first_renewal().is_none_or(|at| at <= now)
+            && self.uplinks.get(self.list.plain.uplink).is_some_and(|uplink| !uplink.is_home_doubted())
+    }
+
+    /// Uses the foreign care-of addresses again, because the home agent does not answer the return.
+    pub(super) fn break_off_return(&mut self, now: Time, wall: WallTime) {
+        let index = self.list.plain.uplink;
+        let before = self.uplinks[index].attachment;
+        self.uplinks[index].return_unanswered(now, &self.config);
+        let name = &self.uplinks[index].config.interface;
+        let reason = format!("no answer from the home agent to the return home over {name}");
+        self.outputs.push_back(Output::Event(Event::Warning { message: reason.clone() }));
+        self.watch_candidates(now, index);
+        if self.uplinks[index].attachment == before {
+            self.evaluate(now, wall, &reason);
+        } else {
+            self.attachment_changed(now, wall, index, before);
+        }
+    }
+
+    pub(super) fn leave_home(&mut self) {
+        if self.home.at_home && self.list.plain_request(Purpose::Deregister).is_some() {
+            // The home agent may have received the de-registration.
+            self.list.abandon();
+            self.watch_exchange();
+            self.list.bindings.iter_mut().for_each(|binding| binding.is_due_again = true);
+            self.list.abilities.bootstrapped = false;
+        }
+        self.home.at_home = false;
+        self.home.returned = false;
+    }
+
     /// Returns whether the router registers bindings with identifiers now.
     pub(super) fn is_multiple(&self) -> bool {
         !self.stopping

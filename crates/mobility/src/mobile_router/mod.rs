@@ -48,20 +48,19 @@ mod policies;
 mod quality;
 mod reachability;
 mod refusals;
+mod state;
 mod unanswered_uplinks;
 mod uplink;
 mod uplinks;
 mod volume;
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Interface, LinkMessage, Rng, Time, TimerTable, WallTime};
+use carnet_base::{Rng, Time, TimerTable, WallTime};
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingError, Message, MobilityOption};
-use carnet_wire::{icmpv6, nd};
-use serde::{Deserialize, Serialize};
 
 pub use address_and_router::Candidate;
 use agent_orders::AgentOrders;
@@ -83,13 +82,14 @@ pub use policies::{Agreement, PolicyStatus};
 pub use quality::SignalThresholds;
 pub use refusals::REFUSED_INTERVAL;
 use refusals::Refusals;
+use state::Timer;
+pub use state::{State, StoredSequence};
 pub use unanswered_uplinks::Response;
-use uplink::VOLUME_USED_UP;
 pub use uplink::{Attachment, MAX_NEXT_HOPS, Uplink, UplinkConfig};
 use uplinks::Uplinks;
 pub use volume::{Octets, StoredVolume, VolumeAction, VolumePeriod};
 
-use crate::binding_update_list::{self, BindingUpdateList, Outstanding, Purpose, UpdateNumbers};
+use crate::binding_update_list::{BindingUpdateList, Outstanding, Purpose, UpdateNumbers};
 pub use crate::binding_update_list::{BindingUpdateListEntry, Registration};
 use crate::flow::FlowBinding;
 use crate::{Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
@@ -98,77 +98,6 @@ use crate::{Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
 pub const DEMAND_INTERVAL: Duration = Duration::from_secs(2);
 /// Binding Error status 2: the peer does not know the message type (RFC 6275 6.1.9).
 const UNKNOWN_MESSAGE: u8 = 2;
-
-/// State that must survive a restart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredSequence {
-    /// Last sequence number sent, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sequence: Option<u16>,
-    /// Home agent of this sequence number, if the config has several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub home_agent: Option<Ipv6Addr>,
-    /// NTP timestamp of the last authenticated request of a home agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_notice: Option<u64>,
-    /// NTP timestamp of the first request of the uninterrupted sequence up to the last one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_notice: Option<u64>,
-    /// First and last NTP timestamp of requests that came while a home agent's clock was ahead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub early_notices: Option<(u64, u64)>,
-}
-
-/// State of the router.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// No uplink can be used.
-    Disconnected,
-    /// No registration exists yet; a Binding Update is outstanding.
-    Registering,
-    /// At least one registration is valid.
-    Registered,
-    /// The router is on the home link.
-    Home,
-    /// The home agent refused. The router asks it again after a pause of at most [`REFUSED_INTERVAL`].
-    Refused(Status),
-    /// The router has de-registered because the station stops.
-    Stopped,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    /// The outstanding Binding Update is due for retransmission.
-    Retransmit,
-    /// The registration is due for renewal.
-    Refresh,
-    /// The lifetime of the registration ends.
-    Expire,
-    /// A preferred uplink has been up for long enough to take over the traffic.
-    Settle,
-    /// The router asks a home agent again that has refused.
-    AskAgain,
-    /// The grace period of a former care-of address ends.
-    Grace,
-    /// The router may select an uplink again that had no answers.
-    Demotion(usize),
-    /// The next solicitation of routers on an uplink is due.
-    Solicit(usize),
-    /// A router or a candidate of an uplink is due for a check.
-    Candidates(usize),
-    /// A binding with identifier is due.
-    Bindings,
-    /// The path over an uplink is due for a check.
-    Heartbeat(usize),
-    /// The signal strength of an uplink was not reported again in time.
-    Signal(usize),
-    /// An uplink that is registered over IPv4 is due for another attempt over IPv6.
-    Ipv6(usize),
-    /// The packet counts of the paths are due for a check.
-    Traffic,
-    /// Uplinks without answers are due for a check for captive portals.
-    Portal,
-}
 
 /// The mobile router. The documentation of the module describes its decisions.
 #[derive(Debug)]
@@ -347,111 +276,6 @@ impl MobileRouter {
         }
         (0..self.uplinks.len()).for_each(|index| self.expect_signal(index));
         self.evaluate(now, wall, "the configuration changed");
-    }
-
-    /// Takes over the state of an interface.
-    pub fn handle_interface(&mut self, now: Time, wall: WallTime, interface: &Interface) {
-        self.assert_drained();
-        let Some(index) = self.uplinks.position(&interface.name) else {
-            return;
-        };
-        let before = self.uplinks[index].attachment;
-        if self.uplinks[index].handle_interface(interface.clone(), &self.config) {
-            self.solicit(now, index);
-        }
-        if self.config.probes_portals && self.timers.get(Timer::Portal).is_none() {
-            self.timers.set(Timer::Portal, now);
-        }
-        self.watch_candidates(now, index);
-        self.attachment_changed(now, wall, index, before);
-    }
-
-    /// Handles the removal of an interface.
-    pub fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
-        self.assert_drained();
-        let Some(index) = self.uplinks.position(name) else { return };
-        let before = self.uplinks[index].attachment;
-        self.uplinks[index].handle_gone();
-        self.timers.stop(Timer::Solicit(index));
-        self.watch_candidates(now, index);
-        self.attachment_changed(now, wall, index, before);
-    }
-
-    /// Handles an ICMPv6 message from an uplink. A Router Advertisement may show a movement. On the home link
-    /// neighbours may solicit hosts of the mobile network.
-    ///
-    /// # Errors
-    /// Returns why the message had no effect.
-    pub fn handle_link_message(
-        &mut self,
-        now: Time,
-        wall: WallTime,
-        message: &LinkMessage,
-    ) -> Result<(), MobilityDrop> {
-        self.assert_drained();
-        let Some(index) = self.uplinks.position(&message.interface) else {
-            return Ok(());
-        };
-        if message.message.first() == Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
-            if self.is_home() && self.uplinks.target == Some(index) {
-                let answer = self.config.home_answer(&self.uplinks[index], message)?;
-                self.outputs.extend(answer.map(Output::Link));
-            }
-            return Ok(());
-        }
-        let is_advertisement = match message.message.first() {
-            Some(&icmpv6::types::ROUTER_ADVERTISEMENT) => true,
-            Some(&icmpv6::types::NEIGHBOR_ADVERTISEMENT) => false,
-            _ => return Ok(()),
-        };
-        // RFC 4861 6.1.2 and 7.1.2. A router sends the advertisement of its link-local address from this
-        // address; other sources do not matter.
-        if !is_advertisement && !message.source.is_unicast_link_local() {
-            return Ok(());
-        }
-        if message.hop_limit != nd::HOP_LIMIT || !message.source.is_unicast_link_local() {
-            return Err(MobilityDrop::NeighborDiscovery);
-        }
-        icmpv6::verify(message.source, message.destination, &message.message)
-            .map_err(|_| MobilityDrop::BadChecksum)?;
-        let before = self.uplinks[index].attachment;
-        let portal = self.uplinks[index].portal.clone();
-        if is_advertisement {
-            let question = self.uplinks[index].handle_router_advertisement(now, message, &self.config);
-            self.outputs.extend(question.map(Output::Link));
-        } else {
-            self.uplinks[index].handle_neighbor_advertisement(now, message, &self.config);
-        }
-        self.watch_candidates(now, index);
-        let uplink = &self.uplinks[index];
-        if let Some(announced) = uplink.portal.as_ref().filter(|_| uplink.portal != portal)
-            && self.portals.events.allow(now)
-        {
-            let (uplink, uri) = (uplink.config.interface.clone(), announced.uri.clone());
-            self.outputs.push_back(Output::Event(Event::CaptivePortal { uplink, uri, redirects: false }));
-        }
-        self.attachment_changed(now, wall, index, before);
-        Ok(())
-    }
-
-    /// Sets the router's own addresses in networks of outer routers on an uplink, the preferred one first.
-    /// Each has a flag that says whether it may be a care-of address (see [`crate::nesting`]).
-    pub fn handle_direct_addresses(
-        &mut self,
-        now: Time,
-        wall: WallTime,
-        index: usize,
-        addresses: Vec<(Ipv6Addr, bool)>,
-    ) {
-        let Some(uplink) = self.uplinks.get_mut(index) else { return };
-        let before = uplink.attachment;
-        if uplink.set_direct(addresses, &self.config) {
-            let same = uplink.attachment == before;
-            self.attachment_changed(now, wall, index, before);
-            if same {
-                self.evaluate(now, wall, "the addresses in the networks of outer mobile routers changed");
-            }
-        }
     }
 
     /// Handles the operator's choice of one uplink; `None` ends the choice. It also ends a refusal.
@@ -667,165 +491,6 @@ impl MobileRouter {
         self.schedule_heartbeats(now);
     }
 
-    fn solicit(&mut self, now: Time, index: usize) {
-        if let Some((message, again)) = self.uplinks.get_mut(index).and_then(Uplink::solicit) {
-            self.outputs.push_back(Output::Link(message));
-            self.timers.set(Timer::Solicit(index), now + again);
-        }
-    }
-
-    /// Sets the timer for the next check of an uplink's routers and candidates.
-    pub(super) fn watch_candidates(&mut self, now: Time, index: usize) {
-        if let Some(uplink) = self.uplinks.get_mut(index) {
-            uplink.watch_home_router(now, &self.config);
-        }
-        match self.uplinks.get(index).and_then(Uplink::deadline) {
-            Some(at) => self.timers.set(Timer::Candidates(index), at),
-            None => self.timers.stop(Timer::Candidates(index)),
-        }
-    }
-
-    fn candidates_due(&mut self, now: Time, wall: WallTime, index: usize) {
-        let Some(uplink) = self.uplinks.get_mut(index) else { return };
-        let (before, order) = (uplink.attachment, uplink.care_of_addresses());
-        let (solicitations, seeking) = uplink.handle_timeout(now, &self.config);
-        self.outputs.extend(solicitations.into_iter().flatten().map(Output::Link));
-        if seeking {
-            self.solicit(now, index);
-        }
-        self.watch_candidates(now, index);
-        let reordered = self.uplinks[index].care_of_addresses() != order;
-        if reordered && self.uplinks[index].attachment == before {
-            self.evaluate(now, wall, "a care-of address is tried again");
-        }
-        self.attachment_changed(now, wall, index, before);
-    }
-
-    /// Handles a care-of address over which the home agent does not answer: selects another candidate, and
-    /// solicits routers. Returns whether a candidate remains that has not failed.
-    pub(super) fn candidate_failed(&mut self, now: Time, index: usize, address: IpAddr) -> bool {
-        let another = self.uplinks[index].candidate_failed(now, address, &self.config);
-        let is_waiting = self.timers.get(Timer::Solicit(index)).is_some();
-        if address.is_ipv6() && !(is_waiting && self.uplinks[index].has_solicited()) {
-            self.solicit(now, index);
-        }
-        self.watch_candidates(now, index);
-        self.outputs.push_back(Output::Forwarding(self.config.home_address));
-        another
-    }
-
-    /// Takes over the signal strength of an uplink, in dBm; `None` if it is unknown. The value becomes
-    /// unknown if it is not reported again, changed or not, within [`UplinkConfig::signal_timeout`].
-    pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
-        self.assert_drained();
-        let Some(index) = self.uplinks.position(interface) else { return };
-        self.uplinks[index].signal_at = now;
-        self.take_signal(now, wall, index, dbm);
-        self.expect_signal(index);
-    }
-
-    /// Sets the timer after which the signal strength of an uplink becomes unknown.
-    pub(super) fn expect_signal(&mut self, index: usize) {
-        let uplink = &self.uplinks[index];
-        match uplink.config.signal_timeout.filter(|_| uplink.signal.is_some()) {
-            Some(timeout) => self.timers.set(Timer::Signal(index), uplink.signal_at + timeout),
-            None => self.timers.stop(Timer::Signal(index)),
-        }
-    }
-
-    /// Handles the end of that timer: the signal strength is unknown now.
-    pub(super) fn signal_expired(&mut self, now: Time, wall: WallTime, index: usize) {
-        let name = &self.uplinks[index].config.interface;
-        let message = format!("the signal of {name} is unknown: no program has reported it in time");
-        self.outputs.push_back(Output::Event(Event::Warning { message }));
-        self.take_signal(now, wall, index, None);
-    }
-
-    /// Takes over the number of octets that an uplink has carried in the present period of its volume.
-    pub fn handle_volume(&mut self, now: Time, wall: WallTime, interface: &str, octets: u64) {
-        self.assert_drained();
-        let Some(index) = self.uplinks.position(interface) else { return };
-        let before = self.uplinks[index].is_used_up();
-        self.uplinks[index].used = octets;
-        self.outputs.extend(self.uplinks[index].volume_event().map(Output::Event));
-        if self.uplinks[index].is_used_up() != before {
-            let reason = if before { "a new period of its volume began" } else { VOLUME_USED_UP };
-            self.attach_anew(now, wall, index);
-            self.evaluate(now, wall, reason);
-        }
-    }
-
-    /// Takes over whether the modem of an uplink roams in another operator's network; `None` if that is
-    /// unknown.
-    pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
-        self.assert_drained();
-        let Some(index) = self.uplinks.position(interface) else { return };
-        if std::mem::replace(&mut self.uplinks[index].roaming, roaming) != roaming {
-            self.attach_anew(now, wall, index);
-        }
-    }
-
-    /// Determines the attachment of an uplink again, because a reason not to use it may have changed.
-    fn attach_anew(&mut self, now: Time, wall: WallTime, index: usize) {
-        let before = self.uplinks[index].attachment;
-        self.uplinks[index].attach(&self.config);
-        self.watch_candidates(now, index);
-        self.attachment_changed(now, wall, index, before);
-    }
-
-    /// Takes over the capacity of an uplink in kbit/s, which another program has measured. It is the uplink's
-    /// weight if flows are balanced. A measurement of the router replaces it.
-    pub fn handle_capacity(&mut self, now: Time, wall: WallTime, interface: &str, kbit_s: Option<u32>) {
-        self.assert_drained();
-        let Some(index) = self.uplinks.position(interface) else { return };
-        self.set_capacity(now, wall, index, kbit_s);
-    }
-
-    pub(super) fn set_capacity(&mut self, now: Time, wall: WallTime, index: usize, kbit_s: Option<u32>) {
-        if self.uplinks[index].capacity != kbit_s {
-            self.uplinks[index].capacity = kbit_s;
-            self.reconcile(now, wall);
-            self.forwarding_changed("the capacity of an uplink changed");
-        }
-    }
-
-    fn take_signal(&mut self, now: Time, wall: WallTime, index: usize, dbm: Option<i32>) {
-        if let Some(reason) = self.uplinks[index].take_signal(dbm) {
-            self.evaluate(now, wall, reason);
-        }
-    }
-
-    /// Takes over the counters of an uplink's interface. If the uplink has no configured volume, they only
-    /// appear in the status.
-    pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
-        self.assert_drained();
-        let Some(index) = self.uplinks.position(interface) else { return };
-        let uplink = &mut self.uplinks[index];
-        let (used, is_due) = uplink.count_octets(now, wall, octets);
-        let was_used_up = uplink.is_used_up();
-        self.handle_volume(now, wall, interface, used);
-        let uplink = &mut self.uplinks[index];
-        if uplink.config.volume.is_some() && (is_due || uplink.is_used_up() != was_used_up) {
-            uplink.volume_stored(now, used);
-            self.outputs.push_back(Output::Persist(self.config.home_address));
-        }
-        if let Some(measured) = self.uplinks[index].measure_capacity(now, octets) {
-            self.set_capacity(now, wall, index, Some(measured));
-        }
-    }
-
-    /// Returns the numbers of octets that the uplinks have carried, to store them.
-    pub fn volumes(&self) -> impl Iterator<Item = (&str, StoredVolume)> {
-        self.uplinks.iter().filter_map(|u| Some((u.config.interface.as_str(), u.meter.volume.clone()?)))
-    }
-
-    /// Takes over a stored item of [`Self::volumes`]. Call it before any other input.
-    pub fn restore_volume(&mut self, interface: &str, volume: StoredVolume) {
-        if let Some(uplink) = self.uplinks.iter_mut().find(|u| u.config.interface == interface) {
-            uplink.restore_volume(volume);
-        }
-    }
-
     /// Sets another choice of uplinks for a policy until the station stops; `None` restores the configured
     /// ones.
     ///
@@ -878,51 +543,5 @@ impl MobileRouter {
     /// Returns the Home Agent Switch message that has arrived since the last call.
     pub fn take_switch(&mut self) -> Option<SwitchOrder> {
         self.orders.switch.take()
-    }
-
-    /// Registers an uplink at once after a user has accepted the terms of its captive portal.
-    fn portal_passed(&mut self, now: Time, wall: WallTime, index: usize) {
-        if let Some(binding) = self.list.binding_of(index).filter(|_| self.is_multiple()) {
-            self.list.bindings[binding].resume(now);
-            return self.reconcile(now, wall);
-        }
-        self.rehabilitate(index);
-        if let Some(exchange) = self.list.plain.exchange.as_mut().filter(|_| self.list.plain.uplink == index)
-        {
-            exchange.apply(now, binding_update_list::Event::Recovery);
-            self.watch_exchange();
-        }
-        self.evaluate(now, wall, "a captive portal lets packets pass");
-    }
-
-    /// Requests a probe of an uplink without answers, if the config has a URL for it.
-    fn probe_portals(&mut self, now: Time) {
-        if !self.config.probes_portals || self.stopping {
-            return self.timers.stop(Timer::Portal);
-        }
-        self.timers.set(Timer::Portal, now + captive_portal::LOOK);
-        self.portals.expire(now);
-        for index in 0..self.uplinks.len() {
-            let is_silent = matches!(self.response(index), Response::Silent { .. });
-            let answers = !is_silent && self.heartbeat_path(index).is_some();
-            let probe = self.portals.look(now, index, &mut self.uplinks[index], (is_silent, answers));
-            self.outputs.extend(probe);
-        }
-    }
-
-    /// Handles the result of a probe for a captive portal over an uplink.
-    pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
-        self.assert_drained();
-        let Ok(index) = self.uplink_called(interface) else { return };
-        self.portals.finish(index);
-        let is_foreign = matches!(self.uplinks[index].attachment, Attachment::Foreign { .. });
-        if !self.config.probes_portals || !is_foreign {
-            return;
-        }
-        let (event, has_passed) = self.portals.take(now, &mut self.uplinks[index], probe);
-        self.outputs.extend(event.map(Output::Event));
-        if has_passed {
-            self.portal_passed(now, wall, index);
-        }
     }
 }

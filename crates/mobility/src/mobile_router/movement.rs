@@ -1,26 +1,187 @@
-//! Movement (RFC 6275 11.5, RFC 3963 5.8): selects the target uplink, and registers what its attachment
-//! requires.
+//! Movement (RFC 6275 11.5, RFC 3963 5.8): takes over the state of the uplinks, and selects the target.
 //!
-//! After each change of an uplink the router selects the target. Then it sends the Binding Updates that make
-//! the registration match the target.
+//! The kernel, modems and other programs report interfaces, messages of routers, signals, volumes and
+//! capacities. After each change of an uplink the router selects the target. Then it sends the Binding Updates
+//! that make the registration match the target (see `binding_update_sender`).
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{Interface, LinkMessage, Time, WallTime};
+use carnet_wire::{icmpv6, nd};
 
-use super::captive_portal::PortalProbes;
-use super::unanswered_uplinks::is_given_up;
-use super::uplink::ipv4_of;
-use super::{Attachment, MobileRouter, Timer};
-use crate::binding_update_list::{Exchange, Purpose};
-use crate::{Event, Output, UDP_PORT};
+use super::captive_portal::{self, PortalProbe, PortalProbes};
+use super::unanswered_uplinks::{Response, is_given_up};
+use super::uplink::{VOLUME_USED_UP, ipv4_of};
+use super::{Attachment, MobileRouter, Octets, StoredVolume, Timer, Uplink};
+use crate::binding_update_list::{self, Purpose};
+use crate::{Event, MobilityDrop, Output, UDP_PORT};
 
 /// Time for which an uplink must be up again before it replaces a working one.
 const SETTLING_TIME: Duration = Duration::from_secs(1);
 
 impl MobileRouter {
+    /// Takes over the state of an interface.
+    pub fn handle_interface(&mut self, now: Time, wall: WallTime, interface: &Interface) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(&interface.name) else {
+            return;
+        };
+        let before = self.uplinks[index].attachment;
+        if self.uplinks[index].handle_interface(interface.clone(), &self.config) {
+            self.solicit(now, index);
+        }
+        if self.config.probes_portals && self.timers.get(Timer::Portal).is_none() {
+            self.timers.set(Timer::Portal, now);
+        }
+        self.watch_candidates(now, index);
+        self.attachment_changed(now, wall, index, before);
+    }
+
+    /// Handles the removal of an interface.
+    pub fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(name) else { return };
+        let before = self.uplinks[index].attachment;
+        self.uplinks[index].handle_gone();
+        self.timers.stop(Timer::Solicit(index));
+        self.watch_candidates(now, index);
+        self.attachment_changed(now, wall, index, before);
+    }
+
+    /// Handles an ICMPv6 message from an uplink. A Router Advertisement may show a movement. On the home link
+    /// neighbours may solicit hosts of the mobile network.
+    ///
+    /// # Errors
+    /// Returns why the message had no effect.
+    pub fn handle_link_message(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        message: &LinkMessage,
+    ) -> Result<(), MobilityDrop> {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(&message.interface) else {
+            return Ok(());
+        };
+        if message.message.first() == Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
+            if self.is_home() && self.uplinks.target == Some(index) {
+                let answer = self.config.home_answer(&self.uplinks[index], message)?;
+                self.outputs.extend(answer.map(Output::Link));
+            }
+            return Ok(());
+        }
+        let is_advertisement = match message.message.first() {
+            Some(&icmpv6::types::ROUTER_ADVERTISEMENT) => true,
+            Some(&icmpv6::types::NEIGHBOR_ADVERTISEMENT) => false,
+            _ => return Ok(()),
+        };
+        // RFC 4861 6.1.2 and 7.1.2. A router sends the advertisement of its link-local address from this
+        // address; other sources do not matter.
+        if !is_advertisement && !message.source.is_unicast_link_local() {
+            return Ok(());
+        }
+        if message.hop_limit != nd::HOP_LIMIT || !message.source.is_unicast_link_local() {
+            return Err(MobilityDrop::NeighborDiscovery);
+        }
+        icmpv6::verify(message.source, message.destination, &message.message)
+            .map_err(|_| MobilityDrop::BadChecksum)?;
+        let before = self.uplinks[index].attachment;
+        let portal = self.uplinks[index].portal.clone();
+        if is_advertisement {
+            let question = self.uplinks[index].handle_router_advertisement(now, message, &self.config);
+            self.outputs.extend(question.map(Output::Link));
+        } else {
+            self.uplinks[index].handle_neighbor_advertisement(now, message, &self.config);
+        }
+        self.watch_candidates(now, index);
+        let uplink = &self.uplinks[index];
+        if let Some(announced) = uplink.portal.as_ref().filter(|_| uplink.portal != portal)
+            && self.portals.events.allow(now)
+        {
+            let (uplink, uri) = (uplink.config.interface.clone(), announced.uri.clone());
+            self.outputs.push_back(Output::Event(Event::CaptivePortal { uplink, uri, redirects: false }));
+        }
+        self.attachment_changed(now, wall, index, before);
+        Ok(())
+    }
+
+    /// Sets the router's own addresses in networks of outer routers on an uplink, the preferred one first.
+    /// Each has a flag that says whether it may be a care-of address (see [`crate::nesting`]).
+    pub fn handle_direct_addresses(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        index: usize,
+        addresses: Vec<(Ipv6Addr, bool)>,
+    ) {
+        let Some(uplink) = self.uplinks.get_mut(index) else { return };
+        let before = uplink.attachment;
+        if uplink.set_direct(addresses, &self.config) {
+            let same = uplink.attachment == before;
+            self.attachment_changed(now, wall, index, before);
+            if same {
+                self.evaluate(now, wall, "the addresses in the networks of outer mobile routers changed");
+            }
+        }
+    }
+
+    pub(super) fn solicit(&mut self, now: Time, index: usize) {
+        if let Some((message, again)) = self.uplinks.get_mut(index).and_then(Uplink::solicit) {
+            self.outputs.push_back(Output::Link(message));
+            self.timers.set(Timer::Solicit(index), now + again);
+        }
+    }
+
+    /// Sets the timer for the next check of an uplink's routers and candidates.
+    pub(super) fn watch_candidates(&mut self, now: Time, index: usize) {
+        if let Some(uplink) = self.uplinks.get_mut(index) {
+            uplink.watch_home_router(now, &self.config);
+        }
+        match self.uplinks.get(index).and_then(Uplink::deadline) {
+            Some(at) => self.timers.set(Timer::Candidates(index), at),
+            None => self.timers.stop(Timer::Candidates(index)),
+        }
+    }
+
+    pub(super) fn candidates_due(&mut self, now: Time, wall: WallTime, index: usize) {
+        let Some(uplink) = self.uplinks.get_mut(index) else { return };
+        let (before, order) = (uplink.attachment, uplink.care_of_addresses());
+        let (solicitations, seeking) = uplink.handle_timeout(now, &self.config);
+        self.outputs.extend(solicitations.into_iter().flatten().map(Output::Link));
+        if seeking {
+            self.solicit(now, index);
+        }
+        self.watch_candidates(now, index);
+        let reordered = self.uplinks[index].care_of_addresses() != order;
+        if reordered && self.uplinks[index].attachment == before {
+            self.evaluate(now, wall, "a care-of address is tried again");
+        }
+        self.attachment_changed(now, wall, index, before);
+    }
+
+    /// Handles a care-of address over which the home agent does not answer: selects another candidate, and
+    /// solicits routers. Returns whether a candidate remains that has not failed.
+    pub(super) fn candidate_failed(&mut self, now: Time, index: usize, address: IpAddr) -> bool {
+        let another = self.uplinks[index].candidate_failed(now, address, &self.config);
+        let is_waiting = self.timers.get(Timer::Solicit(index)).is_some();
+        if address.is_ipv6() && !(is_waiting && self.uplinks[index].has_solicited()) {
+            self.solicit(now, index);
+        }
+        self.watch_candidates(now, index);
+        self.outputs.push_back(Output::Forwarding(self.config.home_address));
+        another
+    }
+
+    /// Determines the attachment of an uplink again, because a reason not to use it may have changed.
+    fn attach_anew(&mut self, now: Time, wall: WallTime, index: usize) {
+        let before = self.uplinks[index].attachment;
+        self.uplinks[index].attach(&self.config);
+        self.watch_candidates(now, index);
+        self.attachment_changed(now, wall, index, before);
+    }
+
     pub(super) fn attachment_changed(&mut self, now: Time, wall: WallTime, index: usize, before: Attachment) {
         let after = self.uplinks[index].attachment;
         let renewed = self.uplinks[index].take_renewed();
@@ -162,27 +323,8 @@ impl MobileRouter {
         uplink.demoted_until.is_some() || uplink.poor || uplink.is_used_up()
     }
 
-    /// Registers all uplinks that have identifiers. Gives up an outstanding Binding Update without
-    /// identifier, unless it is a de-registration.
-    fn register_bindings(&mut self, now: Time, wall: WallTime) {
-        if self.refusals.status.is_some() {
-            if self.list.plain.exchange.is_none() && self.timers.get(Timer::AskAgain).is_none() {
-                self.end_refusal();
-            } else {
-                return;
-            }
-        }
-        if self.list.plain_request(Purpose::Register).is_some() {
-            self.list.abandon();
-            self.watch_exchange();
-            self.list.abilities.bootstrapped = false;
-        }
-        self.settle(now);
-        self.reconcile(now, wall);
-    }
-
     /// Marks uplinks that have just come up, which do not replace a working one yet.
-    fn settle(&mut self, now: Time) {
+    pub(super) fn settle(&mut self, now: Time) {
         let mut next = None;
         for index in 0..self.uplinks.len() {
             let settles_at = self.uplinks[index].settles_at;
@@ -194,207 +336,6 @@ impl MobileRouter {
         }
         if let Some(at) = next {
             self.timers.set(Timer::Settle, at);
-        }
-    }
-
-    /// Registers the best care-of address of an uplink, unless it is already registered or its Binding Update
-    /// is outstanding.
-    fn register(&mut self, now: Time, wall: WallTime, uplink: usize) {
-        let care_of_addresses = self.uplinks[uplink].care_of_addresses();
-        let Some(care_of_address) = care_of_addresses.first().copied() else { return };
-        if self.refusals.status.is_some() {
-            self.register_refused(now, wall, uplink, care_of_addresses);
-            return;
-        }
-        if let Some(exchange) = &mut self.list.plain.exchange
-            && exchange.purpose == Purpose::Register
-            && self.list.plain.uplink == uplink
-            && exchange.care_of_addresses.contains(&care_of_address)
-        {
-            exchange.care_of_addresses.retain(|address| care_of_addresses.contains(address));
-            // The kernel keeps addresses and default routes of a link that was left. An update by such a
-            // route is lost, and only the advertisement of the link's own router shows it.
-            let router = self.uplinks[uplink].next_hop(care_of_address);
-            if exchange.used_other_router(care_of_address, router) && !exchange.is_held() {
-                exchange.care_of_addresses = care_of_addresses;
-                exchange.retransmission.begin_anew();
-                self.transmit(now, wall);
-            }
-            return;
-        }
-        let registered = self
-            .list
-            .plain
-            .registration
-            .is_some_and(|r| (r.uplink, r.care_of_address) == (uplink, care_of_address));
-        self.list.abandon();
-        if registered && !self.list.plain.is_due_again {
-            self.watch_exchange();
-            if self.timers.get(Timer::Refresh).is_none() {
-                // The refresh timer was stopped while no uplink was usable.
-                let is_full = self.uplinks.is_full(uplink);
-                let due = self.list.plain.refresh_at(is_full).unwrap_or(now);
-                self.timers.set(Timer::Refresh, due.max(now));
-            }
-            return;
-        }
-        self.timers.stop(Timer::Refresh);
-        let first = self.list.plain.registration.is_none();
-        let mut exchange = Exchange::to_home_agent(Purpose::Register, care_of_addresses, now, first);
-        exchange.retransmission.extend(self.list.back_off.unwrap_or_default());
-        self.list.begin(uplink, exchange);
-        self.transmit(now, wall);
-    }
-
-    /// Registers the best care-of address of an uplink after a refusal, when no registration is left. An
-    /// outstanding de-registration continues from the router's present address. Otherwise the router sends a
-    /// single Binding Update when the pause is over.
-    fn register_refused(&mut self, now: Time, wall: WallTime, uplink: usize, addresses: Vec<IpAddr>) {
-        if let Some(exchange) = self.list.plain_request(Purpose::Deregister) {
-            if exchange.care_of_addresses.first() != addresses.first() {
-                self.deregister_from(now, wall, uplink, addresses);
-            }
-        } else if self.timers.get(Timer::AskAgain).is_none() {
-            self.list.begin(uplink, Exchange::single(addresses, now));
-            let pause = self
-                .refusals
-                .status
-                .map_or(super::REFUSED_INTERVAL, |status| self.refusals.next_pause(status));
-            self.timers.set(Timer::AskAgain, now + pause);
-            self.transmit(now, wall);
-        }
-    }
-
-    /// De-registers from the home address when the router is on its home link (RFC 6275 11.5.5, RFC 3963
-    /// 5.8). Until the answer the old path carries the traffic if it works. The router does not renew the
-    /// registration: if the renewal is due and the home agent has not answered, the router breaks off the
-    /// return.
-    fn go_home(&mut self, now: Time, wall: WallTime, uplink: usize) {
-        let was_home = std::mem::replace(&mut self.home.at_home, true);
-        let home_address = self.config.home_address;
-        let home_addresses = vec![IpAddr::V6(home_address)];
-        let under_way = self
-            .list
-            .plain_request(Purpose::Deregister)
-            .is_some_and(|e| e.care_of_addresses == home_addresses && self.list.plain.uplink == uplink);
-        if was_home && (self.home.returned || under_way) {
-            return;
-        }
-        match self.first_renewal() {
-            Some(at) => self.timers.set(Timer::Refresh, at.max(now)),
-            None => self.timers.stop(Timer::Refresh),
-        }
-        self.list.updates.clear();
-        for binding in &mut self.list.bindings {
-            binding.take_request();
-            binding.removal = None;
-        }
-        // The router de-registers even if it knows of no registration, because one from before a restart
-        // may still exist.
-        self.outputs.push_back(Output::Forwarding(home_address));
-        self.deregister_from(now, wall, uplink, home_addresses);
-    }
-
-    /// Handles the acknowledgement of the de-registration on the home link: packets no longer use the tunnel.
-    pub(super) fn came_home(&mut self, now: Time) {
-        if let Some(care_of_address) = self.list.plain.care_of_address() {
-            self.retire(now, care_of_address);
-        }
-        self.clear_bindings(now);
-        self.unregister();
-        self.list.plain.is_due_again = false;
-        self.home.returned = true;
-        if let Some(target) = self.uplinks.target {
-            self.uplinks[target].return_answered();
-        }
-        if let Some(uplink) = self.home_link() {
-            let announcement = self.config.home_announcement(uplink);
-            let interface = uplink.config.interface.clone();
-            self.outputs.push_back(Output::Link(announcement));
-            self.outputs.push_back(Output::Event(Event::AtHome { interface }));
-        }
-        self.forwarding_changed("the home agent acknowledged the return");
-    }
-
-    /// Returns the time at which the first of the registrations must be renewed.
-    fn first_renewal(&self) -> Option<Time> {
-        let all = std::iter::once(&self.list.plain).chain(&self.list.bindings);
-        all.filter_map(|entry| entry.refresh_at(false)).min()
-    }
-
-    /// Returns whether the home agent has not answered the return, although the first registration must be
-    /// renewed now.
-    pub(super) fn is_return_unanswered(&self, now: Time) -> bool {
-        let Some(exchange) = self.list.plain_request(Purpose::Deregister) else { return false };
-        self.home.at_home
-            && !self.stopping
-            && is_given_up(exchange, now)
-            && self.first_renewal().is_none_or(|at| at <= now)
-            && self.uplinks.get(self.list.plain.uplink).is_some_and(|uplink| !uplink.is_home_doubted())
-    }
-
-    /// Uses the foreign care-of addresses again, because the home agent does not answer the return.
-    pub(super) fn break_off_return(&mut self, now: Time, wall: WallTime) {
-        let index = self.list.plain.uplink;
-        let before = self.uplinks[index].attachment;
-        self.uplinks[index].return_unanswered(now, &self.config);
-        let name = &self.uplinks[index].config.interface;
-        let reason = format!("no answer from the home agent to the return home over {name}");
-        self.outputs.push_back(Output::Event(Event::Warning { message: reason.clone() }));
-        self.watch_candidates(now, index);
-        if self.uplinks[index].attachment == before {
-            self.evaluate(now, wall, &reason);
-        } else {
-            self.attachment_changed(now, wall, index, before);
-        }
-    }
-
-    fn leave_home(&mut self) {
-        if self.home.at_home && self.list.plain_request(Purpose::Deregister).is_some() {
-            // The home agent may have received the de-registration.
-            self.list.abandon();
-            self.watch_exchange();
-            self.list.bindings.iter_mut().for_each(|binding| binding.is_due_again = true);
-            self.list.abilities.bootstrapped = false;
-        }
-        self.home.at_home = false;
-        self.home.returned = false;
-    }
-
-    pub(super) fn refresh(&mut self, now: Time, wall: WallTime) {
-        if self.list.plain.exchange.is_some()
-            || self.refusals.status.is_some()
-            || self.stopping
-            || self.is_multiple()
-        {
-            return;
-        }
-        let Some(target) = self.uplinks.target else { return };
-        if let Some(care_of_address) = self.uplinks[target].care_of_addresses().first().copied() {
-            let addresses = vec![care_of_address];
-            let exchange = Exchange::to_home_agent(Purpose::Register, addresses, now, false);
-            self.list.begin(target, exchange);
-            self.transmit(now, wall);
-        }
-    }
-
-    /// Accepts packets to a former care-of address for the grace period, because some are still on their way.
-    pub(super) fn retire(&mut self, now: Time, care_of_address: IpAddr) {
-        self.list.retire(now, care_of_address);
-        self.watch_grace();
-    }
-
-    /// Sets the timer for the end of the first grace period of a former care-of address.
-    pub(super) fn watch_grace(&mut self) {
-        if let Some(first) = self.list.take_grace() {
-            self.timers.set(Timer::Grace, first);
-        }
-    }
-
-    /// Removes the former care-of addresses whose grace period has ended.
-    pub(super) fn grace_over(&mut self, now: Time) {
-        if let Some(first) = self.list.expire_previous(now) {
-            self.timers.set(Timer::Grace, first);
         }
     }
 
@@ -460,6 +401,156 @@ impl MobileRouter {
         }
         self.list.back_off = None;
         self.handovers.reason = None;
+    }
+
+    /// Takes over the signal strength of an uplink, in dBm; `None` if it is unknown. The value becomes
+    /// unknown if it is not reported again, changed or not, within [`UplinkConfig::signal_timeout`].
+    pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(interface) else { return };
+        self.uplinks[index].signal_at = now;
+        self.take_signal(now, wall, index, dbm);
+        self.expect_signal(index);
+    }
+
+    /// Sets the timer after which the signal strength of an uplink becomes unknown.
+    pub(super) fn expect_signal(&mut self, index: usize) {
+        let uplink = &self.uplinks[index];
+        match uplink.config.signal_timeout.filter(|_| uplink.signal.is_some()) {
+            Some(timeout) => self.timers.set(Timer::Signal(index), uplink.signal_at + timeout),
+            None => self.timers.stop(Timer::Signal(index)),
+        }
+    }
+
+    /// Handles the end of that timer: the signal strength is unknown now.
+    pub(super) fn signal_expired(&mut self, now: Time, wall: WallTime, index: usize) {
+        let name = &self.uplinks[index].config.interface;
+        let message = format!("the signal of {name} is unknown: no program has reported it in time");
+        self.outputs.push_back(Output::Event(Event::Warning { message }));
+        self.take_signal(now, wall, index, None);
+    }
+
+    fn take_signal(&mut self, now: Time, wall: WallTime, index: usize, dbm: Option<i32>) {
+        if let Some(reason) = self.uplinks[index].take_signal(dbm) {
+            self.evaluate(now, wall, reason);
+        }
+    }
+
+    /// Takes over whether the modem of an uplink roams in another operator's network; `None` if that is
+    /// unknown.
+    pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(interface) else { return };
+        if std::mem::replace(&mut self.uplinks[index].roaming, roaming) != roaming {
+            self.attach_anew(now, wall, index);
+        }
+    }
+
+    /// Takes over the number of octets that an uplink has carried in the present period of its volume.
+    pub fn handle_volume(&mut self, now: Time, wall: WallTime, interface: &str, octets: u64) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(interface) else { return };
+        let before = self.uplinks[index].is_used_up();
+        self.uplinks[index].used = octets;
+        self.outputs.extend(self.uplinks[index].volume_event().map(Output::Event));
+        if self.uplinks[index].is_used_up() != before {
+            let reason = if before { "a new period of its volume began" } else { VOLUME_USED_UP };
+            self.attach_anew(now, wall, index);
+            self.evaluate(now, wall, reason);
+        }
+    }
+
+    /// Takes over the counters of an uplink's interface. If the uplink has no configured volume, they only
+    /// appear in the status.
+    pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(interface) else { return };
+        let uplink = &mut self.uplinks[index];
+        let (used, is_due) = uplink.count_octets(now, wall, octets);
+        let was_used_up = uplink.is_used_up();
+        self.handle_volume(now, wall, interface, used);
+        let uplink = &mut self.uplinks[index];
+        if uplink.config.volume.is_some() && (is_due || uplink.is_used_up() != was_used_up) {
+            uplink.volume_stored(now, used);
+            self.outputs.push_back(Output::Persist(self.config.home_address));
+        }
+        if let Some(measured) = self.uplinks[index].measure_capacity(now, octets) {
+            self.set_capacity(now, wall, index, Some(measured));
+        }
+    }
+
+    /// Returns the numbers of octets that the uplinks have carried, to store them.
+    pub fn volumes(&self) -> impl Iterator<Item = (&str, StoredVolume)> {
+        self.uplinks.iter().filter_map(|u| Some((u.config.interface.as_str(), u.meter.volume.clone()?)))
+    }
+
+    /// Takes over a stored item of [`Self::volumes`]. Call it before any other input.
+    pub fn restore_volume(&mut self, interface: &str, volume: StoredVolume) {
+        if let Some(uplink) = self.uplinks.iter_mut().find(|u| u.config.interface == interface) {
+            uplink.restore_volume(volume);
+        }
+    }
+
+    /// Takes over the capacity of an uplink in kbit/s, which another program has measured. It is the uplink's
+    /// weight if flows are balanced. A measurement of the router replaces it.
+    pub fn handle_capacity(&mut self, now: Time, wall: WallTime, interface: &str, kbit_s: Option<u32>) {
+        self.assert_drained();
+        let Some(index) = self.uplinks.position(interface) else { return };
+        self.set_capacity(now, wall, index, kbit_s);
+    }
+
+    pub(super) fn set_capacity(&mut self, now: Time, wall: WallTime, index: usize, kbit_s: Option<u32>) {
+        if self.uplinks[index].capacity != kbit_s {
+            self.uplinks[index].capacity = kbit_s;
+            self.reconcile(now, wall);
+            self.forwarding_changed("the capacity of an uplink changed");
+        }
+    }
+
+    /// Requests a probe of an uplink without answers, if the config has a URL for it.
+    pub(super) fn probe_portals(&mut self, now: Time) {
+        if !self.config.probes_portals || self.stopping {
+            return self.timers.stop(Timer::Portal);
+        }
+        self.timers.set(Timer::Portal, now + captive_portal::LOOK);
+        self.portals.expire(now);
+        for index in 0..self.uplinks.len() {
+            let is_silent = matches!(self.response(index), Response::Silent { .. });
+            let answers = !is_silent && self.heartbeat_path(index).is_some();
+            let probe = self.portals.look(now, index, &mut self.uplinks[index], (is_silent, answers));
+            self.outputs.extend(probe);
+        }
+    }
+
+    /// Handles the result of a probe for a captive portal over an uplink.
+    pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
+        self.assert_drained();
+        let Ok(index) = self.uplink_called(interface) else { return };
+        self.portals.finish(index);
+        let is_foreign = matches!(self.uplinks[index].attachment, Attachment::Foreign { .. });
+        if !self.config.probes_portals || !is_foreign {
+            return;
+        }
+        let (event, has_passed) = self.portals.take(now, &mut self.uplinks[index], probe);
+        self.outputs.extend(event.map(Output::Event));
+        if has_passed {
+            self.portal_passed(now, wall, index);
+        }
+    }
+
+    /// Registers an uplink at once after a user has accepted the terms of its captive portal.
+    fn portal_passed(&mut self, now: Time, wall: WallTime, index: usize) {
+        if let Some(binding) = self.list.binding_of(index).filter(|_| self.is_multiple()) {
+            self.list.bindings[binding].resume(now);
+            return self.reconcile(now, wall);
+        }
+        self.rehabilitate(index);
+        if let Some(exchange) = self.list.plain.exchange.as_mut().filter(|_| self.list.plain.uplink == index)
+        {
+            exchange.apply(now, binding_update_list::Event::Recovery);
+            self.watch_exchange();
+        }
+        self.evaluate(now, wall, "a captive portal lets packets pass");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Selects the path of the traffic from the registrations and the state of the uplinks.
+//! Selects the path of the traffic from the registrations and the state of the uplinks. Keeps former care-of
+//! addresses for packets that are still on their way.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -348,6 +349,26 @@ impl MobileRouter {
                 if is_registered { Response::Answers } else { Response::Asked }
             }
             None => Response::Answers,
+        }
+    }
+
+    /// Accepts packets to a former care-of address for the grace period, because some are still on their way.
+    pub(super) fn retire(&mut self, now: Time, care_of_address: IpAddr) {
+        self.list.retire(now, care_of_address);
+        self.watch_grace();
+    }
+
+    /// Sets the timer for the end of the first grace period of a former care-of address.
+    pub(super) fn watch_grace(&mut self) {
+        if let Some(first) = self.list.take_grace() {
+            self.timers.set(Timer::Grace, first);
+        }
+    }
+
+    /// Removes the former care-of addresses whose grace period has ended.
+    pub(super) fn grace_over(&mut self, now: Time) {
+        if let Some(first) = self.list.expire_previous(now) {
+            self.timers.set(Timer::Grace, first);
         }
     }
 }
