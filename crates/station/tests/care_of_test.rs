@@ -11,7 +11,7 @@ use std::time::Duration;
 use carnet_base::{Endpoint, Rng, Time};
 use carnet_mobility::flow::{Ipv6Selector, TrafficSelector};
 use carnet_station::io::{Command, Input, Kept, Output};
-use carnet_station::{PersistentState, Station, StationConfig};
+use carnet_station::{PersistentState, StationConfig};
 use carnet_wire::checksum::upper_layer;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
@@ -19,8 +19,7 @@ use carnet_wire::mobility::flow::sub_options;
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 use common::world::{Network, station};
 use common::{
-    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config, data, interface,
-    router_config,
+    AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, address, agent_config, data, interface, router_config,
 };
 
 /// One-way delay between the stations.
@@ -274,6 +273,48 @@ fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
     Some([&back.emit()[..], &reply].concat())
 }
 
+/// A network in which only the addresses of one prefix answer, and the packets that the home agent has sent
+/// to addresses.
+#[derive(Default)]
+struct HalfSilent {
+    /// Echo Replies of the addresses that answer.
+    answered: usize,
+    /// Packets of the correspondent to addresses that answer.
+    data_to_true: usize,
+    /// Probes to addresses that never answer.
+    probes: usize,
+    /// Other packets to addresses that never answer, and the octets of these.
+    others: usize,
+    other_octets: usize,
+}
+
+impl Network for HalfSilent {
+    fn carry(world: &mut common::world::World<HalfSilent>, _: usize, output: Output) {
+        let Output::Packet(packet) = output else { return };
+        let header = Header::parse(&packet).expect("an IPv6 packet");
+        let inner = packet.get(HEADER_LEN..).unwrap_or_default();
+        let is_data = inner == data(CORRESPONDENT, HOST) || inner.windows(60).any(|it| it == [0x55; 60]);
+        let is_tunnelled = header.next_header == protocol::IPV6;
+        let net = &mut world.net;
+        if u128::from(header.destination) >> 80 == u128::from(address("2001:db8:f1::")) >> 80 {
+            net.data_to_true += usize::from(is_data);
+            if let Some(reply) = echo_back(&packet).filter(|_| is_tunnelled) {
+                net.answered += 1;
+                world.deliver(HOME_AGENT, Input::Packet(reply));
+            }
+        } else if header.destination != address(CORRESPONDENT) {
+            assert!(!is_data, "{} has never answered", header.destination);
+            if is_tunnelled {
+                assert!(packet.len() == 96, "{} octets", packet.len());
+                net.probes += 1;
+            } else {
+                net.others += 1;
+                net.other_octets += packet.len();
+            }
+        }
+    }
+}
+
 /// The test changes registrations at random. An address that never answers gets no packet of a correspondent.
 /// It gets an acknowledgement for each Binding Update, and probes of 96 octets: 48 at once, then two a
 /// second.
@@ -284,48 +325,8 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
     if let Some(agent) = &mut config.home_agent {
         agent.nodes[0].authentication = carnet_mobility::Authentication::None;
     }
-    let mut station = station(config, 7);
-    while station.poll_output().is_some() {}
-    let mut now = Time::ZERO;
-    let answers = |place: Ipv6Addr| u128::from(place) >> 80 == u128::from(address("2001:db8:f1::")) >> 80;
-    let (mut updates, mut update_octets, mut answered) = (0, 0, 0);
-    // Counts of packets to addresses that never answer: probes, other packets of the home agent itself, and
-    // the octets of these.
-    let (mut probes, mut others, mut other_octets) = (0, 0, 0);
-    let mut data_to_true = 0;
-    let mut collect = |station: &mut Station, now: Time| {
-        let mut waiting: Vec<Vec<u8>> = Vec::new();
-        loop {
-            let outputs: Vec<Output> = std::iter::from_fn(|| station.poll_output()).collect();
-            for output in outputs {
-                let Output::Packet(packet) = output else { continue };
-                let header = Header::parse(&packet).expect("an IPv6 packet");
-                let inner = packet.get(HEADER_LEN..).unwrap_or_default();
-                let is_data =
-                    inner == data(CORRESPONDENT, HOST) || inner.windows(60).any(|it| it == [0x55; 60]);
-                if answers(header.destination) {
-                    data_to_true += usize::from(is_data);
-                    let reply = echo_back(&packet).filter(|_| header.next_header == protocol::IPV6);
-                    answered += usize::from(reply.is_some());
-                    waiting.extend(reply);
-                } else if header.destination != address(CORRESPONDENT) {
-                    assert!(!is_data, "{} has never answered", header.destination);
-                    match header.next_header == protocol::IPV6 {
-                        true => {
-                            assert!(packet.len() == 96, "{} octets", packet.len());
-                            probes += 1;
-                        }
-                        false => {
-                            others += 1;
-                            other_octets += packet.len();
-                        }
-                    }
-                }
-            }
-            let Some(packet) = waiting.pop() else { return };
-            station.handle_input(now, WALL, Input::Packet(packet)).expect("accepted");
-        }
-    };
+    let mut world = common::world::World::of([station(config, 7)], HalfSilent::default());
+    let (mut updates, mut update_octets) = (0, 0);
     for round in 0..3_000_u16 {
         let count = rng.below(16) + 1;
         let care_of_addresses: Vec<String> = (0..count)
@@ -344,17 +345,14 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
         }
         updates += 1;
         update_octets += packet.len();
-        station.handle_input(now, WALL, Input::Packet(packet)).expect("accepted");
-        collect(&mut station, now);
-        station.handle_input(now, WALL, Input::Packet(data(CORRESPONDENT, HOST))).expect("accepted");
-        collect(&mut station, now);
+        world.tell(HOME_AGENT, Input::Packet(packet));
+        world.tell(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST)));
         if rng.chance(0.3) {
-            now += Duration::from_millis(rng.below(2000));
-            station.handle_input(now, WALL, Input::Timeout).expect("accepted");
-            collect(&mut station, now);
+            world.run(Duration::from_millis(rng.below(2000)));
         }
     }
-    let seconds = now.saturating_since(Time::ZERO).as_secs() as usize;
+    let seconds = world.now.saturating_since(Time::ZERO).as_secs() as usize;
+    let HalfSilent { answered, data_to_true, probes, others, other_octets } = world.net;
     println!(
         "{updates} updates of {update_octets} octets in {seconds} s; to addresses that never answer {probes} \
          probes, {others} answers of {other_octets} octets; {answered} echoes, {data_to_true} packets to \
@@ -365,18 +363,57 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
     assert!(data_to_true > 100, "{data_to_true}");
 }
 
-/// A home agent whose mobile router an attacker controls. The test notes the addresses that have answered an
-/// Echo Request, and the addresses that have received data.
-struct Besieged {
-    station: Station,
+/// The network of a home agent whose mobile router an attacker controls. The test notes the addresses that
+/// have answered an Echo Request, and the addresses that have received data.
+struct Siege {
     config: StationConfig,
-    now: Time,
     /// Addresses that answer Echo Requests; all other addresses never answer.
     true_places: Vec<Endpoint>,
     answered: BTreeSet<Endpoint>,
     /// Destination of the last data packet. The next field counts the data packets.
     data: Option<Endpoint>,
     data_count: usize,
+}
+
+type Besieged = common::world::World<Siege>;
+
+impl Network for Siege {
+    fn carry(world: &mut Besieged, _: usize, output: Output) {
+        let (place, packet) = match output {
+            Output::Packet(packet) => {
+                (Endpoint::Ipv6(Header::parse(&packet).expect("a packet").destination), packet)
+            }
+            Output::Encapsulated { remote, packet, .. } => (remote, packet),
+            _ => return,
+        };
+        if place == end(CORRESPONDENT) {
+            return;
+        }
+        if packet.windows(60).any(|octets| octets == [0x55; 60]) {
+            assert!(world.net.answered.contains(&place), "{place} has got data before it has answered");
+            world.net.data = Some(place);
+            world.net.data_count += 1;
+        }
+        if !world.net.true_places.contains(&place) {
+            return;
+        }
+        let reply = match place {
+            Endpoint::Ipv6(_) => echo_back(&packet).map(Input::Packet),
+            _ => icmpv6::echo_reply(&packet).map(|packet| Input::Datagram {
+                local: end(AGENT_UDP),
+                remote: place,
+                traffic_class: 0,
+                packet,
+            }),
+        };
+        if let Some(reply) = reply {
+            world.net.answered.insert(place);
+            world.deliver(HOME_AGENT, reply);
+        }
+    }
+
+    /// Ignores a refusal: the test checks only the packets that are sent.
+    fn refused(&mut self, _: &str) {}
 }
 
 const AGENT_UDP: &str = "udp:198.51.100.2:4191";
@@ -400,52 +437,39 @@ impl Besieged {
         if let Some(agent) = &mut config.home_agent {
             agent.home_link = home_link.map(str::to_owned);
         }
-        let station = station(config.clone(), 7);
-        let mut besieged = Besieged {
-            station,
-            config,
-            now: Time::ZERO,
+        let siege = Siege {
+            config: config.clone(),
             true_places: true_places.iter().map(|place| end(place)).collect(),
             answered: BTreeSet::new(),
             data: None,
             data_count: 0,
         };
+        let mut besieged = Besieged::of([station(config, 7)], siege);
         besieged.started();
         besieged
     }
 
     fn started(&mut self) {
-        self.drain();
-        if let Some(home_link) = self.config.home_agent.as_ref().and_then(|agent| agent.home_link.clone()) {
-            self.give(Input::Interface(interface(&home_link, AGENT, true)));
+        let home_link = self.net.config.home_agent.as_ref().and_then(|agent| agent.home_link.clone());
+        if let Some(home_link) = home_link {
+            self.tell(HOME_AGENT, Input::Interface(interface(&home_link, AGENT, true)));
         }
     }
 
-    fn restart(&mut self, seed: u64) {
-        let kept = self.station.nemo().persistent_state(self.now, WALL);
+    fn crash(&mut self, seed: u64) {
+        let kept = self.stations[HOME_AGENT].nemo().persistent_state(self.now, self.wall());
         let text = serde_json::to_string(&kept).expect("a state");
         let kept = serde_json::from_str(&text).expect("a state");
-        self.station = Station::new(self.config.clone(), kept, Rng::new(seed), self.now, WALL);
+        self.restart(HOME_AGENT, self.net.config.clone(), kept, seed);
         self.started();
-    }
-
-    fn give(&mut self, input: Input) {
-        // Ignore a refusal of the input: the test checks only the packets that are sent.
-        let _ = self.station.handle_input(self.now, WALL, input);
-        self.drain();
-    }
-
-    fn pass(&mut self, time: Duration) {
-        self.now += time;
-        self.give(Input::Timeout);
     }
 
     /// Sends a packet to the mobile network, and returns the outer destination with which it leaves the home
     /// agent.
     fn sends(&mut self, destination: &str) -> Option<Endpoint> {
-        self.data = None;
-        self.give(Input::Packet(data(CORRESPONDENT, destination)));
-        self.data
+        self.net.data = None;
+        self.tell(HOME_AGENT, Input::Packet(data(CORRESPONDENT, destination)));
+        self.net.data
     }
 
     /// Sends a Binding Update from an address, inside UDP if the address is an IPv4 address.
@@ -460,50 +484,11 @@ impl Besieged {
             mobility_header: &mut builder.finish(),
         }
         .emit();
-        self.give(match ipv6 {
+        let input = match ipv6 {
             Some(_) => Input::Packet(packet),
             None => Input::Datagram { local: end(AGENT_UDP), remote: from, traffic_class: 0, packet },
-        });
-    }
-
-    fn drain(&mut self) {
-        let mut replies = Vec::new();
-        while let Some(output) = self.station.poll_output() {
-            let (place, packet) = match output {
-                Output::Packet(packet) => {
-                    (Endpoint::Ipv6(Header::parse(&packet).expect("a packet").destination), packet)
-                }
-                Output::Encapsulated { remote, packet, .. } => (remote, packet),
-                _ => continue,
-            };
-            if place == end(CORRESPONDENT) {
-                continue;
-            }
-            if packet.windows(60).any(|octets| octets == [0x55; 60]) {
-                assert!(self.answered.contains(&place), "{place} has got data before it has answered");
-                self.data = Some(place);
-                self.data_count += 1;
-            }
-            if !self.true_places.contains(&place) {
-                continue;
-            }
-            let reply = match place {
-                Endpoint::Ipv6(_) => echo_back(&packet).map(Input::Packet),
-                _ => icmpv6::echo_reply(&packet).map(|packet| Input::Datagram {
-                    local: end(AGENT_UDP),
-                    remote: place,
-                    traffic_class: 0,
-                    packet,
-                }),
-            };
-            if let Some(reply) = reply {
-                self.answered.insert(place);
-                replies.push(reply);
-            }
-        }
-        for reply in replies {
-            self.give(reply);
-        }
+        };
+        self.tell(HOME_AGENT, input);
     }
 }
 
@@ -526,18 +511,18 @@ fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
         }
         for _ in 0..49 {
             assert_eq!(besieged.sends(HOST), Some(end(places[0])));
-            besieged.pass(Duration::from_millis(100));
+            besieged.run(Duration::from_millis(100));
         }
-        besieged.pass(Duration::from_millis(100));
+        besieged.run(Duration::from_millis(100));
         for _ in 0..590 {
             assert_eq!((besieged.sends(HOST), besieged.sends(HOME)), (None, None));
-            besieged.pass(Duration::from_secs(1));
+            besieged.run(Duration::from_secs(1));
         }
         // The binding to the new address goes on, and its renewals do not bring back the old address.
         for sequence in 3..20 {
             besieged.registers(end(places[1]), Builder::binding_update(sequence, flags(false), 150));
             assert_eq!(besieged.sends(HOST), None);
-            besieged.pass(Duration::from_secs(1));
+            besieged.run(Duration::from_secs(1));
         }
     }
 }
@@ -607,24 +592,23 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
                 besieged.sends(destination);
             }
             if rng.chance(0.5) {
-                besieged.pass(Duration::from_millis(rng.below(7_000)));
+                besieged.run(Duration::from_millis(rng.below(7_000)));
                 besieged.sends(HOST);
             }
             if rng.chance(0.03) {
-                besieged.restart(rng.u64());
+                besieged.crash(rng.u64());
                 restarts += 1;
                 besieged.sends(HOST);
             }
             if rng.chance(0.03) {
-                if let Some(agent) = &mut besieged.config.home_agent {
+                if let Some(agent) = &mut besieged.net.config.home_agent {
                     agent.max_lifetime = Duration::from_secs(300 + rng.below(300));
                 }
-                besieged.station.reconfigure(besieged.now, WALL, besieged.config.clone());
-                besieged.drain();
+                besieged.reconfigure(HOME_AGENT, besieged.net.config.clone());
                 besieged.sends(HOST);
             }
         }
-        data_count += besieged.data_count;
+        data_count += besieged.net.data_count;
     }
     println!("{data_count} packets to places that have answered, {restarts} restarts");
     assert!(data_count > 5_000 && restarts > 100, "{data_count}, {restarts}");
@@ -649,8 +633,8 @@ fn tokens_do_not_repeat_when_the_config_takes_the_home_agent_away_and_brings_it_
                 mobility_header: &mut builder.finish(),
             }
             .emit();
-            besieged.station.handle_input(besieged.now, WALL, Input::Packet(packet)).expect("accepted");
-            for output in std::iter::from_fn(|| besieged.station.poll_output()) {
+            besieged.feed(HOME_AGENT, Input::Packet(packet));
+            for output in std::iter::from_fn(|| besieged.stations[HOME_AGENT].poll_output()) {
                 if let Output::Packet(packet) = output
                     && packet.len() == 96
                 {
@@ -659,10 +643,9 @@ fn tokens_do_not_repeat_when_the_config_takes_the_home_agent_away_and_brings_it_
             }
         }
         for config in [StationConfig::default(), without_key(true)] {
-            besieged.station.reconfigure(besieged.now, WALL, config);
-            besieged.drain();
+            besieged.reconfigure(HOME_AGENT, config);
         }
-        besieged.pass(Duration::from_secs(100));
+        besieged.run(Duration::from_secs(100));
     }
     assert_eq!(tokens.len(), 12);
 }
