@@ -25,7 +25,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def call(result):
-    """What a function of the C library returned: 0, or its error is raised."""
+    """Checks the result of a C library function: raises its error unless it is 0."""
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -93,7 +93,7 @@ class Capture:
 
 
 class Station:
-    """The program with a config, in a namespace of its own. What it is connected with is the heirs' to say."""
+    """The program with a config, in a namespace of its own. Subclasses define its links."""
 
     # Processes are made one at a time: no child gets the ends of another's pipes.
     making = threading.Lock()
@@ -174,7 +174,7 @@ class Station:
         return run("nsenter", "-t", str(self.pid), "-n", "--", *command, check=check)
 
     def command(self, *arguments):
-        """What the program says to an operator."""
+        """The program's output for the operator."""
         return run(self.program, *arguments, "--socket", self.api)
 
     def alive(self):

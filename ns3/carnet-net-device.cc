@@ -37,7 +37,7 @@ constexpr uint64_t START_UNIX = 1767225600;
 constexpr uint64_t START_ITS_MS = (START_UNIX - 1072915200 + 5) * 1000;
 
 CoreUse g_used;
-/** What takes longer was another process's turn, or the kernel's. */
+/** Longer times come from other processes or the kernel. */
 constexpr auto INTERRUPTED = std::chrono::microseconds(50);
 /** How old the position in a packet may be, ns, as `carnet run` has it: half a metre, within these bounds. */
 constexpr uint64_t NEWEST = 10000000;
@@ -378,7 +378,7 @@ CarnetNetDevice::Place(uint64_t now) const
     return position;
 }
 
-// What the receiver of positions says, ten times a second.
+// Passes the position of the receiver to the station, ten times a second.
 void
 CarnetNetDevice::Fix()
 {

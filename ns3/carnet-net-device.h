@@ -38,7 +38,7 @@ struct Origin
     double longitude = 2.1008; //!< Degrees.
 };
 
-/** What the core has cost and done in all nodes of this process. */
+/** Processor time and number of calls of the core in all nodes of this process. */
 struct CoreUse
 {
     uint64_t nanoseconds = 0; //!< Of a processor, in stations and in the copying of their outputs.
@@ -66,7 +66,7 @@ class CarnetNetDevice : public ns3::VirtualNetDevice
     CarnetNetDevice();
     ~CarnetNetDevice() override;
 
-    /** What a station is made of. */
+    /** Parameters of a station. */
     struct Settings
     {
         std::string config;  //!< Text of the config file.
@@ -155,7 +155,7 @@ class CarnetNetDevice : public ns3::VirtualNetDevice
     void DoDispose() override;
 
   private:
-    /** What is to be done when the station has said everything. */
+    /** Actions to execute when the station has no further outputs. */
     struct Output
     {
         CarnetSimOutputKind kind;

@@ -209,7 +209,7 @@ SendCam(Ptr<CarnetNetDevice> device, Time interval)
     Simulator::Schedule(interval, &SendCam, device, interval);
 }
 
-// What a run is about.
+// Parameters of a run.
 struct Network
 {
     NodeContainer nodes;
@@ -413,7 +413,7 @@ main(int argc, char* argv[])
         app.Start(start);
         app.Stop(stop);
     }
-    // What is on its way still counts for datagrams.
+    // Datagrams on their way still count.
     Time end = options.traffic == "udp" ? stop + Seconds(2) : stop;
 
     auto begin = std::chrono::steady_clock::now();

@@ -87,7 +87,7 @@ class TraceMobilityModel : public ns3::MobilityModel
     mutable size_t m_index = 0;
 };
 
-/** What is asked of a scenario's motion. */
+/** Interface of a scenario's motion. */
 struct Motion
 {
     std::string scenario = "columns"; //!< columns, waypoint, swarm, highway, trace.

@@ -39,7 +39,7 @@ class CaptureModel : public ns3::ErrorRateModel
     double m_threshold = 10; //!< A ratio: 10 dB.
 };
 
-/** A radio, by what it can. */
+/** Capabilities of a radio. */
 struct Radio
 {
     /**

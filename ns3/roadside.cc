@@ -278,7 +278,7 @@ MakeRoadside(double speed, double seconds, const std::string& phy, const std::st
     stack.SetIpv4StackInstall(false);
     stack.Install(road.nodes);
 
-    // The wired part: five milliseconds from anybody to anybody.
+    // The wired part: five milliseconds between any two nodes.
     CsmaHelper csma;
     csma.SetChannelAttribute("DataRate", DataRateValue(DataRate("100Mbps")));
     csma.SetChannelAttribute("Delay", TimeValue(MilliSeconds(5)));
@@ -333,7 +333,7 @@ MakeRoadside(double speed, double seconds, const std::string& phy, const std::st
         interface->SetMaxRtrAdvInterval(10000);
         interface->SetSendAdvert(true);
         advertisers.Add(helper.Install(unit));
-        // ns-3 sends advertisements with the common hop limit, and nobody believes them (RFC 4861 6.1.2).
+        // ns-3 sends advertisements with the common hop limit, which every receiver drops (RFC 4861 6.1.2).
         unit->GetObject<Ipv6L3Protocol>()->SetAttribute("DefaultTtl", UintegerValue(255));
     }
     advertisers.Start(Seconds(0.5));

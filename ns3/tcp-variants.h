@@ -60,7 +60,7 @@ class PatientReceiverSocket : public ns3::TcpSocketBase
     /** \return The type. */
     static ns3::TypeId GetTypeId();
 
-    /** What came of it in all sockets. */
+    /** Counts over all sockets. */
     struct Counters
     {
         uint64_t above = 0;  //!< Segments above a gap.

@@ -1,5 +1,5 @@
 /*
- * What is sent in the scenarios, and what is measured of it.
+ * Traffic of the scenarios, and its measurements.
  *
  * SPDX-License-Identifier: GPL-2.0-only
  */

@@ -4,7 +4,6 @@
 # out/deb/carnet-dbgsym_VERSION_ARCHITECTURE.deb. A backtrace takes files and lines from there.
 #
 #   tools/deb.sh [PROGRAM]
-#
 # takes that program, and the carnet-fleet beside it, instead of building them (profile `deb`). CARNET_FEATURES: features of Cargo to build with
 # beside the usual ones.
 set -eu
@@ -65,7 +64,7 @@ printf 'carnet (%s) unstable; urgency=medium\n\n  * Built from %s.\n\n -- carnet
   "$version" "$(git rev-parse --short HEAD)" "$date" | gzip --best --no-name >"$work/changelog.gz"
 put 644 "$work/changelog.gz" usr/share/doc/carnet
 
-# What it is linked with, and the newest version of it that is asked for.
+# Shared libraries of the program, with the newest required version of each.
 libc=$(objdump -T "$program" "$(dirname "$program")/carnet-fleet" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1 | cut -d_ -f2)
 mkdir "$tree/DEBIAN"
 size=$(du -sk "$tree" | cut -f1)

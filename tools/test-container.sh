@@ -34,7 +34,7 @@ trap 'exit 1' INT TERM
 passed=0
 held() { passed=$((passed + 1)); echo "test-container: $*"; }
 fail() { echo "FAULT: $*"; exit 1; }
-# What a station puts into a network namespace, and what of it is set.
+# Prints the entries and settings of a station in a network namespace.
 look() {
   for what in link address 'route show table all' '-6 route show table all' 'rule' '-6 rule'; do
     # shellcheck disable=SC2086

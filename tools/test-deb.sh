@@ -38,7 +38,7 @@ chmod 755 "$root"
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@"; }
-# What there is, but for what package managers write down.
+# Lists all files except those of package managers.
 look() {
   (cd "$root" && find . -path ./proc -prune -o -path ./dev -prune -o -path ./tmp -prune -o -path ./var/cache -prune -o \
     -path ./var/log -prune -o -path ./var/lib/dpkg -prune -o -path ./var/lib/apt -prune -o -path ./run/systemd -prune -o -print | sort)

@@ -67,7 +67,7 @@ kernel=$(ls "$cache"/root/boot/vmlinuz-* | tail -n 1)
 release=${kernel##*/vmlinuz-}
 modules=lib/modules/$release
 
-# What the machine starts with: busybox, modules, and a way to this file system.
+# Files with which the machine starts: busybox, modules, and a mount of this file system.
 image=$cache/initramfs-$release
 if [ ! -e "$image" ] || [ "$0" -nt "$image" ]; then
   tree=$work/initramfs
@@ -114,7 +114,8 @@ END
   mv "$image.new" "$image"
 fi
 
-# The reports of an evaluation are made here, from what was measured there. One line as the lab has it for a scenario:
+# This machine makes the reports of an evaluation from the measurements in the emulated machine. One line as the lab
+# has it for a scenario:
 # experiments that were made, and those that were left out.
 evaluated() { # EVALUATION
   if [ ! -s "$share/$1.json" ]; then

@@ -1,6 +1,7 @@
 // Elements of text and attributes, and how a part of the page becomes another one.
 //
-// What the page shows comes from the network. It becomes text nodes and the values of a few attributes, never markup.
+// The text on the page comes from the network. It becomes text nodes and the values of a few attributes, never
+// markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const DRAWN = new Set(["svg", "g", "path", "line", "rect", "circle", "ellipse", "text", "title", "polyline", "polygon"]);

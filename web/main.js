@@ -39,7 +39,7 @@ function say(text) {
   at("said").hidden = !text;
 }
 
-/** What a refused question needs: a token, mostly. */
+/** Reason of a refused request: usually a missing token. */
 function refused(error) {
   if (error instanceof Refused && error.status === 401) {
     live("bad", "needs a token");

@@ -33,7 +33,7 @@ function badge(state) {
   return el("span", { class: `badge ${kind}` }, state);
 }
 
-/** What is not as it should be: `{kind, text}`. */
+/** Faults of the station: `{kind, text}`. */
 export function alerts(now, { status, uplinks }) {
   const found = [];
   const add = (kind, text) => found.push({ kind, text });

@@ -96,7 +96,7 @@ def claims(made: dict[str, Any]) -> str:
 
 
 def goals(made: dict[str, Any]) -> str:
-    """What was aimed at, and what came out."""
+    """Targets and results."""
     lines = ["| figure | | aim, at least | here |", "|---|---|---|---|"]
     for row in made["claims"]:
         if "goal" in row:
@@ -106,7 +106,7 @@ def goals(made: dict[str, Any]) -> str:
 
 
 def improvements(made: dict[str, Any]) -> str:
-    """What each means is worth: on or off, in four settings."""
+    """Effect of each mechanism, on or off, in four settings."""
     settings = [
         ("ablation-columns", "kbps", "tcp", 1, "TCP, columns, 100 m/s, kb/s"),
         ("ablation-columns", "delivery", "udp", 3, "UDP 40/s, columns, 100 m/s, delivery"),
@@ -150,7 +150,7 @@ def cost(made: dict[str, Any]) -> str:
 
 
 def runs(made: dict[str, Any]) -> str:
-    """What was run, and by which command."""
+    """Experiments and their commands."""
     command = f"`make sim-all SIM_ARGS='{made['arguments']}'`:"
     lines = [command, ""]
     lines += ["| | runs | seeds | seconds of traffic | processor s |", "|---|---|---|---|---|"]

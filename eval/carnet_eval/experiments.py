@@ -36,7 +36,7 @@ PAPER = {
     "GPSR (ha)": station("gpsr-ha"),
     "carnet": station("carnet"),
 }
-# What carnet is without one of its improvements.
+# Variants of carnet, each without one of its improvements.
 WITHOUT = {
     "motion prediction": station("carnet", {"geonet.forwarding.link_lifetime": None}),
     "link lifetime (who is in range now)": station("carnet", {"geonet.forwarding.link_lifetime": "0s"}),
@@ -65,7 +65,7 @@ ABLATION = (
     | {f"without {name}": variant for name, variant in WITHOUT.items()}
     | {f"with {name}": variant for name, variant in WITH.items()}
 )
-# What the paper shows, and what goes beyond it.
+# Experiments of the paper, and further experiments.
 OF_THE_PAPER = ["fig4a", "fig4b", "fig5", "fig7", "fig8"]
 
 

@@ -1,4 +1,4 @@
-"""The paper's figures, in its axes, with what it says in numbers marked."""
+"""The paper's figures with its axes, and marks for the numbers in its text."""
 
 from __future__ import annotations
 

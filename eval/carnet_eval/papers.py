@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA_VERSION = 1
-# What of a sample is the same for all points of a curve.
+# Fields of a sample that are equal for all points of a curve.
 NAMES = ("paper", "experiment", "series", "with", "quantity", "unit")
-# What of a run stands in every row of Parquet, so that files of several runs can be read as one table.
+# Fields of a run in every row of Parquet, so that files of several runs form one table.
 ABOUT = ("subject", "effort", "time", "carnet", "commit", "cpu", "kernel")
 # So many curves have their legend beside the picture.
 MANY = 4
@@ -105,7 +105,7 @@ class Run:
         raise KeyError(f"no series {series} of {paper}, {experiment}")
 
     def trace(self, paper: str, experiment: str) -> Trace | None:
-        """What was seen against time, where an experiment has that."""
+        """The measured trace against time, if the experiment has one."""
         for one in self.document.get("traces", []):
             if (one["paper"], one["experiment"]) == (paper, experiment):
                 moves = tuple((move["at_s"], move["to"]) for move in one["moves"])
@@ -120,7 +120,7 @@ class Run:
         return None
 
     def about(self) -> dict[str, str | None]:
-        """What was measured, by which program, and on what."""
+        """The measured quantity, the measuring program and the machine."""
         machine, document = self.document["machine"], self.document
         values = {"subject": document["subject"]["name"], "effort": document["effort"], "time": document["time"]}
         return values | {name: machine[name] for name in ("carnet", "commit", "cpu", "kernel")}
@@ -140,7 +140,7 @@ class Run:
         parquet.write_table(table, Path(place), compression="zstd")
 
     def _repr_html_(self) -> str:
-        """What a notebook shows of a run."""
+        """Text of a run for notebooks."""
         rows = [(name, value or "unknown") for name, value in self.about().items()]
         rows.append(("papers", ", ".join(self.document["papers"])))
         rows += [("not to be relied on", why) for why in self.document["disturbed"]]
@@ -186,7 +186,7 @@ class Run:
 
 
 def _axis(parameters: dict[str, Any]) -> str | None:
-    """What is varied along the axis, by the keys of eval/papers."""
+    """The variable of the horizontal axis, by the keys of eval/papers."""
     match parameters:
         case {"kind": "udp" | "mgen", "across": "mbit"}:
             return "offered (Mbit/s)"
@@ -204,7 +204,7 @@ def _axis(parameters: dict[str, Any]) -> str | None:
 
 
 def _measured(names: dict[str, str | None]) -> str:
-    """What was measured, with its unit."""
+    """The measured quantity, with its unit."""
     quantity, unit = names["quantity"] or "", names["unit"]
     word = {"ms": "time", "mbit": "throughput", "loss": "lost"}.get(quantity, quantity)
     return word if word == unit else f"{word} ({unit})"

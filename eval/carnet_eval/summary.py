@@ -38,10 +38,10 @@ def value_of(result: dict[str, float], name: str) -> float | None:
         case "core_share":
             return result["core_ns"] / 1e9 / result["cpu_s"]
         case "octets_per_datagram":
-            # What is on the air for each datagram that arrives, its own octets included.
+            # Octets on the air for each datagram that arrives, its own octets included.
             return result["frame_octets"] / result["received"] if result.get("received") else None
         case "delay":
-            # The mean of nothing is none.
+            # Without values, the mean is None.
             return result["delay"] if result.get("received") else None
         case _:
             return result.get(name)
@@ -87,7 +87,7 @@ def _rounded(value: float) -> float:
 
 
 def cost(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the core has cost in runs of the paper's figures with load, and how many there were."""
+    """Processor time of the core in loaded runs of the paper's figures, and the number of these runs."""
     with_core = [row["result"] for row in rows if "core_ns" in row["result"]]
     shares: dict[str, list[float]] = {}
     for row in rows:
@@ -114,7 +114,7 @@ def at(experiments: dict[str, Any], name: str, variant: str, value: str, x: floa
 
 
 def claims(experiments: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the paper states in numbers, and the same of these runs; then what carnet is to reach."""
+    """Numbers of the paper and of these runs, then carnet's targets."""
 
     def kbps(name: str, variant: str, speed: float) -> float | None:
         return at(experiments, name, variant, "kbps", speed)

@@ -57,7 +57,7 @@ def grid(folder: Path, vehicles: int = 100, seconds: int = 120, seed: int = 1, b
 
 
 def _convert(tracks: Path, place: Path, begin: float, seconds: float, vehicles: int) -> None:
-    """The first so many vehicles that are there from `begin` to the end, twice a second."""
+    """The first vehicles that are present from `begin` to the end, at most this number, twice a second."""
     points: dict[str, list[tuple[float, float, float]]] = {}
     with tracks.open(newline="") as file:
         for row in csv.DictReader(file, delimiter=";"):

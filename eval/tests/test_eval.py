@@ -66,7 +66,7 @@ class Sweeps(unittest.TestCase):
         self.assertTrue(cluster.do_task(0, out, self.program))
         self.assertEqual(self.done(), 3)
         self.assertEqual((cluster.collect(out), cluster.collect(out)), (2, 0))
-        # What has a result is no task any more.
+        # A run with a result is no longer a task.
         self.assertEqual(cluster.write_tasks(self.runs(1, 2, 13), out), 1)
 
     def test_files_for_schedulers(self):
@@ -86,7 +86,7 @@ class Sweeps(unittest.TestCase):
         with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers:
             address = workers.scheduler_address
             self.assertEqual(cluster.dask(self.runs(1, 2, 13), address, out, self.program), 1)
-            # What is done is not done again.
+            # A finished run is not repeated.
             self.assertEqual(cluster.dask(self.runs(1, 2, 3, 13), address, out, self.program), 1)
         self.assertEqual(self.done(), 5)
         rows = statistics.load(out / "results.jsonl")
@@ -107,7 +107,7 @@ class Reports(unittest.TestCase):
     def test_a_summary_has_means_claims_and_cost(self):
         wanted = experiments.experiments(10, [1, 2, 3])
         fig5 = wanted["fig5"]
-        # One is missing still.
+        # One result is still missing.
         made = summary.summary(self.rows(fig5[1:]), {"fig5": fig5, "fig8": wanted["fig8"]})
         of = made["experiments"]["fig5"]
         self.assertEqual((of["runs"], of["of"], of["seeds"], list(made["experiments"])), (len(fig5) - 1, len(fig5), 3, ["fig5"]))

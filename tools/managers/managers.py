@@ -54,14 +54,15 @@ def make_root(debian, out):
 
 
 class Manager:
-    """What all managers share: their root, and D-Bus in it. This one manages nothing: the kernel does it alone."""
+    """Base of all managers: the root file system, with D-Bus. This one manages nothing: the kernel does it
+    alone."""
 
     name = "kernel"
     # The namespace in which it runs.
     space = "bus"
     files = {}
     has_dhcp = False
-    # What the manager itself does to the network: event -> reason why an outage there is not carnet's.
+    # Effects of the manager on the network: event -> reason why carnet does not cause this outage.
     own_doing = {}
     # The same where it only takes longer: event -> seconds more than an event may take, and the reason.
     own_delay = {}

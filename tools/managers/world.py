@@ -214,7 +214,7 @@ class World:
         for name in self.names:
             subprocess.run(["ip", "netns", "del", self.space(name)], capture_output=True)
 
-    # What a host on board feels
+    # Outages of a host on board
 
     def start_pings(self):
         self.ip("host", "addr replace 2001:db8:a::77/64 dev eth0 nodad")
@@ -253,7 +253,7 @@ class World:
         self.ip("air", f"link set bus {'up' if up else 'down'}")
 
     def roam(self, old, new, without_carrier):
-        """wlan0 goes from one access network to another, without carrier for so many seconds."""
+        """Moves wlan0 to another access network, without carrier for this number of seconds."""
         if without_carrier:
             self.carrier(False)
         self.ip("air", f"link set {old} down")

@@ -64,7 +64,7 @@ class Bed:
             time.sleep(0.1)
 
     def tell(self):
-        """What the processes have said."""
+        """Output of the processes."""
         for log in sorted(self.work.glob("*.log")):
             print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
 

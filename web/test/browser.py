@@ -53,7 +53,7 @@ class Browser:
             self.process.wait()
         os.close(self.out)
         os.close(self.source)
-        # Its other processes may end after it, and write until then.
+        # The browser's other processes may end later, and write until then.
         for _ in range(50):
             shutil.rmtree(self.profile, ignore_errors=True)
             if not os.path.exists(self.profile):

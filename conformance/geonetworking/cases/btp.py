@@ -3,7 +3,7 @@
 from tester import gn, upper
 from tester.case import case
 
-# A port of nobody, so that the payload is of no kind.
+# A port without a listener, so that no service parses the payload.
 SOURCE, DESTINATION, INFO = 4711, 4000, 815
 
 

@@ -63,7 +63,7 @@ def _(t):
 
 
 def broadcasts(t, *lifetimes):
-    """Own GBCs that nobody is there to hear."""
+    """Own GBCs while no neighbour exists."""
     for index, lifetime in enumerate(lifetimes):
         t.ask(upper.to_area(upper.GBC, t.area1, b"%d" % index, lifetime=lifetime))
     t.none(gn.GBC, "a GBC that nobody hears")

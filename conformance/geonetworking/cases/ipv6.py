@@ -152,7 +152,7 @@ def learns(t, prefix="3ffe:0:0:2::", seconds=30, radius=ELSEWHERE):
 def _(t):
     name = learns(t)
     t.true(name not in ("tvl0", "sgvl1", "dgvl"), f"it came out of {name}")
-    # What follows comes out of it, too.
+    # Later packets leave this interface, too.
     data = multicast(t.b, b"mr-gvl-05")
     comes_out(t, t.b, t.b.gbc(elsewhere(t), data, next_header=gn.NH_IPV6), data, name, ALL_NODES_MAC)
 

@@ -11,7 +11,7 @@ from tester.case import Node, case
 
 # Kilobytes that a station may grow under mutated packets.
 GROWTH = 8_000
-# What it may need for a location table full of fabricated stations.
+# Memory limit of a station whose location table is full of fabricated stations.
 TABLE = 40_000
 MUTATIONS = 100_000
 FABRICATED = 40_000
@@ -136,7 +136,7 @@ def _(t):
     received = ended["geonet.received"] - began["geonet.received"]
     t.true(received > MUTATIONS * 0.95, f"{received} packets were received")
     t.wait(0.3)
-    # What was sent on bears the marks of the mutations.
+    # Forwarded packets contain the marks of the mutations.
     t.frames.clear()
     t.faults.clear()
     t.ask(upper.guc(t.b.addr, b"still there"))

@@ -64,7 +64,7 @@ class Node:
         self.last = 0
 
     def position(self, **other):
-        """Its position vector of now; each is newer than the one before."""
+        """Returns the node's present position vector; each is newer than the previous one."""
         self.last = max(gn.now(), self.last + 1)
         fields = {"addr": self.addr, "tst": self.last, "lat": self.lat, "lon": self.lon, "pai": self.pai}
         return gn.Position(**{**fields, **other})
@@ -104,7 +104,8 @@ class Node:
 
 
 class Tester:
-    """What a case talks to. Nodes A to F stand as in TS 102 871-3, annex B, and so do the areas."""
+    """The station under test, as a case sees it. Nodes A to F stand as in TS 102 871-3, annex B, and so do
+    the areas."""
 
     def __init__(self, bed):
         self.bed = bed
@@ -218,13 +219,13 @@ class Tester:
             raise Miss(f"{what} came: {frame!r}")
 
     def forwarded(self, packet):
-        """What matches copies of a packet that the tester sent."""
+        """Returns a filter for copies of a packet that the tester sent."""
         sent = gn.Packet(packet)
         return lambda frame: (frame.packet.type, frame.packet.so.mid, frame.packet.sn) == (
             sent.type, sent.so.mid, sent.sn)
 
     def own(self, kind, payload=None):
-        """What matches packets of the station itself."""
+        """Returns a filter for packets of the station itself."""
         return lambda frame: frame.packet.type == kind and frame.packet.so.mid == self.mid and (
             payload is None or frame.packet.payload == payload)
 

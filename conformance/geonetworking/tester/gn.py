@@ -108,8 +108,8 @@ def lifetime_octet(milliseconds):
 def packet(header, extended, payload=b"", *, version=VERSION, basic_next=NH_COMMON, lifetime=60_000,
            hops=None, max_hops=HOP_LIMIT, next_header=NH_ANY, scf=False, flags=0x80, length=None,
            reserved=0):
-    """A packet: Basic Header (9.6), Common Header (9.7), extended header, payload. Whatever may be wrong in a
-    received packet can be made wrong here."""
+    """A packet: Basic Header (9.6), Common Header (9.7), extended header, payload. The parameters can make
+    every field of the packet wrong."""
     single = header in (BEACON, SHB)
     max_hops = 1 if single and max_hops == HOP_LIMIT else max_hops
     hops = max_hops if hops is None else hops

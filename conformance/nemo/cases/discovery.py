@@ -101,7 +101,7 @@ def others(mobile):
 # Requests of a flood, and by how many octets it may make the home agent grow: less than it would take to remember the
 # address of each that asked.
 FLOOD, GROWTH = 10_000, 128 << 10
-# After so many floods there is one that does not: buffers and bounded tables are there then.
+# After this number of floods, buffers and bounded tables no longer grow.
 FLOODS = 5
 
 

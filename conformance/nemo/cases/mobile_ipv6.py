@@ -62,7 +62,7 @@ def bad_alternate(mobile):
         mobile.update(options=[packets.option(packets.ALTERNATE, ip(address))], proof=ip(address))
     mobile.no_answer()
     mobile.does_not_arrive(mobile.home)
-    # The option is none the worse for it.
+    # The option stays valid.
     mobile.works(options=[packets.option(packets.ALTERNATE, mobile.care_of)])
 
 

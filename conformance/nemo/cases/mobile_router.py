@@ -19,7 +19,7 @@ def is_update(heard):
 
 
 def solicit(wire, source):
-    """Somebody on a link asks for routers."""
+    """A host on a link solicits routers."""
     message = packets.icmpv6(source, ALL_ROUTERS, 133, 0, bytes(4))
     wire.send(packets.ipv6(source, ALL_ROUTERS, packets.ICMPV6, message, 255), group_mac(ALL_ROUTERS))
 
@@ -144,7 +144,7 @@ def silent_abroad(agent):
         return lambda heard: heard.wire is wire and heard.packet.icmp and heard.packet.icmp[0] == 134
     solicit(agent.uplink, source)
     agent.silence(advertised_on(agent.uplink), "a Router Advertisement on the visited link", 4.0)
-    # It does answer where it should.
+    # Control: the router answers a correct request.
     expect(any(asked_on_board(agent, advertised_on(agent.lan)) for _ in range(3)), "no Router Advertisement on board")
 
 
@@ -199,7 +199,7 @@ def decapsulation(agent):
     comes_on_board(3)
     arrived = come(ip("2001:db8:bad::1"), packets.echo(FAR, HOST, 4))
     agent.silence(arrived, "a packet from a tunnel of nobody's")
-    # Neither on board, nor back into the tunnel, nor out of the uplink beside it.
+    # The router forwards the packet neither on board, nor into the tunnel, nor to the other uplink.
     for elsewhere in ("2001:db8:b::77", "2001:db8:f0::77", "2001:db8:1::99"):
         agent.uplink.own(ip(elsewhere))
         for wire in (agent.uplink, agent.lan):
@@ -241,8 +241,8 @@ def rate(agent):
         times.append(found.when)
         agent.acknowledge(found, 135, sequence=(found.sequence + 7) & 0xFFFF)
     expect(len(times) > 3, f"{len(times)} Binding Updates although none was accepted")
-    # Of a second of the station's, half: a busy machine may have kept the first one back, and not the last. Who sends too
-    # many sends them at once, for each is answered at once.
+    # Of a second of the station's, half: a busy machine may have kept the first one back, and not the last. A
+    # router that sends too many sends them at once, because each gets an answer at once.
     for at in times:
         count = sum(1 for t in times if at <= t < at + 0.5)
         expect(count <= 3, f"{count} Binding Updates in half a second")

@@ -20,7 +20,7 @@ def dead(mobile, bid, which):
 def two_that_work(mobile):
     """Registers two care-of addresses, and sees the tunnel of each at work."""
     single(mobile, 1, 1)
-    # Of two, the home agent may take either for what it sends.
+    # The home agent may use either of two bindings for packets that it sends.
     mobile.arrives(mobile.home, care_of=mobile.care_of_address(1))
     single(mobile, 2, 2)
     mobile.leaves(mobile.home, care_of=mobile.care_of_address(2))
@@ -129,7 +129,7 @@ def goodbye_to_one(mobile):
     single(mobile, 2, 2)
     dead(mobile, 1, 1)
     mobile.arrives(mobile.home, care_of=mobile.care_of_address(2))
-    # What was on its way when the goodbye was sent may still come out of the tunnel.
+    # Packets that were on their way at the de-registration may still leave the tunnel.
     mobile.silence(lambda heard: False, "", IN_FLIGHT)
     mobile.does_not_leave(mobile.home, care_of=mobile.care_of_address(1))
     sequence = mobile.update(lifetime=0, prefixes=[], options=[binding_identifier(5)], care_of=mobile.care_of_address(5))

@@ -118,7 +118,7 @@ def type_change_goodbye_under_traffic(mobile):
         time.sleep(SILENCE)
         asked = time.monotonic()
         mobile.deregister(flags=A | H)
-        # What is on its way when the answer comes may still arrive.
+        # Packets that were on their way at the acknowledgement may still arrive.
         ended = time.monotonic() + SILENCE
         time.sleep(3 * SILENCE)
         lost = stream.lost(inside, begin, asked)
@@ -262,6 +262,6 @@ def refusal_copies(mobile):
     # Only an answer with the number of a question is taken for one.
     found = mobile.register(142, prefixes=[ELSEWHERE])
     expect(found.router, "no R in the refusal of a mobile router")
-    # A de-registration of what is not bound.
+    # A de-registration without a binding.
     found = mobile.register(133, flags=A | H, lifetime=0, prefixes=[])
     expect(not found.router, "R in the refusal of a mobile node")

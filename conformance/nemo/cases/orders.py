@@ -1,4 +1,4 @@
-"""What a home agent orders unasked: to go to another one (RFC 5142), to give a binding up (RFC 5846)."""
+"""Unsolicited messages of a home agent: Home Agent Switch (RFC 5142), Binding Revocation (RFC 5846)."""
 
 import struct
 import time
@@ -63,7 +63,7 @@ def stays(mobile):
     drain(mobile, within=2)
     asked_to_leave(mobile)
     until = time.monotonic() + 3 * PATIENCE
-    # Who asks before has perhaps less time from then on.
+    # A router that asks earlier may get less time.
     time.sleep(2 + SILENCE)
     while found.status == 0 and time.monotonic() < until:
         # The lifetime begins between the question and the answer.

@@ -12,7 +12,8 @@ ALL_ROUTERS = ip("ff02::2")
 
 
 def seek_routers(mobile):
-    """A host on the home link asks who is there, so that nobody has to wait for the next Router Advertisement."""
+    """A host on the home link solicits routers, so that the test need not wait for the next Router
+    Advertisement."""
     source = ip(f"fe80::a8:{mobile.number:x}")
     message = packets.icmpv6(source, ALL_ROUTERS, 133, 0, bytes(4))
     mobile.target.home.send(packets.ipv6(source, ALL_ROUTERS, ICMPV6, message, 255), group_mac(ALL_ROUTERS))
@@ -47,7 +48,7 @@ def one_ages(agents, node):
     advertise(mobiles[0], third, 30, 1800)
     for mobile in mobiles:
         until(mobile, lambda _, named: named[0] == third, "the third is not first")
-    # What it says last is that it will not be there for long.
+    # The last Router Advertisement of the home agent has a short lifetime.
     advertise(mobiles[0], third, 30, 5)
     for mobile in mobiles:
         until(mobile, lambda _, named: third not in named, "the third is still named", 2 * PATIENCE)

@@ -90,7 +90,7 @@ class Station(testbed.Station):
             self.wires[name] = Wire(name, here, mac, self.capture)
 
     def order(self, *arguments):
-        """What an operator wants; it is not waited for."""
+        """Runs a command of the operator without waiting for its end."""
         self.orders.append(subprocess.Popen([self.program, *arguments, "--socket", self.api], stdout=subprocess.DEVNULL,
                                             stderr=subprocess.DEVNULL))
 
@@ -108,7 +108,7 @@ class Station(testbed.Station):
 
 
 class Node:
-    """What a mobile router is configured with at the home agent, and the last sequence number that it used."""
+    """Config of a mobile router at the home agent, and its last sequence number."""
 
     def __init__(self, home_address, prefixes, spi=None, key=None, routers=True):
         self.home_address, self.prefixes, self.spi, self.key = packets.ip(home_address), prefixes, spi, key

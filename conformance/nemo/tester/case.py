@@ -42,7 +42,7 @@ class Declared:
         self.alone = needs.pop("alone", False)
         # Home agents of its own that the case makes.
         self.agents = needs.pop("agents", False)
-        # What it demands of times that a busy machine may fail: the reason why it may be tried again.
+        # Requirement on times that a busy machine may miss; the tester may repeat the case for this reason.
         self.timing = needs.pop("timing", None)
         # Of the mobile router: what its config has beyond the usual.
         self.config = needs.pop("config", "")
@@ -137,7 +137,7 @@ class Stream:
 
 
 class Mobile:
-    """A mobile router, or whoever pretends to be one."""
+    """A mobile router, or an attacker that pretends to be one."""
 
     def __init__(self, target, node, number):
         self.target, self.node, self.number = target, node, number
@@ -320,7 +320,7 @@ class Mobile:
         return inner is not None and inner.octets[8:] == packet[8:] and inner.octets[4:7] == packet[4:7]
 
     def arrives(self, destination, care_of=None):
-        """What the correspondent sends to an address comes through the tunnel to a care-of address."""
+        """Checks that a packet of the correspondent to an address leaves the tunnel at a care-of address."""
         care_of = care_of or self.care_of
         for attempt in range(3):
             packet = self.ping_in(destination)
@@ -339,7 +339,7 @@ class Mobile:
         return None
 
     def does_not_arrive(self, destination):
-        """It does not come through any tunnel."""
+        """Checks that the packet leaves no tunnel."""
         packet = self.ping_in(destination)
         self.silence(lambda heard: self.same(heard.packet.inner, packet),
                      f"a packet for {packets.text(destination)} came through a tunnel")
@@ -359,7 +359,7 @@ class Mobile:
         self.emit(packets.ipv6(care_of or self.care_of, destination or self.target.home_agent, packets.IPV6, inner))
 
     def leaves(self, source, care_of=None):
-        """What comes out of the reverse tunnel from an address reaches the correspondent."""
+        """Checks that a packet from an address through the reverse tunnel reaches the correspondent."""
         Mobile.number_of_echo = (Mobile.number_of_echo + 1) & 0xFFFF
         inner = packets.echo(source, self.correspondent, Mobile.number_of_echo)
         for attempt in range(3):
@@ -408,7 +408,7 @@ def expect(condition, problem):
 
 
 class Result:
-    """What came of a case."""
+    """The result of a case."""
 
     def __init__(self, declared, outcome, reason="", seconds=0.0):
         self.declared, self.outcome, self.reason, self.seconds = declared, outcome, reason, seconds
@@ -454,7 +454,7 @@ def once(declared, run, *arguments):
     began = time.monotonic()
     said = ""
     try:
-        # What a case returns is what its row has to say about a pass: a part that could not be tested.
+        # A case returns the remark for its row: a part that the case could not test.
         outcome, reason = "pass", run(*arguments) or ""
     except Unsuitable as unsuitable:
         outcome, reason = "skipped", str(unsuitable)
@@ -468,7 +468,7 @@ def once(declared, run, *arguments):
 
 
 def together(works, at_a_time):
-    """Runs functions in threads, so many at a time; their results in order."""
+    """Runs functions in a limited number of threads; returns their results in order."""
     results, gate = [None] * len(works), threading.Semaphore(at_a_time)
 
     def run(index, work):

@@ -7,7 +7,7 @@ from .packets import FLOW, A, H, R, option
 
 # Binary traffic selectors (RFC 6088 3.2): the flag of "start destination port".
 IPV6_SELECTOR, DESTINATION_PORT = 2, 1 << (31 - 10)
-# What is selected.
+# Packets that a flow selects.
 PORT = 40001
 
 

@@ -105,7 +105,7 @@ ALIGNMENT = {REFRESH_ADVICE: (2, 0), ALTERNATE: (8, 6), NONCE_INDICES: (2, 0), P
 
 
 def pad(length):
-    """Padding of so many octets (RFC 6275 6.2.2 and 6.2.3)."""
+    """Returns padding of this number of octets (RFC 6275 6.2.2 and 6.2.3)."""
     return b"" if length == 0 else b"\0" if length == 1 else bytes([1, length - 2]) + bytes(length - 2)
 
 
@@ -198,7 +198,7 @@ class Packet:
                     at += 2 + header[at + 1]
             protocol, payload = header[0], rest
         self.protocol, self.payload = protocol, payload
-        # What upper layers take for source and destination (RFC 6275 6.1.1).
+        # Returns source and destination as upper layers see them (RFC 6275 6.1.1).
         ends = (self.home_address or self.source, self.routed_to or self.destination)
         if protocol == FRAGMENT:
             self.fragmented = True

@@ -19,6 +19,6 @@ def stand_in(work=lambda config: signal.sigwait({signal.SIGTERM})):
     subprocess.run(["ip", "-6", "route", "add", "blackhole", "default"], check=True)
     with open(sys.argv[sys.argv.index("--config") + 1], "rb") as file:
         config = tomllib.load(file)
-    # What says that the program is ready.
+    # Reports that the program is ready.
     os.close(os.open(config["station"]["socket"], os.O_CREAT))
     work(config)

@@ -90,7 +90,7 @@ class Wire:
         if frame[6:12] == self.mac or len(frame) < 42:
             return
         kind = struct.unpack(">H", frame[12:14])[0]
-        # The cable may go in the middle of an answer; whoever needs it asks again.
+        # The cable may disappear during an answer; the caller repeats the request.
         with contextlib.suppress(OSError):
             if kind == ARP:
                 self._resolve(frame)
@@ -162,7 +162,7 @@ class Wire:
 
 
 class Inbox:
-    """What came for one case, on all links, in order."""
+    """Packets for one case, from all links, in order of arrival."""
 
     def __init__(self):
         self.queue, self.all = queue.Queue(), []

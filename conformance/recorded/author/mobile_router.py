@@ -122,5 +122,5 @@ def home(s):
     s.interface("w0", running=False).says(f"{ROUTER} > {HOME_AGENT} BU AHR seq 102 life 0")
 
 
-# Whoever answers for the router: the kernel's choice is the home address.
+# Source of the router's own answers: the kernel selects the home address.
 HOME_AGENT_SAYS = ROUTER

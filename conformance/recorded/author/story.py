@@ -68,7 +68,7 @@ class Story:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     def check(self, folder):
-        """What is wrong with the recorded outputs, one line each."""
+        """Returns the errors in the recorded outputs, one in each line."""
         station = self.told()
         try:
             lines = [json.loads(line) for line in self.path(folder, "out").read_text().splitlines()]
@@ -104,7 +104,7 @@ class Station:
         return self
 
     def says(self, *lines):
-        """What the station sends because of the last input: all of it."""
+        """Everything that the station sends because of the last input."""
         time, what, _ = self.inputs[-1]
         self.inputs[-1] = (time, what, list(lines))
         return self
@@ -160,7 +160,7 @@ class Station:
         return self.echo(source, destination).says(f"{agent} > {care_of} [{source} > {destination} echo request]")
 
     def unreachable(self, destination, source=CORRESPONDENT):
-        """The same goes nowhere, and its sender is told."""
+        """The packet is dropped, and its sender gets an error."""
         return self.echo(source, destination).says(f"{HOME_AGENT} > {source} ICMPv6 1/3")
 
     def unbound(self, *destinations):
