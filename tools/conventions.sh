@@ -38,9 +38,9 @@ may carnet-its carnet-base carnet-geonet carnet-wire foldhash thiserror
 may carnet-security aws-lc-rs bp256 bp384 carnet-base carnet-geonet carnet-its carnet-wire ecdsa p256 p384 sha2 thiserror zeroize
 may carnet-fleet carnet-base serde serde_json
 may carnet-nemo carnet-base carnet-mobility carnet-wire foldhash ipnet serde
-may carnet-cits carnet-base carnet-geonet carnet-its carnet-security carnet-wire serde
+may carnet-cits carnet-base carnet-geonet carnet-its carnet-security carnet-wire ipnet serde thiserror
 may carnet-station carnet-base carnet-cits carnet-geonet carnet-mobility carnet-nemo carnet-wire serde
-may carnet-api carnet-base ipnet serde serde_json thiserror toml
+may carnet-api carnet-base carnet-cits carnet-geonet carnet-mobility carnet-nemo carnet-wire ipnet serde serde_json thiserror toml
 may carnet-settings carnet-api carnet-base carnet-cits carnet-geonet carnet-its carnet-mobility carnet-station carnet-wire serde serde_json thiserror
 may carnet-sim-ffi carnet-api carnet-base carnet-geonet carnet-settings carnet-station serde_json
 may carnet-virtual carnet-base carnet-wire ipnet

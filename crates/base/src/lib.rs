@@ -14,6 +14,7 @@ pub mod parts;
 mod queue;
 mod rng;
 mod small_map;
+mod status;
 mod time;
 mod timer;
 
@@ -25,6 +26,7 @@ pub use link::{Address, DefaultRoute, Interface, Ipv4Router, Ipv6Router, LinkMes
 pub use queue::next_of;
 pub use rng::{Rng, Seed};
 pub use small_map::SmallMap;
+pub use status::{Counters, Role};
 pub use time::{Time, WallTime};
 pub use timer::TimerTable;
 

@@ -12,28 +12,25 @@ use std::future::pending;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use carnet_api::address::{GnAddress, MacAddress, Octets};
 use carnet_api::config::{self, GeonetAddress};
 use carnet_api::model::{
-    GeonetStatus, GnNextHeader, GnPacketType, GnPingEvent, GnPingRequest, GnReceived, GnStation, GnTarget,
-    Location,
+    GeonetStatus, GnNextHeader, GnPingEvent, GnPingRequest, GnReceived, GnStation, GnTarget,
 };
 use carnet_base::{RateLimiter, Time, WallTime, parts};
 use carnet_cits::geonetworking::echo::{self, Echo};
+use carnet_cits::position::degrees;
+use carnet_geonet::ReceivedFrame;
 use carnet_geonet::dcc::Gate;
-use carnet_geonet::location_table::{Entry, LocationTable};
-use carnet_geonet::{ReceivedFrame, Router};
 use carnet_linux::frame_link::{FrameLink, LinkEvent, LinkState, MacAddress as Mac};
 use carnet_linux::multicast_link::MulticastEvent;
 use carnet_linux::position::{LostReason, PositionEvent, PositionSource, reckoning::Reckoner};
 use carnet_linux::virtual_link::VirtualLinkEvent;
 use carnet_linux::{Result, clock};
 use carnet_station::Station;
-use carnet_station::io::{
-    Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Position, PositionQuality,
-};
+use carnet_station::io::{Delivered, Frame, GeonetRequest, GeonetTransport, Position, PositionQuality};
+use carnet_wire::address::{MacAddress, Octets};
 use carnet_wire::btp::{BtpA, BtpB};
-use carnet_wire::geonet::{GnAddress as WireAddress, LongPositionVector, Timestamp};
+use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Duration, sleep};
 use tracing::{debug, info, warn};
@@ -103,7 +100,7 @@ pub struct Geonet {
     config: config::Geonet,
     /// GN address of the station. The station may derive it from an interface's address; it is `None` until
     /// this interface exists.
-    address: Option<WireAddress>,
+    address: Option<GnAddress>,
     /// Last known link-layer address of the link's interface.
     mac_addresses: Mac,
     /// State of the link that was last logged.
@@ -208,12 +205,12 @@ impl Geonet {
 
     /// Returns the station's GN address. The station may derive it from an interface's address; returns
     /// `None` until this interface exists.
-    pub fn address(&self) -> Option<WireAddress> {
+    pub fn address(&self) -> Option<GnAddress> {
         self.address
     }
 
     /// Stores the router's new address, and changes the interface's address to it.
-    pub fn address_is(&mut self, now: Time, address: WireAddress) {
+    pub fn address_is(&mut self, now: Time, address: GnAddress) {
         if self.address != Some(address) {
             self.address = Some(address);
             self.align(now);
@@ -223,7 +220,7 @@ impl Geonet {
     /// Sets the interface's address to the station's address, or warns that the two differ.
     fn align(&mut self, now: Time) {
         self.mac_addresses = self.link.address();
-        let Some(wanted) = self.address.map(WireAddress::mid) else { return };
+        let Some(wanted) = self.address.map(GnAddress::mid) else { return };
         if self.mac_addresses == wanted || self.link.state() == LinkState::Missing || !self.changes.allow(now)
         {
             return;
@@ -304,20 +301,20 @@ impl Geonet {
 
     /// Handles a change of the link. If the change gives the station a new address, returns this address for
     /// the router.
-    pub fn link_changed(&mut self, now: Time, state: LinkState) -> Option<WireAddress> {
+    pub fn link_changed(&mut self, now: Time, state: LinkState) -> Option<GnAddress> {
         if self.reported_link != Some(state) {
             self.reported_link = Some(state);
             info!("the radio interface of GeoNetworking is {}", state_word(state));
         }
         let (before, has) = (self.mac_addresses, self.link.address());
-        let own = self.address.map(WireAddress::mid);
+        let own = self.address.map(GnAddress::mid);
         if self.config.address == GeonetAddress::Auto
             && has != before
             && has != Mac::default()
             && own != Some(has)
         {
             let address = settings::geonet::address(&self.config, has);
-            info!("this station's GeoNetworking address is {}", GnAddress(address.0));
+            info!("this station's GeoNetworking address is {address}");
             (self.address, self.mac_addresses) = (Some(address), has);
             return Some(address);
         }
@@ -491,34 +488,22 @@ impl Geonet {
     }
 
     /// Returns the GeoNetworking part of `GET /v1/status`.
-    pub fn status(&self, router: Option<&Router>) -> GeonetStatus {
-        let table = router.map(Router::location_table);
-        let place = router.and_then(Router::position_vector);
+    pub fn status(&self, station: &Station) -> GeonetStatus {
+        let status = station.geonet_plane().map(|plane| plane.status());
         GeonetStatus {
-            gn_address: router.map(|router| GnAddress(router.address().0)),
-            waits_for: router.is_none().then(|| self.awaited()),
+            waits_for: status.is_none().then(|| self.awaited()),
             link: state_word(self.link.state()).into(),
             path: self.fast_path.name().into(),
             path_loading: self.fast_path.loading().map(str::to_owned),
             position: self.state.into(),
-            latitude: place.map(|vector| degrees(vector.latitude)),
-            longitude: place.map(|vector| degrees(vector.longitude)),
-            neighbours: table.map_or(0, LocationTable::neighbours) as u64,
-            locations: table.map_or(0, LocationTable::len) as u64,
+            ..status.unwrap_or_default()
         }
     }
 
-    /// Returns the answer to `GET /v1/locations`, or with `only_neighbours` to `GET /v1/neighbours`.
-    pub fn locations(&self, router: &Router, wall: WallTime, only_neighbours: bool) -> Vec<Location> {
+    /// Returns the present time of position vectors.
+    pub fn timestamp(&self, wall: WallTime) -> Timestamp {
         let milliseconds = i64::try_from(wall.as_unix_nanos() / 1_000_000).unwrap_or(i64::MAX);
-        let now = Timestamp::from_unix_milliseconds(milliseconds, self.positions.leap_seconds());
-        let entries = router.location_table().iter().map(|(_, entry)| entry);
-        let mut locations: Vec<Location> = entries
-            .filter(|entry| entry.is_neighbour() || !only_neighbours)
-            .map(|entry| location(entry, now))
-            .collect();
-        locations.sort_by_key(|location| location.gn_address);
-        locations
+        Timestamp::from_unix_milliseconds(milliseconds, self.positions.leap_seconds())
     }
 
     /// Returns the counters of the link.
@@ -573,23 +558,13 @@ fn random_mac(seed: u64) -> Mac {
 
 /// Returns the MID: the low 48 bits of a GN address.
 fn mid(address: u64) -> Mac {
-    WireAddress(address).mid()
+    GnAddress(address).mid()
 }
 
 /// Returns the deviation of a clock as a log text.
 fn difference(milliseconds: i64) -> String {
     let side = if milliseconds < 0 { "behind" } else { "ahead of" };
     format!("{} ms {side}", milliseconds.unsigned_abs())
-}
-
-/// Converts tenths of a microdegree to degrees.
-pub fn degrees(tenths_of_microdegrees: i32) -> f64 {
-    f64::from(tenths_of_microdegrees) / 1e7
-}
-
-/// Converts degrees to tenths of a microdegree. The cast saturates, and converts NaN to 0.
-pub fn tenths_of_microdegrees(degrees: f64) -> i32 {
-    (degrees * 1e7).round() as i32
 }
 
 /// Converts a position vector to a position input of the station.
@@ -601,21 +576,6 @@ pub fn position_of(vector: &LongPositionVector) -> Position {
         accurate: vector.accurate,
         speed: vector.speed,
         heading: vector.heading,
-    }
-}
-
-fn location(entry: &Entry, now: Timestamp) -> Location {
-    let vector = entry.position_vector();
-    Location {
-        gn_address: GnAddress(vector.address.0),
-        mac: MacAddress(entry.mac()),
-        latitude: degrees(vector.latitude),
-        longitude: degrees(vector.longitude),
-        speed_mps: f64::from(vector.speed) / 100.0,
-        heading_deg: f64::from(vector.heading) / 10.0,
-        // If the other station's clock is ahead, the age is 0, not negative.
-        age_ms: u64::try_from(now.milliseconds_since(vector.timestamp)).unwrap_or(0),
-        neighbour: entry.is_neighbour(),
     }
 }
 
@@ -643,13 +603,7 @@ fn received(delivered: Delivered) -> GnReceived {
         port,
         source_port,
         port_info,
-        packet_type: match delivered.kind {
-            DeliveredKind::Guc => GnPacketType::Guc,
-            DeliveredKind::Gac => GnPacketType::Gac,
-            DeliveredKind::Gbc => GnPacketType::Gbc,
-            DeliveredKind::Shb => GnPacketType::Shb,
-            DeliveredKind::Tsb => GnPacketType::Tsb,
-        },
+        packet_type: delivered.kind,
         next_header: match delivered.next_header {
             1 => GnNextHeader::BtpA,
             2 => GnNextHeader::BtpB,
@@ -692,11 +646,13 @@ fn lost(reason: &LostReason) -> String {
 
 #[cfg(test)]
 mod tests {
+    use carnet_station::io::GnPacketType;
+
     use super::*;
 
     fn heard(next_header: u8, payload: &[u8]) -> GnReceived {
         received(Delivered {
-            kind: DeliveredKind::Shb,
+            kind: GnPacketType::Shb,
             next_header,
             source: 2,
             latitude: 0,

@@ -28,7 +28,9 @@ use carnet_linux::{
 };
 use carnet_nemo::forwarding::desired::{Change, Entry, InterfaceAddress};
 use carnet_nemo::forwarding::packet::PacketBuffer;
-use carnet_station::io::{Command, Event, Input, Kept, Output, PortalProbe, TunnelTraffic};
+use carnet_station::io::{
+    Command, Event, GeonetOutput, Input, Kept, NemoOutput, Output, PortalProbe, TunnelTraffic,
+};
 use carnet_station::{PersistentState, Station};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
@@ -913,7 +915,7 @@ impl Runner {
             match burst.next(output) {
                 OutputTreatment::Store(kept) => burst.holds_packets |= self.persist(kept),
                 OutputTreatment::Hold(packet) => self.state.hold(packet),
-                OutputTreatment::Execute(Output::Event(event)) => told.push(event),
+                OutputTreatment::Execute(Output::Nemo(NemoOutput::Event(event))) => told.push(event),
                 OutputTreatment::Execute(output) => {
                     self.flush();
                     self.carry(output);
@@ -946,7 +948,14 @@ impl Runner {
 
     fn carry(&mut self, output: Output) {
         match output {
-            Output::Forwarding(change) => {
+            Output::Nemo(output) => self.carry_nemo(output),
+            Output::Geonet(output) => self.carry_geonet(output),
+        }
+    }
+
+    fn carry_nemo(&mut self, output: NemoOutput) {
+        match output {
+            NemoOutput::Forwarding(change) => {
                 if let Change::Remove(entry) = &change
                     && let Entry::Address(InterfaceAddress { interface, address, .. }) = &**entry
                 {
@@ -956,13 +965,13 @@ impl Runner {
                     error!("{error}");
                 }
             }
-            Output::Packet(packet) => {
+            NemoOutput::Packet(packet) => {
                 if let Some(writer) = &mut self.writer {
                     writer.write(&packet);
                     writer.flush();
                 }
             }
-            Output::Protect { source, destination, label, message } => {
+            NemoOutput::Protect { source, destination, label, message } => {
                 // Without a security association the message is lost. A sender that needs an answer sends the
                 // message again.
                 if let Err(error) = self.protected().send(source, destination, label, &message) {
@@ -971,39 +980,45 @@ impl Runner {
                     );
                 }
             }
-            Output::Encapsulated { local, remote, packet, may_fragment } => {
+            NemoOutput::Encapsulated { local, remote, packet, may_fragment } => {
                 if let Some(sender) = &mut self.datagram_writer {
                     sender.write(local, remote, may_fragment, &packet);
                     sender.flush();
                 }
             }
-            Output::Icmpv6(message) => {
+            NemoOutput::Icmpv6(message) => {
                 // The link may have disappeared just now; the sender of the message will send it again.
                 let sent = self.platform.as_mut().map(|platform| platform.send_icmpv6(&message));
                 if let Some(Err(error)) = sent {
                     tracing::debug!("{error}");
                 }
             }
-            Output::ProbePortal { uplink, sources } => {
+            NemoOutput::ProbePortal { uplink, sources } => {
                 if let Some(target) = settings::probe_target(&self.config) {
                     self.portal_probes.begin(target, uplink, sources);
                 }
             }
-            Output::Persist(kept) => {
+            NemoOutput::Persist(kept) => {
                 self.persist(kept);
             }
-            Output::Frame(frame) => {
+            NemoOutput::Event(event) => self.report(&event),
+        }
+    }
+
+    fn carry_geonet(&mut self, output: GeonetOutput) {
+        match output {
+            GeonetOutput::Frame(frame) => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.send(clock::now(), &frame);
                 }
                 self.station.recycle(frame.packet);
             }
-            Output::Accelerate(told) => {
+            GeonetOutput::Accelerate(told) => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.accelerate(clock::now(), &told);
                 }
             }
-            Output::Delivered(delivered) => {
+            GeonetOutput::Delivered(delivered) => {
                 if let Some(upper_tester) = &self.upper_tester {
                     upper_tester.delivered(&delivered);
                 }
@@ -1011,38 +1026,38 @@ impl Runner {
                     geonet.delivered(clock::now(), delivered);
                 }
             }
-            Output::Message(message) => {
+            GeonetOutput::Message(message) => {
                 if let Some(applications) = &self.applications {
                     let map = self.station.facilities().map(|facilities| &facilities.services().ldm);
                     applications.hear(clock::wall().as_unix_nanos() / 1_000_000, &message, map);
                 }
             }
-            Output::EventOver(action) => {
+            GeonetOutput::EventOver(action) => {
                 if let Some(applications) = &self.applications {
                     applications.over(action);
                 }
             }
-            Output::Triggered(action) => {
+            GeonetOutput::Triggered(action) => {
                 if let Some(applications) = &mut self.applications {
                     applications.triggered(action);
                 }
             }
-            Output::VirtualLink(link) => {
+            GeonetOutput::VirtualLink(link) => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.interfaces.set(link);
                 }
             }
-            Output::VirtualLinkGone(id) => {
+            GeonetOutput::VirtualLinkGone(id) => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.interfaces.remove(id);
                 }
             }
-            Output::VirtualFrame(frame) => {
+            GeonetOutput::VirtualFrame(frame) => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.interfaces.write(&frame);
                 }
             }
-            Output::Ipv6 { link, destination, source, delivered } => {
+            GeonetOutput::Ipv6 { link, destination, source, delivered } => {
                 if let Some(upper_tester) = &self.upper_tester {
                     upper_tester.delivered(&delivered);
                 }
@@ -1052,17 +1067,17 @@ impl Runner {
                 }
                 self.station.recycle(delivered.payload);
             }
-            Output::LanPacket { interface, destination, packet } => {
+            GeonetOutput::LanPacket { interface, destination, packet } => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.multicast.write(&interface, destination, &packet);
                 }
             }
-            Output::Subscription { group, exclude, sources } => {
+            GeonetOutput::Subscription { group, exclude, sources } => {
                 if let Some(geonet) = &mut self.geonet {
                     geonet.multicast.subscribe(group, exclude, sources);
                 }
             }
-            Output::Event(event) => self.report(&event),
+            GeonetOutput::Warning(message) => self.report(&Event::Warning { message }),
         }
     }
 

@@ -3,6 +3,16 @@
 use carnet_wire::geonet::{GeoArea, GnAddress, LongPositionVector, Shape, Timestamp};
 use serde::{Deserialize, Serialize};
 
+/// Converts tenths of a microdegree to degrees.
+pub fn degrees(tenths_of_microdegrees: i32) -> f64 {
+    f64::from(tenths_of_microdegrees) / 1e7
+}
+
+/// Converts degrees to tenths of a microdegree. The cast saturates, and converts NaN to 0.
+pub fn tenths_of_microdegrees(degrees: f64) -> i32 {
+    (degrees * 1e7).round() as i32
+}
+
 /// Position of this station, in the units of the wire (EN 302 636-4-1 9.5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
@@ -51,11 +61,12 @@ pub struct Area {
     pub angle: u16,
 }
 
-/// The shape of an [`Area`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The shape of an area.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AreaShape {
     /// A circle.
+    #[default]
     Circle,
     /// A rectangle.
     Rectangle,
@@ -107,6 +118,38 @@ impl From<Area> for GeoArea {
             angle: area.angle,
         }
     }
+}
+
+/// A place on the ground.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GnPlace {
+    /// Latitude in degrees, north positive.
+    pub latitude: f64,
+    /// Longitude in degrees, east positive.
+    pub longitude: f64,
+}
+
+/// Destination area of a packet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GnArea {
+    /// An area with a name: `{"name": "crossing"}`.
+    Name(String),
+    /// A circle: `{"circle": {"latitude": 48.8375, "longitude": 2.1008, "radius_m": 300}}`.
+    Circle(GnCircle),
+}
+
+/// A circle on the ground.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GnCircle {
+    /// Latitude of the centre in degrees, north positive.
+    pub latitude: f64,
+    /// Longitude of the centre in degrees, east positive.
+    pub longitude: f64,
+    /// Radius in metres.
+    pub radius_m: u16,
 }
 
 /// Quality of a position that the facilities report in their messages.

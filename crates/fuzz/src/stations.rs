@@ -16,7 +16,7 @@ use carnet_base::{Address, Endpoint, Interface, LinkMessage, Rng, Time, WallTime
 use carnet_mobility::home_agent::{MAX_BINDINGS, MAX_FLOWS};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_settings::recording::Line;
-use carnet_station::io::{Frame, Input, Output, Position};
+use carnet_station::io::{Frame, GeonetOutput, Input, NemoOutput, Output, Position};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::extension::Extensions;
 use carnet_wire::geonet::{self, GnAddress, StationType};
@@ -394,22 +394,24 @@ impl World {
         let mut outputs = 0;
         while let Some(output) = self.stations[number].poll_output() {
             let sent = match output {
-                Output::Packet(packet) => {
+                Output::Nemo(NemoOutput::Packet(packet)) => {
                     let (header, payload) =
                         Header::parse_packet(&packet).expect("a sent packet has a valid IPv6 header");
                     assert_eq!(HEADER_LEN + payload.len(), packet.len(), "{header:?}");
                     PacketInTransit::Packet(packet)
                 }
-                Output::Encapsulated { local, remote, packet, .. } => {
+                Output::Nemo(NemoOutput::Encapsulated { local, remote, packet, .. }) => {
                     assert!(Header::parse_packet(&packet).is_ok(), "{packet:02x?}");
                     PacketInTransit::Datagram { local: remote, remote: local, packet }
                 }
-                Output::Frame(frame) => {
+                Output::Geonet(GeonetOutput::Frame(frame)) => {
                     let read = geonet::Frame::parse(&frame.packet);
                     assert!(read.is_ok(), "{read:?}: {:02x?}", frame.packet);
                     PacketInTransit::Frame(frame)
                 }
-                Output::Icmpv6(_) | Output::LanPacket { .. } | Output::VirtualFrame(_) => {
+                Output::Nemo(NemoOutput::Icmpv6(_))
+                | Output::Geonet(GeonetOutput::LanPacket { .. })
+                | Output::Geonet(GeonetOutput::VirtualFrame(_)) => {
                     outputs += 1;
                     continue;
                 }

@@ -18,7 +18,7 @@ use carnet_mobility::home_agent::{
     AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents, StoredBinding, StoredRegistration,
 };
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
-use carnet_station::io::{Input, Output};
+use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use ipnet::Ipv6Net;
 
@@ -120,7 +120,7 @@ fn bindings() -> Vec<StoredBinding> {
 
 fn carry_out(station: &mut Station, platform: &mut Platform) {
     while let Some(output) = station.poll_output() {
-        if let Output::Forwarding(change) = output {
+        if let Output::Nemo(NemoOutput::Forwarding(change)) = output {
             platform.apply(&change).unwrap();
         }
     }

@@ -1,12 +1,62 @@
-//! Operators' commands to the NEMO plane.
+//! Operators' commands to the NEMO plane, and their bodies in the API.
 
 use std::net::Ipv6Addr;
 use std::slice;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::plane::Roles;
+
+/// Body of `POST /v1/handover`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandoverRequest {
+    /// Interface name of the uplink to use; `null` ends an earlier request. The key must be present.
+    #[serde(deserialize_with = "present")]
+    pub uplink: Option<String>,
+    /// Name of the policy whose packets use the uplink; `null` for all packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+}
+
+/// Reads an optional value whose key is not optional.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
+/// Body of `POST /v1/signal`: a program has measured the signal of an uplink.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRequest {
+    /// Interface name of the uplink.
+    pub uplink: String,
+    /// Signal strength in dBm.
+    pub dbm: i32,
+}
+
+/// Body of `POST /v1/drain`: the home agent asks all mobile routers to go to another home agent (RFC 5142).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrainRequest {
+    /// The home agents to go to; any known home agent if empty.
+    #[serde(default)]
+    pub to: Vec<Ipv6Addr>,
+    /// Seconds within which the home agent asks all mobile routers.
+    pub within_s: u32,
+}
+
+/// Body of `POST /v1/revoke`: bindings of a mobile router end (RFC 5846).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeRequest {
+    /// Home address of the mobile router.
+    pub home_address: Ipv6Addr,
+    /// Binding Identifiers; all bindings of the mobile router if empty.
+    #[serde(default)]
+    pub bids: Vec<u16>,
+}
 
 const NO_HOME_AGENT: &str = "this station is no home agent";
 

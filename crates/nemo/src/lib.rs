@@ -8,7 +8,7 @@
 //! ([`input::Stations`]), and carries out its orders to them ([`GeonetOrder`]).
 #![forbid(unsafe_code)]
 
-mod command;
+pub mod command;
 pub mod config;
 mod drop_reason;
 pub mod forwarding;

@@ -1,21 +1,23 @@
-//! Outputs of the NEMO plane.
+//! Outputs of the NEMO plane as serde types, so that a recording can contain them.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use carnet_base::{Endpoint, LinkMessage};
+use carnet_base::{Endpoint, LinkMessage, hex};
 use carnet_mobility::Event;
+use serde::{Deserialize, Serialize};
 
 use crate::forwarding::desired::Change;
 use crate::persistent_state::Kept;
 
-/// An output to the platform. The station's outputs have the same variants, with the same meaning.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An output to the platform.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Output {
     /// Change of the desired forwarding state. The caller must apply it before it carries out the next
     /// output.
     Forwarding(Change),
     /// IPv6 packet that the caller writes into the TUN device; the kernel routes it.
-    Packet(Vec<u8>),
+    Packet(#[serde(with = "hex")] Vec<u8>),
     /// A Mobility Header message that the kernel's IPsec must protect. The protected packet comes back from
     /// the tunnel device, and the plane then sends it.
     Protect {
@@ -26,6 +28,7 @@ pub enum Output {
         /// Flow label by which the plane recognises the packet.
         label: u32,
         /// The Mobility Header.
+        #[serde(with = "hex")]
         message: Vec<u8>,
     },
     /// An IPv6 packet to be sent inside IPv4 or UDP (RFC 5555). The outer header has its traffic class.
@@ -35,6 +38,7 @@ pub enum Output {
         /// Remote end of the tunnel.
         remote: Endpoint,
         /// The IPv6 packet.
+        #[serde(with = "hex")]
         packet: Vec<u8>,
         /// Whether routers may fragment the outer packet: its DF bit is clear.
         may_fragment: bool,

@@ -1,167 +1,247 @@
-//! The status of the NEMO plane, for operators.
+//! The status of the NEMO plane, and its counters by name. The types are those of the JSON that the API
+//! answers with: a field stands here once, with the line that fills it.
+//!
+//! Text in place of an enum is a word of the API. Fields may be added, never renamed. A value that is unknown
+//! or does not apply is `null`.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{DropReason, Endpoint, Time};
+use carnet_base::{DropReason, Endpoint, Role, Time};
 use carnet_mobility::MobileRouter;
-use carnet_mobility::flow::FlowAction;
-use carnet_mobility::mobile_router::{
-    Agreement, Attachment, Quality, Registration, Response, State, VolumeAction, VolumePeriod,
-};
+pub use carnet_mobility::home_agent::Drain;
+pub use carnet_mobility::mobile_router::PolicyStatus as Policy;
+use carnet_mobility::mobile_router::{Attachment, Registration, Response, State};
+use carnet_wire::address::MacAddress;
 use ipnet::Ipv6Net;
+use serde::{Deserialize, Serialize};
 
 use crate::drop_reason::TunnelDrop;
-use crate::forwarding::desired::TunnelEnd;
-use crate::forwarding::forwarder::Traffic;
 use crate::plane::Nemo;
 
-/// Status of a binding, at the mobile router or at the home agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BindingStatus {
-    /// Role of this station.
-    pub end: TunnelEnd,
-    /// Home address of the binding.
+/// The mobile router in a few words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MobileRouterStatus {
+    /// State of the registration, in one snake_case word, such as `registered` or `home`.
+    pub state: String,
+    /// Whether an uplink leads to the home agent now; false if each uplink is down or silent. A registration
+    /// outlives its uplinks for up to its lifetime.
+    #[serde(default)]
+    pub reachable: Option<bool>,
+    /// Reason of the state `refused`: the status of the home agent's answer and its meaning; else `null`.
+    #[serde(default)]
+    pub refusal: Option<String>,
+    /// Home address.
     pub home_address: Ipv6Addr,
-    /// Care-of address; `None` while the binding is not registered.
-    pub care_of_address: Option<Endpoint>,
-    /// Time since the node came to this care-of address, if known.
-    pub stay: Option<Duration>,
-    /// Binding Identifier; `None` for a binding without one.
-    pub bid: Option<u16>,
-    /// Prefixes of the binding.
+    /// Home agent; `::` while the router has not yet found its home agent.
+    pub home_agent: Ipv6Addr,
+    /// All known home agents, in the order in which the router tries them.
+    #[serde(default)]
+    pub home_agents: Vec<Ipv6Addr>,
+    /// Care-of address that is registered without Binding Identifier, or `null`.
+    pub care_of_address: Option<IpAddr>,
+    /// All care-of addresses that are registered.
+    #[serde(default)]
+    pub care_of_addresses: Vec<IpAddr>,
+    /// The mobile network prefixes.
+    #[serde(default)]
     pub prefixes: Vec<Ipv6Net>,
-    /// State of the binding: `registered`, `registering`, `disconnected`, `home`, `refused`, `stopped`. At a
-    /// home agent also `untested`: the node has not yet answered at its care-of address.
-    pub state: &'static str,
-    /// Lifetime that the home agent has granted.
-    pub lifetime: Duration,
-    /// Remaining lifetime of the binding.
-    pub remaining: Duration,
+    /// The interfaces of the mobile network.
+    #[serde(default)]
+    pub lan: Vec<LanInterface>,
+    /// Interface that carries the traffic, or `null`.
+    pub uplink: Option<String>,
+    /// Interface that an operator has selected (`carnet handover`), or `null` if carnet selects.
+    pub wanted_uplink: Option<String>,
+    /// Policies with an uplink that an operator has selected (`carnet handover --policy`), and that uplink.
+    #[serde(default)]
+    pub moved_policies: BTreeMap<String, String>,
+}
+
+/// An interface of the mobile network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LanInterface {
+    /// Name of the interface.
+    pub interface: String,
+    /// `up`, `no_carrier` or `no_such_interface`.
+    pub state: String,
+}
+
+/// The home agent in a few words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomeAgentStatus {
+    /// Address of the home agent.
+    pub address: Ipv6Addr,
+    /// Number of bindings.
+    pub bindings: u64,
+    /// Home addresses of nodes whose key has used up three quarters or more of its 32,768 sequence numbers.
+    /// Only nodes that have sent no timestamp since (see `auth.replay`), the first 16.
+    #[serde(default)]
+    pub keys_to_change: Vec<Ipv6Addr>,
+}
+
+/// A binding: at a mobile router its own with the home agent, at a home agent one of its mobile nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding {
+    /// Role in which this station has the binding.
+    pub role: Role,
+    /// Home address.
+    pub home_address: Ipv6Addr,
+    /// Care-of address; `null` while the node has none. A home agent shows the address that packets come
+    /// from: for a node behind a NAT, the address of the NAT.
+    pub care_of_address: Option<IpAddr>,
+    /// The UDP port at the care-of address, when packets go there in UDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp_port: Option<u16>,
+    /// Seconds since the node came to this care-of address; `null` without a care-of address. Also `null` at
+    /// a home agent whose state is from a version that did not write it.
+    #[serde(default)]
+    pub stay_s: Option<u32>,
+    /// Binding Identifier (RFC 5648), or `null` without one.
+    pub bid: Option<u16>,
+    /// Mobile network prefixes of the binding.
+    pub prefixes: Vec<Ipv6Net>,
+    /// State: `registered`, `registering`, `disconnected`, `home`, `refused` or `stopped`. At a home agent
+    /// also `untested`: the node has not yet answered at its care-of address.
+    pub state: String,
+    /// Granted lifetime in seconds.
+    pub lifetime_s: u32,
+    /// Remaining lifetime in seconds.
+    pub remaining_s: u32,
     /// Sequence number of the last Binding Update that was accepted (home agent) or acknowledged (mobile
     /// router).
-    pub sequence: Option<u16>,
+    pub sequence: u16,
 }
 
-/// An uplink of the mobile router.
-#[derive(Debug, Clone, PartialEq)]
-pub struct UplinkStatus {
+/// An uplink of a mobile router.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Uplink {
     /// Interface name.
     pub interface: String,
-    /// State of the uplink: `active`, `standby`, `registering`, `silent`, `home`, or `refused: ` or `down: `
-    /// with the reason. With `registering` the home agent may still answer. With `silent` the home agent does
-    /// not answer over this uplink.
+    /// State: `active`, `standby`, `registering`, `silent` (the home agent does not answer over it), `home`,
+    /// or `refused: ` or `down: ` with the reason.
     pub state: String,
-    /// Time until the router registers a silent or refused uplink again, if known.
-    pub again: Option<Duration>,
-    /// Care-of address of the uplink, if it has one.
+    /// Seconds until the router registers a silent or refused uplink again, or `null` if that is not known.
+    #[serde(default)]
+    pub retry_s: Option<u32>,
+    /// Care-of address of the uplink, or `null` while it has no care-of address.
     pub care_of_address: Option<IpAddr>,
-    /// Binding Identifier of the uplink, if it has one.
+    /// Binding Identifier (RFC 5648), or `null` without one.
     pub bid: Option<u16>,
-    /// Configured priority, lower wins.
-    pub priority: u32,
-    /// Signal strength in dBm, if measured.
-    pub signal: Option<i32>,
-    /// Path quality from heartbeats; `None` for an uplink that is down or silent.
-    pub quality: Option<Quality>,
-    /// Capacity in kbit/s, configured or measured.
-    pub capacity: Option<u32>,
-    /// URI of the captive portal that the access network redirects HTTP to, or announces.
+    /// Priority of the config; lower wins.
+    pub priority: u8,
+    /// Signal in dBm, or `null` if it is not measured, or no longer.
+    pub signal_dbm: Option<i32>,
+    /// Round-trip time to the home agent in milliseconds, or `null` if it is not measured.
+    pub rtt_ms: Option<f64>,
+    /// Share of lost probes, 0 to 1, or `null` if it is not measured.
+    pub loss: Option<f64>,
+    /// Capacity in kbit/s, as configured or, if a policy balances, as measured; else `null`.
+    #[serde(default)]
+    pub capacity_kbit_s: Option<u32>,
+    /// URI of the captive portal to which the access network redirects HTTP, or which it announces (RFC
+    /// 8910); `null` without a portal. The network forwards nothing until a user has agreed to the portal's
+    /// terms.
+    #[serde(default)]
     pub captive_portal: Option<String>,
-    /// Octets used in the present period of the volume limit; `None` until they have been counted.
+    /// Octets that the uplink has carried in this period, both directions together. Its interface counts
+    /// them, and the router reads them at least every five seconds; `null` before the first reading.
+    #[serde(default)]
     pub volume_used: Option<u64>,
-    /// Limit of octets in a period.
+    /// Limit of octets in a period, or `null` without a limit.
+    #[serde(default)]
     pub volume: Option<u64>,
-    /// Period to which the volume limit applies.
-    pub volume_period: VolumePeriod,
-    /// Action of the router when the volume limit is reached.
-    pub volume_action: VolumeAction,
-    /// Whether the uplink's modem is roaming, in the network of another operator; `None` if unknown.
+    /// The period: `day`, `week` or `month`, of the calendar in UTC, a month from `volume_day` on.
+    #[serde(default)]
+    pub volume_period: String,
+    /// Action of the router at the limit: `last_resort` or `stop`.
+    #[serde(default)]
+    pub volume_action: String,
+    /// Whether the modem is in the network of another operator than its own, or `null` if that is not known.
+    #[serde(default)]
     pub roaming: Option<bool>,
-    /// Whether the uplink carries the traffic.
+    /// True for an uplink that carries the traffic now.
     pub active: bool,
-    /// Whether the uplink is overloaded: round trips have grown by seconds, but packets still arrive.
+    /// Whether the uplink is overloaded: round trips have grown, but packets still arrive. It keeps its
+    /// traffic.
+    #[serde(default)]
     pub full: bool,
-    /// Router of the care-of address, if this router does not answer either.
+    /// The router of the care-of address, if it does not answer either; else `null`.
+    #[serde(default)]
     pub silent_router: Option<IpAddr>,
+    /// The first of the station's `obstacles` (`GET /v1/status`), which concerns every uplink; `null` without
+    /// an obstacle. The program fills this field.
+    #[serde(default)]
+    pub obstacle: Option<String>,
 }
 
-/// A policy of the mobile router.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PolicyStatus {
-    /// Name of the policy.
-    pub name: String,
-    /// Action of the policy: `failover`, `duplicate` or `balance`.
-    pub action: &'static str,
-    /// Number of traffic selectors of the policy.
-    pub selectors: usize,
-    /// Configured uplinks of the policy, the preferred one first.
-    pub uplinks: Vec<String>,
-    /// Uplink that an operator has selected for this policy.
-    pub wanted_uplink: Option<String>,
-    /// Uplinks that the policy's packets use now; if empty, they use the uplinks of packets without a policy.
-    pub takes: Vec<String>,
-    /// Answer of the home agent to the flow binding: `agreed`, `asked`, `refused`, `unknown` (it does not
-    /// support flow bindings) or `failover` (it supports only this action).
-    pub home_agent: &'static str,
-}
-
-/// A tunnel of the station.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TunnelStatus {
-    /// Home address of the binding.
-    pub home_address: Ipv6Addr,
-    /// Binding Identifier of the binding, if it has one.
+/// A tunnel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tunnel {
+    /// Home address of the binding to which the tunnel belongs.
+    #[serde(default)]
+    pub home_address: Option<Ipv6Addr>,
+    /// Address of the local end.
+    pub local: IpAddr,
+    /// Address of the remote end.
+    pub remote: IpAddr,
+    /// UDP port of the remote end, as this end sees it; `null` without UDP.
+    #[serde(default)]
+    pub remote_port: Option<u16>,
+    /// Binding Identifier (RFC 5648), or `null` without one.
+    #[serde(default)]
     pub bid: Option<u16>,
-    /// Local end of the tunnel.
-    pub local: Endpoint,
-    /// Remote end of the tunnel.
-    pub remote: Endpoint,
-    /// Largest inner packet that needs no outer fragments, in octets.
-    pub mtu: usize,
-    /// Whether the station sends packets into the tunnel; otherwise it only accepts packets from the tunnel.
-    pub transmit: bool,
-    /// Counters of the tunnel's packets on the slow path.
-    pub traffic: Traffic,
+    /// Encapsulation of inner packets: `ipv6` (RFC 2473), `ipv4` (protocol 41) or `udp` (RFC 5555).
+    pub encapsulation: String,
+    /// Size of the largest inner packet that needs no outer fragments, in octets.
+    pub mtu: u32,
+    /// Path of the packets: `tun`, or the name of a fast path. The program fills this field.
+    pub path: String,
+    /// Inner packets that came through the tunnel, further copies of duplicated ones among them.
+    #[serde(default)]
+    pub packets_in: u64,
+    /// Octets in the inner packets that came through the tunnel.
+    #[serde(default)]
+    pub octets_in: u64,
+    /// Inner packets that went into the tunnel.
+    #[serde(default)]
+    pub packets_out: u64,
+    /// Octets in the inner packets that went into the tunnel.
+    #[serde(default)]
+    pub octets_out: u64,
 }
 
 /// Route of a mobile router to a network, with the reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RouteStatus {
-    /// Destination network; `::/0` for all networks without a route of their own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Route {
+    /// The network; `::/0` for all networks without a route of their own.
     pub prefix: Ipv6Net,
-    /// Path of the packets: `direct` to the vehicle with this network, through the `home_agent`, on the
+    /// Path of the packets: `direct` to the vehicle that has the network, by way of the `home_agent`, on the
     /// `home` link, or `none`.
-    pub path: &'static str,
-    /// Outgoing interface: the interface of IPv6 over GeoNetworking, or the uplink.
+    pub path: String,
+    /// Outgoing interface, or `null`.
     pub interface: Option<String>,
-    /// Link-layer address of the vehicle that announces the network.
-    pub station: Option<[u8; 6]>,
-    /// Next hop: the vehicle's link-local address, on a direct route the vehicle's care-of address, or the
-    /// home agent.
+    /// Link-layer address of the vehicle in radio range that announces the network, `xx:xx:xx:xx:xx:xx`, or
+    /// `null`.
+    pub station: Option<String>,
+    /// Next hop: link-local address of that vehicle, care-of address of one that is not in radio range, or
+    /// the home agent; else `null`.
     pub next_hop: Option<Ipv6Addr>,
-    /// Round-trip time to the vehicle.
-    pub rtt: Option<Duration>,
-    /// Time since the route was installed, if known.
-    pub age: Option<Duration>,
+    /// Round-trip time to that vehicle in milliseconds, or `null` if it is not measured.
+    pub rtt_ms: Option<f64>,
+    /// Seconds since the route was installed, or `null` if that is not known.
+    pub age_s: Option<f64>,
     /// Reason for the path, in plain words.
     pub reason: String,
 }
 
-/// State of each role of the plane.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NemoStatus {
-    /// State of the mobile router; `None` if the station has no mobile router.
-    pub mobile_router: Option<&'static str>,
-    /// Whether the mobile router can reach its home agent. Either the router is at home, or the home agent
-    /// answers over an uplink or may still answer. A registration outlives its uplinks for up to its
-    /// lifetime.
-    pub reachable: bool,
-    /// Reason why the home agent refuses the mobile router: the status of the home agent's answer and its
-    /// meaning.
-    pub refusal: Option<String>,
-    /// Number of bindings at the home agent; `None` if the station has no home agent.
-    pub home_agent_bindings: Option<usize>,
+fn seconds(span: Duration) -> u32 {
+    u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
+}
+
+fn milliseconds(span: Duration) -> f64 {
+    span.as_secs_f64() * 1000.0
 }
 
 fn state_name(state: State) -> &'static str {
@@ -176,61 +256,100 @@ fn state_name(state: State) -> &'static str {
 }
 
 impl Nemo {
-    /// Returns the state of each role.
-    pub fn status(&self) -> NemoStatus {
-        let leads = |router: &MobileRouter, index, attachment: &Attachment| match attachment {
+    /// Returns the mobile router's status, if the station is a mobile router or a mobile node.
+    pub fn mobile_router_status(&self) -> Option<MobileRouterStatus> {
+        let router = self.mobile_router()?;
+        let leads = |index, attachment: &Attachment| match attachment {
             Attachment::Down(_) => false,
             Attachment::Home { .. } => true,
             Attachment::Foreign { .. } => {
                 !matches!(router.response(index), Response::Silent { .. } | Response::Refused { .. })
             }
         };
-        let reachable = |router: &MobileRouter| {
-            let mut uplinks = router.uplinks().iter().enumerate();
-            uplinks.any(|(index, uplink)| leads(router, index, &uplink.attachment))
-        };
-        NemoStatus {
-            mobile_router: self.mobile_router().map(|router| state_name(router.state())),
-            reachable: self.mobile_router().is_some_and(reachable),
-            refusal: self.mobile_router().and_then(|router| match router.state() {
+        let own = router.config().home_agent;
+        let known: Vec<_> = self.agents().iter().flat_map(|agents| agents.known()).collect();
+        let others = known.iter().map(|agent| agent.address);
+        let identified = router.bindings().iter().filter_map(|binding| binding.registration.as_ref());
+        let registrations = router.registration().into_iter().chain(identified);
+        let policies = self.policy_status().into_iter();
+        Some(MobileRouterStatus {
+            state: state_name(router.state()).into(),
+            reachable: Some(
+                router.uplinks().iter().enumerate().any(|(index, uplink)| leads(index, &uplink.attachment)),
+            ),
+            refusal: match router.state() {
                 State::Refused(status) => Some(format!("status {}, {}", status.0, status.meaning())),
                 _ => None,
-            }),
-            home_agent_bindings: self.home_agent().map(|agent| agent.bindings().iter().count()),
-        }
+            },
+            home_address: router.config().home_address,
+            home_agent: own,
+            home_agents: if known.is_empty() { vec![own] } else { others.collect() },
+            care_of_address: router.registration().map(|r| r.care_of_address),
+            care_of_addresses: registrations.map(|r| r.care_of_address).collect(),
+            prefixes: router.config().prefixes.clone(),
+            lan: self.lan_status(),
+            uplink: self.active_interface(),
+            wanted_uplink: router.forced_uplink().map(|uplink| uplink.config.interface.clone()),
+            moved_policies: policies
+                .filter_map(|policy| Some((policy.name, policy.wanted_uplink?)))
+                .collect(),
+        })
+    }
+
+    /// Returns the home agent's status, if the station is a home agent.
+    pub fn home_agent_status(&self) -> Option<HomeAgentStatus> {
+        let agent = self.home_agent()?;
+        Some(HomeAgentStatus {
+            address: agent.config().address,
+            bindings: agent.bindings().iter().count() as u64,
+            keys_to_change: agent.keys_to_change().take(16).collect(),
+        })
+    }
+
+    /// Returns the interface of the uplink that carries the traffic.
+    fn active_interface(&self) -> Option<String> {
+        let router = self.mobile_router()?;
+        router.uplinks().get(router.active_uplink()?).map(|uplink| uplink.config.interface.clone())
+    }
+
+    fn mobile_role(&self) -> Role {
+        let is_router = self.mobile_router().is_none_or(|router| router.config().is_router());
+        if is_router { Role::MobileRouter } else { Role::MobileNode }
     }
 
     /// Returns all bindings: the bindings of the home agent, then the bindings of the mobile router.
-    pub fn binding_status(&self, now: Time) -> Vec<BindingStatus> {
-        let mut bindings: Vec<BindingStatus> = self
+    pub fn binding_status(&self, now: Time) -> Vec<Binding> {
+        let mut bindings: Vec<Binding> = self
             .home_agent()
             .into_iter()
             .flat_map(|agent| agent.bindings().iter())
-            .map(|binding| BindingStatus {
-                end: TunnelEnd::HomeAgent,
+            .map(|binding| Binding {
+                role: Role::HomeAgent,
                 home_address: binding.home_address,
-                care_of_address: Some(binding.care_of_address),
-                stay: binding.care_of_address_age.length(now),
+                care_of_address: Some(binding.care_of_address.address()),
+                udp_port: binding.care_of_address.port(),
+                stay_s: binding.care_of_address_age.length(now).map(seconds),
                 bid: binding.bid,
                 prefixes: binding.prefixes.to_vec(),
-                state: if binding.care_of_tested { "registered" } else { "untested" },
-                lifetime: binding.lifetime,
-                remaining: binding.expires.saturating_since(now),
-                sequence: Some(binding.sequence),
+                state: if binding.care_of_tested { "registered" } else { "untested" }.into(),
+                lifetime_s: seconds(binding.lifetime),
+                remaining_s: seconds(binding.expires.saturating_since(now)),
+                sequence: binding.sequence,
             })
             .collect();
         if let Some(router) = self.mobile_router() {
-            let own = |registration: Option<&Registration>, bid, state| BindingStatus {
-                end: TunnelEnd::MobileRouter,
+            let own = |registration: Option<&Registration>, bid, state: &str| Binding {
+                role: self.mobile_role(),
                 home_address: router.config().home_address,
-                care_of_address: registration.map(|r| r.care_of_address.into()),
-                stay: registration.map(|r| now.saturating_since(r.since)),
+                care_of_address: registration.map(|r| r.care_of_address),
+                udp_port: None,
+                stay_s: registration.map(|r| seconds(now.saturating_since(r.since))),
                 bid,
                 prefixes: router.config().prefixes.clone(),
-                state,
-                lifetime: registration.map_or(Duration::ZERO, |r| r.lifetime),
-                remaining: registration.map_or(Duration::ZERO, |r| r.expires.saturating_since(now)),
-                sequence: registration.map(|r| r.sequence),
+                state: state.into(),
+                lifetime_s: registration.map_or(0, |r| seconds(r.lifetime)),
+                remaining_s: registration.map_or(0, |r| seconds(r.expires.saturating_since(now))),
+                sequence: registration.map_or(0, |r| r.sequence),
             };
             // Each registered binding identifier has a binding. Without any, show the binding without
             // identifier.
@@ -244,7 +363,7 @@ impl Nemo {
     }
 
     /// Returns the uplinks of the mobile router, in the order of the config.
-    pub fn uplink_status(&self, now: Time) -> Vec<UplinkStatus> {
+    pub fn uplink_status(&self, now: Time) -> Vec<Uplink> {
         let Some(router) = self.mobile_router() else { return Vec::new() };
         let active = router.active_uplink();
         let response = |index| match router.response(index) {
@@ -254,11 +373,11 @@ impl Nemo {
             Response::Asked => ("registering", None),
             Response::Answers => ("standby", None),
         };
-        router
-            .uplinks()
-            .iter()
-            .enumerate()
-            .map(|(index, uplink)| UplinkStatus {
+        let uplinks = router.uplinks().iter().enumerate().map(|(index, uplink)| {
+            let is_foreign = matches!(uplink.attachment, Attachment::Foreign { .. });
+            let answers = matches!(router.response(index), Response::Answers | Response::Asked);
+            let quality = if is_foreign && answers { router.quality(index) } else { None };
+            Uplink {
                 interface: uplink.config.interface.clone(),
                 state: match uplink.attachment {
                     Attachment::Down(reason) => format!("down: {reason}"),
@@ -268,114 +387,82 @@ impl Nemo {
                         (state, _) => state.into(),
                     },
                 },
-                again: match uplink.attachment {
-                    Attachment::Foreign { .. } => response(index).1,
-                    Attachment::Down(_) | Attachment::Home { .. } => None,
-                },
+                retry_s: if is_foreign { response(index).1.map(seconds) } else { None },
                 care_of_address: uplink.care_of_addresses().first().copied(),
                 bid: uplink.config.bid,
-                priority: uplink.config.priority,
-                signal: uplink.signal,
-                quality: match (&uplink.attachment, router.response(index)) {
-                    (Attachment::Foreign { .. }, Response::Answers | Response::Asked) => {
-                        router.quality(index)
-                    }
-                    _ => None,
-                },
-                capacity: uplink.capacity,
+                priority: u8::try_from(uplink.config.priority).unwrap_or(u8::MAX),
+                signal_dbm: uplink.signal,
+                rtt_ms: quality.map(|quality| milliseconds(quality.rtt)),
+                loss: quality.map(|quality| quality.loss),
+                capacity_kbit_s: uplink.capacity,
                 captive_portal: uplink.captive_portal().map(str::to_owned),
                 volume_used: uplink.volume_used(),
                 volume: uplink.config.volume,
-                volume_period: uplink.config.volume_period,
-                volume_action: uplink.config.volume_action,
+                volume_period: uplink.config.volume_period.name().into(),
+                volume_action: uplink.config.volume_action.name().into(),
                 roaming: uplink.roaming,
                 active: active == Some(index),
                 full: router.is_full(index),
                 silent_router: uplink.silent_router(),
-            })
-            .collect()
+                obstacle: None,
+            }
+        });
+        uplinks.collect()
     }
 
     /// Returns the policies of the mobile router, in the order of the config.
-    pub fn policy_status(&self) -> Vec<PolicyStatus> {
-        let policies = self.mobile_router().map(MobileRouter::policy_status).unwrap_or_default();
-        policies
-            .into_iter()
-            .map(|policy| PolicyStatus {
-                name: policy.name.into(),
-                action: match policy.action {
-                    FlowAction::Failover => "failover",
-                    FlowAction::Duplicate => "duplicate",
-                    FlowAction::Balance => "balance",
-                },
-                selectors: policy.selectors,
-                uplinks: policy.uplinks.to_vec(),
-                wanted_uplink: policy.chosen.and_then(|chosen| chosen.first().cloned()),
-                takes: policy.takes.into_iter().map(str::to_owned).collect(),
-                home_agent: match policy.agreement {
-                    Agreement::Agreed => "agreed",
-                    Agreement::Asked => "asked",
-                    Agreement::Refused => "refused",
-                    Agreement::Unknown => "unknown",
-                    Agreement::Failover => "failover",
-                },
-            })
-            .collect()
+    pub fn policy_status(&self) -> Vec<Policy> {
+        self.mobile_router().map(MobileRouter::policy_status).unwrap_or_default()
     }
 
-    /// Returns the interfaces of the mobile network with their state: `up`, `no_carrier` or
-    /// `no_such_interface`.
-    pub fn lan_status(&self) -> Vec<(&str, &'static str)> {
+    /// Returns the interfaces of the mobile network with their state.
+    pub fn lan_status(&self) -> Vec<LanInterface> {
         let lan = self.lan().iter().map(|name| {
             let state = match self.interface(name) {
                 Some(interface) if interface.running => "up",
                 Some(_) => "no_carrier",
                 None => "no_such_interface",
             };
-            (name.as_str(), state)
+            LanInterface { interface: name.clone(), state: state.into() }
         });
         lan.collect()
     }
 
     /// Returns the routes of a mobile router: first the networks of nearby vehicles, in order, then the
     /// default route.
-    pub fn route_status(&self, now: Time) -> Vec<RouteStatus> {
+    pub fn route_status(&self, now: Time) -> Vec<Route> {
         let Some(router) = self.mobile_router() else { return Vec::new() };
-        let active = self.uplink_status(now).into_iter().find(|uplink| uplink.active);
+        let active = self.active_interface();
         let path = match router.state() {
             State::Home => "home",
             State::Registered => "home_agent",
             _ if active.is_some() => "home_agent",
             _ => "none",
         };
-        let interface = active.map(|uplink| uplink.interface);
-        let home = RouteStatus {
+        let home = Route {
             prefix: Ipv6Net::default(),
-            path,
+            path: path.into(),
             next_hop: (path == "home_agent").then_some(router.config().home_agent),
-            interface,
+            interface: active,
             station: None,
-            rtt: None,
-            age: None,
+            rtt_ms: None,
+            age_s: None,
             reason: state_name(router.state()).into(),
         };
-        let mut routes: Vec<RouteStatus> = self
+        let direct =
+            |interface, next_hop| Route { path: "direct".into(), interface, next_hop, ..home.clone() };
+        let mut routes: Vec<Route> = self
             .neighbours()
             .into_iter()
             .flat_map(|neighbours| neighbours.prefix_routes())
-            .map(|way| RouteStatus {
+            .map(|way| Route {
                 prefix: way.prefix,
-                station: Some(way.station),
-                rtt: way.rtt,
-                age: Some(now.saturating_since(way.since)),
+                station: Some(MacAddress(way.station).to_string()),
+                rtt_ms: way.rtt.map(milliseconds),
+                age_s: Some(now.saturating_since(way.since).as_secs_f64()),
                 reason: way.reason.into(),
                 ..match way.direct {
-                    true => RouteStatus {
-                        path: "direct",
-                        interface: self.neighbour_interface().map(str::to_owned),
-                        next_hop: Some(way.link_local),
-                        ..home.clone()
-                    },
+                    true => direct(self.neighbour_interface().map(str::to_owned), Some(way.link_local)),
                     false => home.clone(),
                 }
             })
@@ -386,45 +473,53 @@ impl Nemo {
             });
             let interface = over.map(|uplink| uplink.config.interface.clone());
             for prefix in &route.prefixes {
-                routes.push(RouteStatus {
+                routes.push(Route {
                     prefix: *prefix,
-                    rtt: route.rtt,
-                    age: Some(now.saturating_since(route.since)),
+                    rtt_ms: route.rtt.map(milliseconds),
+                    age_s: Some(now.saturating_since(route.since).as_secs_f64()),
                     reason: route.reason.into(),
                     ..match route.direct {
-                        true => RouteStatus {
-                            path: "direct",
-                            interface: interface.clone(),
-                            next_hop: route.remote,
-                            ..home.clone()
-                        },
+                        true => direct(interface.clone(), route.remote),
                         false => home.clone(),
                     }
                 });
             }
         }
-        routes.sort_by_key(|route| (route.prefix, route.path, route.station));
+        routes.sort_by(|a, b| (a.prefix, &a.path, &a.station).cmp(&(b.prefix, &b.path, &b.station)));
         routes.push(home);
         routes
     }
 
-    /// Returns all tunnels of the station.
-    pub fn tunnel_status(&self) -> Vec<TunnelStatus> {
-        let mut tunnels: Vec<TunnelStatus> = self
-            .forwarder()
-            .tunnels()
-            .map(|(tunnel, mtu)| TunnelStatus {
-                home_address: tunnel.home_address,
+    /// Returns all tunnels of the station with their ends, local and remote. Path and counters are those of
+    /// the slow path.
+    pub fn tunnel_status(&self) -> Vec<((Endpoint, Endpoint), Tunnel)> {
+        let mut tunnels: Vec<_> = self.forwarder().tunnels().collect();
+        tunnels.sort_by_key(|(tunnel, _)| (!tunnel.transmit, tunnel.local, tunnel.remote));
+        let tunnels = tunnels.into_iter().map(|(tunnel, mtu)| {
+            let ends = (tunnel.local, tunnel.remote);
+            let traffic = self.forwarder().traffic(ends);
+            let status = Tunnel {
+                home_address: Some(tunnel.home_address),
+                local: tunnel.local.address(),
+                remote: tunnel.remote.address(),
+                remote_port: tunnel.remote.port(),
                 bid: tunnel.bid,
-                local: tunnel.local,
-                remote: tunnel.remote,
-                mtu,
-                transmit: tunnel.transmit,
-                traffic: self.forwarder().traffic((tunnel.local, tunnel.remote)),
-            })
-            .collect();
-        tunnels.sort_by_key(|t| (!t.transmit, t.local, t.remote));
-        tunnels
+                encapsulation: match tunnel.remote {
+                    Endpoint::Ipv6(_) => "ipv6",
+                    Endpoint::Ipv4(_) => "ipv4",
+                    Endpoint::Udp(_) => "udp",
+                }
+                .into(),
+                mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
+                path: "tun".into(),
+                packets_in: traffic.packets_in,
+                octets_in: traffic.octets_in,
+                packets_out: traffic.packets_out,
+                octets_out: traffic.octets_out,
+            };
+            (ends, status)
+        });
+        tunnels.collect()
     }
 
     /// Returns all counters, each by its dotted name.

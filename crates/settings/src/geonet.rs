@@ -1,14 +1,12 @@
 //! `[geonet]`: converts the config section to the settings of the GeoNetworking router.
 
 use carnet_api::config::{
-    self, AreaForwarding, Authorization, BeaconInterval, DccAlgorithm, DccTimeOnAir, Geonet, GeonetAddress,
-    Planarisation, PositionSource, Recovery, ReorderHold, ReorderRule, Standard, UnicastForwarding,
+    self, BeaconInterval, DccAlgorithm, DccTimeOnAir, Geonet, GeonetAddress, PositionSource,
 };
-use carnet_geonet::ipv6_adaptation::{self, Ipv6Area, Ipv6Config, Prefix, in_order};
+use carnet_geonet::ipv6_adaptation::{self, Ipv6Area, Ipv6Config, Prefix};
 use carnet_geonet::multicast::{MldTiming, MulticastConfig};
 use carnet_geonet::{MacAddress, Mib, dcc, mib};
-use carnet_mobility::mnpp;
-use carnet_station::io::{Area, AreaShape};
+use carnet_station::io::Area;
 use carnet_station::{GeonetSettings, MnppSettings};
 use carnet_wire::geonet::{GnAddress, StationType};
 
@@ -56,15 +54,8 @@ fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
         learnt_links: ipv6.learnt_links.into(),
         hop_limit: ipv6.hop_limit,
         reorder_wait: ipv6.reorder_wait,
-        reorder_rule: match ipv6.reorder_rule {
-            ReorderRule::Shorter => in_order::ReorderRule::Shorter,
-            ReorderRule::Changed => in_order::ReorderRule::Changed,
-            ReorderRule::Always => in_order::ReorderRule::Always,
-        },
-        reorder_hold: match ipv6.reorder_hold {
-            ReorderHold::Packets => ipv6_adaptation::ReorderHold::Packets,
-            ReorderHold::Acknowledgements => ipv6_adaptation::ReorderHold::Acknowledgements,
-        },
+        reorder_rule: ipv6.reorder_rule,
+        reorder_hold: ipv6.reorder_hold,
         congestion_mark: ipv6.congestion_mark,
         fragments: ipv6.fragments,
         // This MTU is preliminary until the MTU of the link is known.
@@ -91,10 +82,7 @@ pub fn mnpp(config: &Geonet) -> Option<MnppSettings> {
     let (mnpp, ipv6) = (config.mnpp.as_ref()?, config.ipv6.as_ref()?);
     Some(MnppSettings {
         interface: ipv6.interface.clone(),
-        authorization: match mnpp.authorization {
-            Authorization::HomeAgent => mnpp::Authorization::HomeAgent,
-            Authorization::None => mnpp::Authorization::Anybody,
-        },
+        authorization: mnpp.authorization,
         shortest: mnpp.shortest_prefix,
         hops: mnpp.hops,
         interval: mnpp.interval,
@@ -110,21 +98,12 @@ pub fn address(config: &Geonet, mid: MacAddress) -> GnAddress {
 /// Converts an area of the config to the units that packets use.
 pub fn wire_area(area: &config::Area) -> Area {
     Area {
-        shape: wire_shape(area.shape),
+        shape: area.shape,
         latitude: area.center.latitude,
         longitude: area.center.longitude,
         distance_a: area.distance_a_m,
         distance_b: area.distance_b_m,
         angle: area.angle_deg,
-    }
-}
-
-/// Converts the shape of an area to the type that packets use.
-pub fn wire_shape(shape: config::AreaShape) -> AreaShape {
-    match shape {
-        config::AreaShape::Circle => AreaShape::Circle,
-        config::AreaShape::Rectangle => AreaShape::Rectangle,
-        config::AreaShape::Ellipse => AreaShape::Ellipse,
     }
 }
 
@@ -170,26 +149,10 @@ fn mib(config: &Geonet) -> Mib {
             .multi_hop
             .map(|beacons| mib::MultiHopBeacons { hops: beacons.hops, every: beacons.every }),
         piggyback: config.beacon.piggyback,
-        non_area_forwarding: match config.forwarding.unicast {
-            UnicastForwarding::Greedy => mib::NonAreaForwarding::Greedy,
-            UnicastForwarding::ContentionBased => mib::NonAreaForwarding::ContentionBased,
-        },
-        area_forwarding: match config.forwarding.area {
-            AreaForwarding::Simple => mib::AreaForwarding::Simple,
-            AreaForwarding::ContentionBased => mib::AreaForwarding::ContentionBased,
-            AreaForwarding::Advanced => mib::AreaForwarding::Advanced,
-        },
-        unknown_sender: match config.standard {
-            Standard::V1_4_1 => mib::UnknownSender::NonAreaForwarding,
-            Standard::V1_3_1 => mib::UnknownSender::Broadcast,
-        },
-        recovery: match config.forwarding.recovery {
-            Recovery::None => mib::Recovery::None,
-            Recovery::Gpsr(Planarisation::Gabriel) => mib::Recovery::Perimeter(mib::Planarisation::Gabriel),
-            Recovery::Gpsr(Planarisation::RelativeNeighbourhood) => {
-                mib::Recovery::Perimeter(mib::Planarisation::RelativeNeighbourhood)
-            }
-        },
+        non_area_forwarding: config.forwarding.unicast,
+        area_forwarding: config.forwarding.area,
+        unknown_sender: config.standard,
+        recovery: config.forwarding.recovery,
         prediction: config.forwarding.link_lifetime.map(|link_lifetime| mib::Prediction { link_lifetime }),
         max_communication_range: f64::from(config.range_m),
         default_hop_limit: given.default_hop_limit,

@@ -14,16 +14,11 @@ pub mod recording;
 
 use std::net::Ipv6Addr;
 
-use carnet_api::config::{self, Auth, Config, FormerKey, Key, Mac, MultipleCareOf, Registration, Replay};
+use carnet_api::config::{self, Auth, Config, FormerKey, Key, Mac};
 use carnet_base::parts;
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
-use carnet_mobility::home_agent::{
-    AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents, Peer,
-};
-use carnet_mobility::mobile_router::{
-    Liveness, MobileRouterConfig, RegistrationMode, SignalThresholds, UplinkConfig, VolumeAction,
-    VolumePeriod,
-};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, OtherAgents, Peer};
+use carnet_mobility::mobile_router::{MobileRouterConfig, UplinkConfig, VolumePeriod};
 use carnet_mobility::router_advertiser::HostConfiguration;
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, SharedKeys};
 use carnet_station::{GeonetSettings, LanSettings, MobileRouterSettings, StationConfig};
@@ -48,11 +43,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         },
         force_udp: agent.udp,
         ipv4_address: agent.ipv4_address,
-        multiple_care_of_addresses: match agent.multiple_care_of {
-            MultipleCareOf::Bulk => MultipleCareOfAddresses::Bulk,
-            MultipleCareOf::Single => MultipleCareOfAddresses::Single,
-            MultipleCareOf::None => MultipleCareOfAddresses::Prohibited,
-        },
+        multiple_care_of_addresses: agent.multiple_care_of,
         nodes: agent
             .mobile_routers
             .iter()
@@ -72,15 +63,11 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             home_agent: router.home_agents.addresses.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
             home_agent_ipv4: router.home_agents.ipv4_addresses.first().copied(),
             force_udp: router.udp,
-            liveness: router.heartbeat.map(|it| Liveness { busy: it.busy, idle: it.idle }),
+            liveness: router.heartbeat,
             policies: router.policies.iter().map(policies::policy).collect(),
             probes_portals: router.captive_portal_probe.is_some(),
             prefixes: router.prefixes.clone(),
-            mode: match router.registration {
-                Registration::Explicit => RegistrationMode::Explicit,
-                Registration::Implicit => RegistrationMode::Implicit,
-                Registration::Host => RegistrationMode::Host,
-            },
+            mode: router.registration,
             lifetime: router.lifetime,
             authentication: own_authentication(&router.auth),
             uplinks: router
@@ -97,15 +84,10 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                         config::VolumePeriod::Week => VolumePeriod::Week,
                         config::VolumePeriod::Month => VolumePeriod::Month { first_day: uplink.volume_day },
                     },
-                    volume_action: match uplink.volume_action {
-                        config::VolumeAction::LastResort => VolumeAction::LastResort,
-                        config::VolumeAction::Stop => VolumeAction::Stop,
-                    },
+                    volume_action: uplink.volume_action,
                     never_roams: uplink.roaming == config::Roaming::Never,
                     priority: u32::from(uplink.priority),
-                    signal: uplink
-                        .signal
-                        .map(|signal| SignalThresholds { good: signal.good, poor: signal.poor }),
+                    signal: uplink.signal,
                     signal_timeout: Some(uplink.signal_timeout),
                 })
                 .collect(),
@@ -191,10 +173,6 @@ fn shared_keys(mac: &Mac, former: &[FormerKey]) -> Authentication {
     }))
 }
 
-fn association(spi: u32, key: &Key, replay: Replay) -> SecurityAssociation {
-    let replay = match replay {
-        Replay::Sequence => ReplayProtection::Sequence,
-        Replay::Timestamp { window } => ReplayProtection::Timestamp { window },
-    };
+fn association(spi: u32, key: &Key, replay: ReplayProtection) -> SecurityAssociation {
     SecurityAssociation { spi, key: key.clone(), replay }
 }

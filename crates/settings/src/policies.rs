@@ -1,8 +1,8 @@
 //! Converts policies of the config to flow bindings. A policy has one traffic selector for each combination
 //! of its values.
 
-use carnet_api::config::{self, PolicyAction, PolicyProtocol};
-use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
+use carnet_api::config::{self, PolicyProtocol};
+use carnet_mobility::flow::{Ipv6Selector, Range, TrafficSelector};
 use carnet_mobility::mobile_router::Policy;
 use carnet_wire::ipv6::protocol;
 
@@ -11,11 +11,7 @@ pub fn policy(policy: &config::Policy) -> Policy {
     Policy {
         name: policy.name.clone(),
         selectors: selectors(policy).into_iter().map(TrafficSelector::Ipv6).collect(),
-        action: match policy.action {
-            PolicyAction::Failover => FlowAction::Failover,
-            PolicyAction::Balance => FlowAction::Balance,
-            PolicyAction::Duplicate => FlowAction::Duplicate,
-        },
+        action: policy.action,
         uplinks: policy.uplinks.clone(),
     }
 }
@@ -54,6 +50,8 @@ fn or_any<T>(values: Vec<T>) -> Vec<Option<T>> {
 
 #[cfg(test)]
 mod tests {
+    use carnet_mobility::flow::FlowAction;
+
     use super::*;
 
     #[test]
@@ -64,7 +62,7 @@ mod tests {
             protocol: Some(PolicyProtocol::Udp),
             ports: vec![5000..=5000, 6000..=6010],
             prefixes: vec!["2001:db8:1::/48".parse().expect("a prefix")],
-            action: PolicyAction::Balance,
+            action: FlowAction::Balance,
             uplinks: vec!["wlan0".into()],
         };
         let selectors = selectors(&given);

@@ -11,7 +11,7 @@ use std::process::Command;
 use carnet_api::config::Config;
 use carnet_settings::recording::Inputs;
 use carnet_station::Station;
-use carnet_station::io::Output;
+use carnet_station::io::{NemoOutput, Output};
 use serde_json::{Value, json};
 
 /// Environment variable that makes the test write the answers instead of comparing them.
@@ -59,7 +59,7 @@ const PROBE_BEGINS: usize = 120;
 /// Returns an output in the form for the file, without the padding of path MTU probes.
 fn written(output: &Output) -> Value {
     let mut value = json!(output);
-    if let Output::Packet(packet) = output
+    if let Output::Nemo(NemoOutput::Packet(packet)) = output
         && packet.len() > 4 * PROBE_BEGINS
         && packet.get(6) == Some(&41)
         && packet.get(46) == Some(&58)
@@ -75,7 +75,7 @@ fn collect(station: &mut Station, number: usize, lines: &mut String) {
     let mut first = true;
     while let Some(output) = station.poll_output() {
         // No standard covers stored state and messages to operators, so the file leaves them out.
-        if matches!(output, Output::Persist { .. } | Output::Event(_)) {
+        if matches!(output, Output::Nemo(NemoOutput::Persist { .. }) | Output::Nemo(NemoOutput::Event(_))) {
             continue;
         }
         if std::mem::take(&mut first) {

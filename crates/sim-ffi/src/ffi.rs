@@ -13,7 +13,8 @@ use carnet_base::{Time, WallTime};
 use carnet_geonet::ipv6_adaptation::HostFrame;
 use carnet_geonet::{MacAddress, ReceivedFrame};
 use carnet_station::io::{
-    Area, AreaShape, Delivered, DeliveredKind, GeonetRequest, GeonetTransport, Input, Output, Position,
+    Area, AreaShape, Delivered, GeonetOutput, GeonetRequest, GeonetTransport, GnPacketType, Input,
+    NemoOutput, Output, Position,
 };
 
 use crate::station::{InputRefusal, Options, SimulatedStation};
@@ -490,31 +491,31 @@ fn described(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), InputRefusal>
         length: 0,
     };
     let octets = match output {
-        Output::Frame(frame) => {
+        Output::Geonet(GeonetOutput::Frame(frame)) => {
             described.kind = CarnetSimOutputKind::Frame;
             (described.source, described.destination) = (frame.source, frame.destination);
             frame.packet
         }
-        Output::VirtualFrame(frame) => {
+        Output::Geonet(GeonetOutput::VirtualFrame(frame)) => {
             described.kind = CarnetSimOutputKind::HostFrame;
             (described.link, described.ether_type) = (frame.link, frame.ether_type);
             (described.source, described.destination) = (frame.source, frame.destination);
             frame.payload
         }
-        Output::Ipv6 { link, destination, source, delivered } => {
+        Output::Geonet(GeonetOutput::Ipv6 { link, destination, source, delivered }) => {
             described.kind = CarnetSimOutputKind::HostFrame;
             (described.link, described.ether_type) = (link, 0x86dd);
             (described.source, described.destination) = (source, destination);
             (described.station, described.hops) = (delivered.source, hops(&delivered));
             delivered.payload
         }
-        Output::Delivered(delivered) => {
+        Output::Geonet(GeonetOutput::Delivered(delivered)) => {
             described.kind = CarnetSimOutputKind::Delivered;
             (described.station, described.hops) = (delivered.source, hops(&delivered));
             described.next_header = delivered.next_header;
             delivered.payload
         }
-        Output::Packet(packet) => {
+        Output::Nemo(NemoOutput::Packet(packet)) => {
             described.kind = CarnetSimOutputKind::Packet;
             packet
         }
@@ -526,7 +527,7 @@ fn described(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), InputRefusal>
 /// Returns the hops that a payload has taken; one for a single-hop packet.
 fn hops(delivered: &Delivered) -> u8 {
     match delivered.kind {
-        DeliveredKind::Shb => 1,
+        GnPacketType::Shb => 1,
         _ => delivered.maximum_hop_limit.saturating_sub(delivered.remaining_hop_limit).saturating_add(1),
     }
 }

@@ -8,7 +8,7 @@ use carnet_base::{Time, WallTime};
 use carnet_geonet::{BROADCAST, ReceivedFrame};
 use carnet_settings::recording::Inputs;
 use carnet_sim::station::{InputRefusal, Options, SimulatedStation};
-use carnet_station::io::{GeonetRequest, GeonetTransport, Input, Output, Position};
+use carnet_station::io::{GeonetOutput, GeonetRequest, GeonetTransport, Input, Output, Position};
 
 const CONFIG: &str = "[station]\nname = 'node'\n[geonet]\ninterface = 'radio'\nposition = \
                       'gpsd://localhost'\nbeacon = { interval = '1s' }\n";
@@ -62,7 +62,7 @@ fn recorded_simulation_replays_equally() {
             outputs.extend(drain(&mut recorded));
             other.handle_input(now, Input::Timeout).expect("time");
             for output in drain(&mut other) {
-                let Output::Frame(frame) = output else { continue };
+                let Output::Geonet(GeonetOutput::Frame(frame)) = output else { continue };
                 let frame =
                     ReceivedFrame { source: frame.source, destination: BROADCAST, packet: &frame.packet };
                 recorded.handle_frame(now, frame).expect("a frame");

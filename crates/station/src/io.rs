@@ -8,26 +8,24 @@
 //! returns `None`, and executes the outputs in that order. So a forwarding change that precedes a packet is
 //! in place before the packet leaves. Debug builds assert that the caller keeps this rule.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
 use carnet_base::hex;
 pub use carnet_base::{Address, Endpoint, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState};
 pub use carnet_cits::facilities::command::{DenmOrder, DenmWish};
-pub use carnet_cits::facilities::output::{Action, Message, MessageKind};
+pub use carnet_cits::facilities::output::{ActionId, Message, MessageKind};
 pub use carnet_cits::geonetworking::acceleration::{Accelerate, FastPathReport};
 pub use carnet_cits::geonetworking::command::{AreaOrder, Around};
 pub use carnet_cits::geonetworking::input::{Frame, GeonetRequest, GeonetTransport, VirtualFrame};
-pub use carnet_cits::geonetworking::output::{Delivered, DeliveredKind, VirtualLink};
+pub use carnet_cits::geonetworking::output::{Delivered, GnPacketType, Output as GeonetOutput, VirtualLink};
 pub use carnet_cits::position::{Area, AreaShape, Position, PositionQuality};
 use carnet_geonet::MacAddress;
 pub use carnet_mobility::Event;
-pub use carnet_mobility::home_agent::DrainPhase;
 pub use carnet_mobility::mobile_router::{Octets, PortalProbe};
 use serde::{Deserialize, Serialize};
 
-pub use carnet_nemo::Kept;
-use carnet_nemo::forwarding::desired::Change;
 pub use carnet_nemo::input::TunnelTraffic;
+pub use carnet_nemo::{Kept, Output as NemoOutput};
 
 /// An input to the station.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +60,7 @@ pub enum Input {
         /// Whether the modem is roaming; `None` if that is no longer known.
         roaming: Option<bool>,
     },
-    /// Result of the request that [`Output::ProbePortal`] demanded.
+    /// Result of the request that [`NemoOutput::ProbePortal`] demanded.
     PortalProbe {
         /// Name of the uplink's interface.
         interface: String,
@@ -231,148 +229,29 @@ pub enum Command {
     Shutdown,
 }
 
-/// An output of the station.
+/// An output of the station: that of a wing. A recording has the wing's output alone, so the names of all
+/// outputs differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(untagged)]
 pub enum Output {
-    /// Change of the desired forwarding state. The caller must apply it before it carries out the next
-    /// output.
-    Forwarding(Change),
-    /// IPv6 packet that the caller writes into the TUN device; the kernel routes it.
-    Packet(#[serde(with = "hex")] Vec<u8>),
-    /// Mobility Header message that the kernel must protect by IPsec. The protected packet comes back through
-    /// the TUN device, and the station sends it.
-    Protect {
-        /// Address of this station in the security association: a home address, or the home agent's.
-        source: Ipv6Addr,
-        /// Address of the other end in the security association.
-        destination: Ipv6Addr,
-        /// Flow label by which the station recognises the packet.
-        label: u32,
-        /// The Mobility Header.
-        #[serde(with = "hex")]
-        message: Vec<u8>,
-    },
-    /// An IPv6 packet to be sent inside IPv4 or UDP (RFC 5555). The outer header has its traffic class.
-    Encapsulated {
-        /// Local end of the tunnel.
-        local: Endpoint,
-        /// Remote end of the tunnel.
-        remote: Endpoint,
-        /// The IPv6 packet.
-        #[serde(with = "hex")]
-        packet: Vec<u8>,
-        /// Whether routers may fragment the outer packet: its DF bit is clear.
-        may_fragment: bool,
-    },
-    /// An ICMPv6 message to be sent on a link, from exactly this source.
-    Icmpv6(LinkMessage),
-    /// Request for the configured URL over an uplink, to detect a captive portal. The platform drops a
-    /// request that it cannot send now.
-    ProbePortal {
-        /// Name of the uplink's interface.
-        uplink: String,
-        /// Care-of addresses of the uplink, as sources of the request.
-        sources: Vec<IpAddr>,
-    },
-    /// State that survives a restart has changed. The platform must write it before the next packet leaves.
-    Persist(Kept),
-    /// A frame of EtherType 0x8947 for the GeoNetworking link.
-    Frame(Frame),
-    /// New state for the GeoNetworking fast path.
-    Accelerate(Accelerate),
-    /// A payload received over GeoNetworking, for its receiver outside the station.
-    Delivered(Delivered),
-    /// A message that a service has accepted, for the applications.
-    Message(Message),
-    /// An event of another station has expired.
-    EventOver(Action),
-    /// Action ID of the event that a [`DenmWish::Trigger`] has begun.
-    Triggered(Action),
-    /// Creates or changes this virtual interface.
-    VirtualLink(VirtualLink),
-    /// Remove this virtual interface.
-    VirtualLinkGone(u32),
-    /// Frame for the host that the station itself has made.
-    VirtualFrame(VirtualFrame),
-    /// IPv6 packet from GeoNetworking, in a frame for the host. The same packet may go to several receivers.
-    Ipv6 {
-        /// Identifier of the virtual interface.
-        link: u32,
-        /// Destination link-layer address.
-        destination: MacAddress,
-        /// Source link-layer address.
-        source: MacAddress,
-        /// The packet, with the values of its GeoNetworking headers.
-        delivered: Delivered,
-    },
-    /// An IPv6 packet to be sent on an interface of the mobile network.
-    LanPacket {
-        /// Name of the interface.
-        interface: String,
-        /// Destination link-layer address.
-        destination: MacAddress,
-        /// The IPv6 packet.
-        #[serde(with = "hex")]
-        packet: Vec<u8>,
-    },
-    /// The host must listen to this multicast group on the topological link of IPv6 over GeoNetworking.
-    Subscription {
-        /// Address of the multicast group.
-        group: Ipv6Addr,
-        /// Whether the filter mode is EXCLUDE: all sources except the listed ones. Otherwise only the listed
-        /// sources; an empty list means that the host leaves the group.
-        exclude: bool,
-        /// Source addresses of the filter.
-        sources: Vec<Ipv6Addr>,
-    },
-    /// An event for operators.
-    Event(Event),
+    /// Output of the NEMO wing.
+    Nemo(NemoOutput),
+    /// Output of the GeoNetworking wing, and of the wings that it carries.
+    Geonet(GeonetOutput),
 }
 
-impl From<carnet_nemo::Output> for Output {
-    fn from(output: carnet_nemo::Output) -> Output {
-        use carnet_nemo::Output as Nemo;
-        match output {
-            Nemo::Forwarding(change) => Output::Forwarding(change),
-            Nemo::Packet(packet) => Output::Packet(packet),
-            Nemo::Protect { source, destination, label, message } => {
-                Output::Protect { source, destination, label, message }
-            }
-            Nemo::Encapsulated { local, remote, packet, may_fragment } => {
-                Output::Encapsulated { local, remote, packet, may_fragment }
-            }
-            Nemo::Icmpv6(message) => Output::Icmpv6(message),
-            Nemo::ProbePortal { uplink, sources } => Output::ProbePortal { uplink, sources },
-            Nemo::Persist(kept) => Output::Persist(kept),
-            Nemo::Event(event) => Output::Event(event),
-        }
+impl From<NemoOutput> for Output {
+    fn from(output: NemoOutput) -> Output {
+        Output::Nemo(output)
     }
 }
 
-impl From<carnet_cits::geonetworking::output::Output> for Output {
-    fn from(output: carnet_cits::geonetworking::output::Output) -> Output {
-        use carnet_cits::geonetworking::output::Output as Geonet;
+impl From<GeonetOutput> for Output {
+    /// Makes an event of a warning, so that a station has one form of messages to operators.
+    fn from(output: GeonetOutput) -> Output {
         match output {
-            Geonet::Frame(frame) => Output::Frame(frame),
-            Geonet::Accelerate(change) => Output::Accelerate(change),
-            Geonet::Delivered(delivered) => Output::Delivered(delivered),
-            Geonet::Message(message) => Output::Message(message),
-            Geonet::EventOver(action) => Output::EventOver(action),
-            Geonet::Triggered(action) => Output::Triggered(action),
-            Geonet::VirtualLink(link) => Output::VirtualLink(link),
-            Geonet::VirtualLinkGone(id) => Output::VirtualLinkGone(id),
-            Geonet::VirtualFrame(frame) => Output::VirtualFrame(frame),
-            Geonet::Ipv6 { link, destination, source, delivered } => {
-                Output::Ipv6 { link, destination, source, delivered }
-            }
-            Geonet::LanPacket { interface, destination, packet } => {
-                Output::LanPacket { interface, destination, packet }
-            }
-            Geonet::Subscription { group, exclude, sources } => {
-                Output::Subscription { group, exclude, sources }
-            }
-            Geonet::Warning(message) => Output::Event(Event::Warning { message }),
+            GeonetOutput::Warning(message) => NemoOutput::Event(Event::Warning { message }).into(),
+            output => Output::Geonet(output),
         }
     }
 }

@@ -6,7 +6,7 @@ use carnet_base::{Rng, Time, WallTime, parts};
 use carnet_cits::facilities::Facilities;
 use carnet_cits::geonetworking::acceleration::SequenceNumbers;
 use carnet_cits::geonetworking::{GeoDestination, Geonet, GeonetSettings, Held};
-use carnet_cits::security::{Secured, SecurityEntity, SecurityState};
+use carnet_cits::security::{Secured, SecurityEntity, status};
 use carnet_geonet::dcc::Gate;
 use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
 use carnet_geonet::multicast::MulticastProxy;
@@ -117,6 +117,11 @@ impl Station {
         self.nemo.mobile_router()
     }
 
+    /// Returns the GeoNetworking plane, if the station has one.
+    pub fn geonet_plane(&self) -> Option<&Geonet> {
+        Geonet::of(&self.geonet)
+    }
+
     /// Returns the GeoNetworking router, if the station has one.
     pub fn geonet(&self) -> Option<&carnet_geonet::Router> {
         Geonet::of(&self.geonet).map(Geonet::router)
@@ -160,8 +165,8 @@ impl Station {
     }
 
     /// Returns the state of the security entity, for operators.
-    pub fn security_state(&self, now: Time) -> Option<SecurityState> {
-        self.secured().map(|secured| secured.state(now))
+    pub fn security_status(&self, now: Time) -> Option<status::Security> {
+        self.secured().map(|secured| secured.status(now))
     }
 
     fn secured(&self) -> Option<&Secured> {

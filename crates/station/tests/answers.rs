@@ -4,7 +4,7 @@ mod common;
 
 use carnet_base::{Rng, Time};
 use carnet_mobility::home_agent::Peer;
-use carnet_station::io::{Input, Output};
+use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::checksum::upper_layer;
 use carnet_wire::discovery::{DiscoveryRequest, home_agents_anycast};
@@ -42,8 +42,8 @@ fn answer(packet: Vec<u8>) -> usize {
     station.handle_input(Time::ZERO, WALL, Input::Packet(packet)).expect("accepted");
     std::iter::from_fn(|| station.poll_output())
         .map(|output| match output {
-            Output::Packet(packet) => packet.len(),
-            Output::Encapsulated { packet, .. } => packet.len(),
+            Output::Nemo(NemoOutput::Packet(packet)) => packet.len(),
+            Output::Nemo(NemoOutput::Encapsulated { packet, .. }) => packet.len(),
             _ => 0,
         })
         .sum()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::ipv6_adaptation::Ipv6Config;
 use carnet_nemo::forwarding::desired::{Entry, TABLE_NOWHERE, priority};
-use carnet_station::io::{Input, Output, Position};
+use carnet_station::io::{GeonetOutput, Input, NemoOutput, Output, Position};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};
 
@@ -28,9 +28,9 @@ fn busy_geonetworking_router_does_not_delay_mobile_router() {
         station.handle_input(now, wall + now.saturating_since(start), input).expect("accepted");
         while let Some(output) = station.poll_output() {
             match output {
-                Output::Icmpv6(message) if message.interface == "i0" => advertisements += 1,
-                Output::Packet(_) => updates += 1,
-                Output::Frame(_) => frames += 1,
+                Output::Nemo(NemoOutput::Icmpv6(message)) if message.interface == "i0" => advertisements += 1,
+                Output::Nemo(NemoOutput::Packet(_)) => updates += 1,
+                Output::Geonet(GeonetOutput::Frame(_)) => frames += 1,
                 _ => {}
             }
         }

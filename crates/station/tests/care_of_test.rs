@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use carnet_base::{Endpoint, Rng, Time};
 use carnet_mobility::flow::{Ipv6Selector, TrafficSelector};
-use carnet_station::io::{Command, Input, Kept, Output};
+use carnet_station::io::{Command, Input, Kept, NemoOutput, Output};
 use carnet_station::{PersistentState, StationConfig};
 use carnet_wire::checksum::upper_layer;
 use carnet_wire::icmpv6;
@@ -56,9 +56,11 @@ type World = common::world::World<Internet>;
 impl Network for Internet {
     fn carry(world: &mut World, from: usize, output: Output) {
         match output {
-            Output::Packet(packet) if from == HOME_AGENT => world.leaves_agent(packet),
-            Output::Packet(packet) => world.leaves_router(packet),
-            Output::Persist(Kept::Node(node)) if from == HOME_AGENT && node == address(HOME) => {
+            Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT => world.leaves_agent(packet),
+            Output::Nemo(NemoOutput::Packet(packet)) => world.leaves_router(packet),
+            Output::Nemo(NemoOutput::Persist(Kept::Node(node)))
+                if from == HOME_AGENT && node == address(HOME) =>
+            {
                 let record = world.stations[HOME_AGENT].nemo().stored_node(world.now, world.wall(), node);
                 world.net.record = serde_json::to_string(&record).expect("a record");
             }
@@ -135,8 +137,8 @@ impl World {
         }
     }
 
-    fn state(&self) -> &'static str {
-        self.stations[HOME_AGENT].nemo().binding_status(self.now)[0].state
+    fn state(&self) -> String {
+        self.stations[HOME_AGENT].nemo().binding_status(self.now)[0].state.clone()
     }
 
     /// Returns how many packets are lost from half a second before an event to two seconds after it.
@@ -290,7 +292,7 @@ struct HalfSilent {
 
 impl Network for HalfSilent {
     fn carry(world: &mut common::world::World<HalfSilent>, _: usize, output: Output) {
-        let Output::Packet(packet) = output else { return };
+        let Output::Nemo(NemoOutput::Packet(packet)) = output else { return };
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let inner = packet.get(HEADER_LEN..).unwrap_or_default();
         let is_data = inner == data(CORRESPONDENT, HOST) || inner.windows(60).any(|it| it == [0x55; 60]);
@@ -380,10 +382,10 @@ type Besieged = common::world::World<Siege>;
 impl Network for Siege {
     fn carry(world: &mut Besieged, _: usize, output: Output) {
         let (place, packet) = match output {
-            Output::Packet(packet) => {
+            Output::Nemo(NemoOutput::Packet(packet)) => {
                 (Endpoint::Ipv6(Header::parse(&packet).expect("a packet").destination), packet)
             }
-            Output::Encapsulated { remote, packet, .. } => (remote, packet),
+            Output::Nemo(NemoOutput::Encapsulated { remote, packet, .. }) => (remote, packet),
             _ => return,
         };
         if place == end(CORRESPONDENT) {
@@ -635,7 +637,7 @@ fn tokens_do_not_repeat_when_the_config_takes_the_home_agent_away_and_brings_it_
             .emit();
             besieged.feed(HOME_AGENT, Input::Packet(packet));
             for output in std::iter::from_fn(|| besieged.stations[HOME_AGENT].poll_output()) {
-                if let Output::Packet(packet) = output
+                if let Output::Nemo(NemoOutput::Packet(packet)) = output
                     && packet.len() == 96
                 {
                     assert!(tokens.insert(packet[88..].to_vec()), "round {round}, update {number}");

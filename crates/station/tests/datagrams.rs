@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use carnet_base::{Endpoint, Interface, Rng, Time};
 use carnet_nemo::forwarding::desired::{Change, Entry, Ipv4Route, Ipv4Rule, TABLE_MAIN, TABLE_UPLINK};
-use carnet_station::io::{Input, Output};
+use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_wire::ipv6::{Header, protocol};
 use common::world::{Network, station};
 use common::{CORRESPONDENT, HOST, WALL, address, agent_config, data, interface, router_config};
@@ -35,8 +35,8 @@ type World = common::world::World<Nat>;
 impl Network for Nat {
     fn carry(world: &mut World, from: usize, output: Output) {
         match output {
-            Output::Packet(packet) => world.net.arrived.push((from, packet)),
-            Output::Encapsulated { local, remote, packet, .. } => {
+            Output::Nemo(NemoOutput::Packet(packet)) => world.net.arrived.push((from, packet)),
+            Output::Nemo(NemoOutput::Encapsulated { local, remote, packet, .. }) => {
                 // The NAT rewrites the router's address, and accepts packets only for its own mapping.
                 let there = [(AGENT, MAPPED), (ROUTER, AGENT)][from];
                 if (local, remote) == (end(there.0), end(there.1)) {
@@ -46,7 +46,7 @@ impl Network for Nat {
                     world.deliver(to, datagram(seen, packet));
                 }
             }
-            Output::Forwarding(Change::Set(entry)) => {
+            Output::Nemo(NemoOutput::Forwarding(Change::Set(entry))) => {
                 if let Entry::Socket(socket) = &*entry {
                     world.net.sockets[from].push(socket.local.to_string());
                 }
@@ -103,7 +103,10 @@ fn tunnelled_packets_pass_nat_in_both_directions() {
     assert_eq!(world.net.sockets[0], ["198.51.100.2", AGENT]);
     assert_eq!(world.net.sockets[1], ["10.0.0.10", ROUTER]);
     let tunnels = world.stations[0].nemo().tunnel_status();
-    assert_eq!(tunnels.iter().map(|t| (t.remote, t.mtu)).collect::<Vec<_>>(), [(end(MAPPED), 1472)]);
+    assert_eq!(
+        tunnels.iter().map(|((_, remote), t)| (*remote, t.mtu)).collect::<Vec<_>>(),
+        [(end(MAPPED), 1472)]
+    );
     for (from, source, destination) in [(1, HOST, CORRESPONDENT), (0, CORRESPONDENT, HOST)] {
         let packet = data(source, destination);
         world.net.arrived.clear();
@@ -130,13 +133,13 @@ fn ipv4_tables(seen: &[(&str, &[&str], &[&str])]) -> (Vec<Ipv4Route>, Vec<Ipv4Ru
         };
         let _ = station.handle_input(Time::ZERO, WALL, Input::Interface(uplink));
         while let Some(output) = station.poll_output() {
-            let (Output::Forwarding(Change::Set(entry)) | Output::Forwarding(Change::Remove(entry))) =
-                &output
+            let (Output::Nemo(NemoOutput::Forwarding(Change::Set(entry)))
+            | Output::Nemo(NemoOutput::Forwarding(Change::Remove(entry)))) = &output
             else {
                 continue;
             };
             wanted.retain(|known| known.key() != entry.key());
-            if matches!(&output, Output::Forwarding(Change::Set(_))) {
+            if matches!(&output, Output::Nemo(NemoOutput::Forwarding(Change::Set(_)))) {
                 wanted.push(entry.clone());
             }
         }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_cits::facilities::FacilitiesSettings;
-use carnet_cits::security::{SecurityEntity, SecurityState};
+use carnet_cits::security::{SecurityEntity, status};
 use carnet_geonet::dcc::{self, DccDrop};
 use carnet_geonet::{MacAddress, Mib, ReceivedFrame, geodesy};
-use carnet_security::{Counters, Handled, Now, Policy, SecurityDrop, Verified};
-use carnet_station::io::{Command, Event, Frame, GeonetRequest, GeonetTransport, Input, Output, Position};
+use carnet_security::{Counters, Handled, Now, SecurityDrop, Verified};
+use carnet_station::io::{
+    Command, Event, Frame, GeonetOutput, GeonetRequest, GeonetTransport, Input, NemoOutput, Output, Position,
+};
 use carnet_station::{GeonetSettings, StationConfig};
 use carnet_wire::geonet::{
     CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet, Shape,
@@ -40,14 +42,14 @@ type World = common::world::World<Channel>;
 impl Network for Channel {
     fn carry(world: &mut World, _: usize, output: Output) {
         match output {
-            Output::Frame(frame) => {
+            Output::Geonet(GeonetOutput::Frame(frame)) => {
                 let [_, _, source @ ..] = world.net.address.0.to_be_bytes();
                 assert_eq!(frame.source, source);
                 world.net.sent.push((world.now, *frame.packet.last().expect("a packet")));
                 world.net.profiles.push(frame.profile);
                 world.net.lifetimes.push(Lifetime(frame.packet[2]).duration());
             }
-            Output::Event(Event::Warning { message }) => world.net.warnings.push(message),
+            Output::Nemo(NemoOutput::Event(Event::Warning { message })) => world.net.warnings.push(message),
             _ => {}
         }
     }
@@ -237,19 +239,8 @@ impl SecurityEntity for Clock {
     fn counters(&self) -> &Counters {
         &self.counters
     }
-    fn state(&self, _: Now) -> SecurityState {
-        SecurityState {
-            policy: Policy::Off,
-            ticket: None,
-            own_tickets: (0, 0),
-            until: None,
-            issuers: 0,
-            tickets: 0,
-            queued: (0, 0),
-            parked: (0, 0),
-            verifications_per_second: 0,
-            clock_ahead_ms: None,
-        }
+    fn status(&self, _: Now) -> status::Security {
+        status::Security::default()
     }
 }
 

@@ -17,7 +17,8 @@ use carnet_its::sa::Service;
 use carnet_its::sam::ItsAid;
 use carnet_its::uper;
 use carnet_station::io::{
-    Action, Command, DenmOrder, DenmWish, Input, Message, MessageKind, Output, Position, PositionQuality,
+    ActionId, Command, DenmOrder, DenmWish, GeonetOutput, Input, Message, MessageKind, Output, Position,
+    PositionQuality,
 };
 use carnet_station::{GeonetSettings, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType as GnStationType};
@@ -51,9 +52,11 @@ type Pair = common::world::World<Radio>;
 impl Network for Radio {
     fn carry(pair: &mut Pair, from: usize, output: Output) {
         match output {
-            Output::Frame(frame) => pair.deliver(1 - from, Input::Frame(frame)),
-            Output::Message(message) if from == 1 => pair.net.heard.push(message),
-            Output::Triggered(_) | Output::EventOver(_) => pair.net.told.push(output),
+            Output::Geonet(GeonetOutput::Frame(frame)) => pair.deliver(1 - from, Input::Frame(frame)),
+            Output::Geonet(GeonetOutput::Message(message)) if from == 1 => pair.net.heard.push(message),
+            Output::Geonet(GeonetOutput::Triggered(_)) | Output::Geonet(GeonetOutput::EventOver(_)) => {
+                pair.net.told.push(output)
+            }
             _ => {}
         }
     }
@@ -89,7 +92,7 @@ impl Pair {
         cams.map(|message| uper::decode(&message.octets).expect("a CAM")).collect()
     }
 
-    fn order(&mut self, index: usize, wish: DenmWish, denm: &Denm) -> Result<Option<Action>, String> {
+    fn order(&mut self, index: usize, wish: DenmWish, denm: &Denm) -> Result<Option<ActionId>, String> {
         let order = DenmOrder {
             wish,
             denm: uper::encode(denm).expect("encodes"),
@@ -100,7 +103,7 @@ impl Pair {
         };
         self.try_tell(index, Input::Command(Command::Denm(order)))?;
         Ok(self.net.told.drain(..).find_map(|output| match output {
-            Output::Triggered(action) => Some(action),
+            Output::Geonet(GeonetOutput::Triggered(action)) => Some(action),
             _ => None,
         }))
     }
@@ -246,7 +249,7 @@ fn event_is_sent_at_station_position_and_ends() {
     denm.denm.situation = Some(SituationContainer::default());
     denm.denm.management.relevance_distance = Some(RelevanceDistance::LessThan500m);
     let action = pair.order(0, DenmWish::Trigger, &denm).expect("told").expect("a name");
-    assert_eq!(action, Action { originating_station_id: 1, sequence_number: 0 });
+    assert_eq!(action, ActionId { originating_station_id: 1, sequence_number: 0 });
     assert_eq!(pair.events(), 1);
     let heard = pair.net.heard.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
     let told: Denm = uper::decode(&heard.octets).expect("a DENM");
@@ -334,7 +337,7 @@ fn event_ends_by_negation_or_expiry() {
     // An event is sent from the second station to the first, whose applications have not subscribed.
     let action = pair.order(1, DenmWish::Trigger, &denm).expect("told").expect("a name");
     pair.run(Duration::from_secs(4));
-    let over = |output: &Output| matches!(output, Output::EventOver(other) if *other == action);
+    let over = |output: &Output| *output == Output::Geonet(GeonetOutput::EventOver(action));
     assert!(pair.net.told.iter().any(over), "{:?}", pair.net.told);
 
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(60);

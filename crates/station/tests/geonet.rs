@@ -10,8 +10,8 @@ use carnet_cits::geonetworking::{echo, hops};
 use carnet_geonet::BROADCAST;
 use carnet_station::StationConfig;
 use carnet_station::io::{
-    Area, AreaShape, Command, Delivered, DeliveredKind, Frame, GeonetRequest, GeonetTransport, Input, Output,
-    Position,
+    Area, AreaShape, Command, Delivered, Frame, GeonetOutput, GeonetRequest, GeonetTransport, GnPacketType,
+    Input, Output, Position,
 };
 use carnet_wire::geonet::{
     CommonNextHeader, ExtendedHeader, GnAddress, Lifetime, LongPositionVector, Packet, StationType, Timestamp,
@@ -34,7 +34,7 @@ type Air = common::world::World<Radio>;
 impl Network for Radio {
     fn carry(air: &mut Air, from: usize, output: Output) {
         match output {
-            Output::Frame(frame) => {
+            Output::Geonet(GeonetOutput::Frame(frame)) => {
                 assert_eq!(frame.source, mac(from));
                 for to in (0..air.stations.len()).filter(|to| to.abs_diff(from) == 1) {
                     if frame.destination == mac(to) || frame.destination == BROADCAST {
@@ -42,7 +42,7 @@ impl Network for Radio {
                     }
                 }
             }
-            Output::Delivered(delivered) => air.net.delivered.push((from, delivered)),
+            Output::Geonet(GeonetOutput::Delivered(delivered)) => air.net.delivered.push((from, delivered)),
             _ => {}
         }
     }
@@ -104,7 +104,7 @@ fn gnping_over_three_hops_reports_three_hops() {
     let request = echo::Echo { is_reply: false, hops: 0, identifier: 7, sequence: 1 };
     air.request(0, GeonetTransport::GeoUnicast(address(3)), echo::NEXT_HEADER, request.emit());
     let [(0, reply)] = &air.net.delivered[..] else { panic!("{:?}", air.net.delivered) };
-    assert_eq!((reply.source, reply.kind, hops(reply)), (address(3), DeliveredKind::Guc, 3));
+    assert_eq!((reply.source, reply.kind, hops(reply)), (address(3), GnPacketType::Guc, 3));
     let echo = echo::Echo::parse(&reply.payload).expect("an echo");
     assert_eq!(echo, echo::Echo { is_reply: true, hops: 3, ..request });
 }
@@ -141,7 +141,9 @@ fn unacknowledged_frame_takes_another_next_hop() {
         payload: vec![1],
     };
     air.feed(0, Input::Geonet(request));
-    let Some(Output::Frame(sent)) = air.stations[0].poll_output() else { panic!("a frame") };
+    let Some(Output::Geonet(GeonetOutput::Frame(sent))) = air.stations[0].poll_output() else {
+        panic!("a frame")
+    };
     assert_eq!(sent.destination, mac(1));
     air.net.delivered.clear();
     air.tell(0, Input::Unacknowledged(sent));

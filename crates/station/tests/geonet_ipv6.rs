@@ -8,7 +8,8 @@ use std::time::Duration;
 use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
 use carnet_station::io::{
-    AreaOrder, AreaShape, Around, Command, Frame, Input, Output, Position, VirtualFrame, VirtualLink,
+    AreaOrder, AreaShape, Around, Command, Frame, GeonetOutput, Input, Output, Position, VirtualFrame,
+    VirtualLink,
 };
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{
@@ -42,7 +43,7 @@ fn tell(station: &mut Station, input: Input) -> Vec<Output> {
 
 fn links(outputs: &[Output]) -> Vec<&VirtualLink> {
     let link = outputs.iter().filter_map(|output| match output {
-        Output::VirtualLink(link) => Some(link),
+        Output::Geonet(GeonetOutput::VirtualLink(link)) => Some(link),
         _ => None,
     });
     link.collect()
@@ -66,7 +67,7 @@ fn packet(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
 /// Passes the frames of one station to the other station, and returns the outputs of that station.
 fn carry(outputs: Vec<Output>, to: &mut Station) -> Vec<Output> {
     let frames = outputs.into_iter().filter_map(|output| match output {
-        Output::Frame(frame) => Some(frame),
+        Output::Geonet(GeonetOutput::Frame(frame)) => Some(frame),
         _ => None,
     });
     frames.flat_map(|frame| tell(to, Input::Frame(frame))).collect()
@@ -92,7 +93,8 @@ fn host_packet_leaves_virtual_interface_of_destination_station() {
     let answered = carry(asked, &mut b);
     let sent = carry(answered, &mut a);
     let arrived = carry(sent, &mut b);
-    let [Output::Ipv6 { link: 0, destination, source, delivered }] = &arrived[..] else {
+    let [Output::Geonet(GeonetOutput::Ipv6 { link: 0, destination, source, delivered })] = &arrived[..]
+    else {
         panic!("{arrived:?}")
     };
     assert_eq!((*destination, *source, &delivered.payload), (B, A, &data));
@@ -136,7 +138,7 @@ fn station_answers_solicitations_and_knows_host_addresses() {
     let destination = addresses::group_address(carnet_wire::nd::solicited_node(other));
     let frame = VirtualFrame { link: 0, destination, source: A, ether_type: 0x86dd, payload: question };
     let outputs = tell(&mut station, Input::VirtualFrame(frame));
-    let [Output::VirtualFrame(answer)] = &outputs[..] else { panic!("{outputs:?}") };
+    let [Output::Geonet(GeonetOutput::VirtualFrame(answer))] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!((answer.link, answer.destination, answer.source, answer.ether_type), (0, A, B, 0x86dd));
 
     // Only the host itself may send from an address of the host.
@@ -155,7 +157,10 @@ fn station_answers_solicitations_and_knows_host_addresses() {
     };
     let sent = tell(&mut liar, Input::VirtualFrame(lie));
     let heard = carry(sent, &mut station);
-    assert!(!heard.iter().any(|output| matches!(output, Output::Ipv6 { .. })), "{heard:?}");
+    assert!(
+        !heard.iter().any(|output| matches!(output, Output::Geonet(GeonetOutput::Ipv6 { .. }))),
+        "{heard:?}"
+    );
 }
 
 /// The path becomes shorter. Packets that have overtaken earlier ones wait for them, up to the time limit.
@@ -180,7 +185,9 @@ fn packets_that_overtook_others_wait_for_them() {
         packet[3] = 11 - hops;
         Input::Frame(Frame { source: A, profile: None, destination: B, packet })
     };
-    let count = |outputs: Vec<Output>| outputs.iter().filter(|o| matches!(o, Output::Ipv6 { .. })).count();
+    let count = |outputs: Vec<Output>| {
+        outputs.iter().filter(|o| matches!(o, Output::Geonet(GeonetOutput::Ipv6 { .. }))).count()
+    };
     assert_eq!(count(tell(&mut b, frame(1, 3))), 1);
     assert_eq!(count(tell(&mut b, frame(3, 2))), 0, "it waits for the second");
     assert_eq!(count(tell(&mut b, frame(2, 3))), 2);
@@ -227,7 +234,7 @@ fn counter(station: &Station, name: &str) -> u64 {
 /// Returns the IPv6 packets that the outputs send in GeoUnicast frames.
 fn sent(outputs: Vec<Output>) -> Vec<Vec<u8>> {
     let packets = outputs.into_iter().filter_map(|output| match output {
-        Output::Frame(frame) => Some(frame.packet),
+        Output::Geonet(GeonetOutput::Frame(frame)) => Some(frame.packet),
         _ => None,
     });
     let ipv6 = packets.filter_map(|octets| {
@@ -276,7 +283,9 @@ fn duplicate_acknowledgements_wait_for_late_packets() {
         let payload = segment(here, there, (0, number * 100), 0);
         Input::VirtualFrame(VirtualFrame { link: 0, destination: A, source: B, ether_type: 0x86dd, payload })
     };
-    let delivered = |outputs: &[Output]| outputs.iter().any(|output| matches!(output, Output::Ipv6 { .. }));
+    let delivered = |outputs: &[Output]| {
+        outputs.iter().any(|output| matches!(output, Output::Geonet(GeonetOutput::Ipv6 { .. })))
+    };
     assert!(delivered(&tell(&mut b, frame(1, 3, &data(0)))));
     assert_eq!(sent(tell(&mut b, acknowledge(1))).len(), 1);
     assert!(delivered(&tell(&mut b, frame(3, 2, &data(2)))), "data never waits");
@@ -352,10 +361,12 @@ fn group_leads_to_present_position_of_its_area() {
         };
         let sent = tell(a, Input::VirtualFrame(frame));
         sent.iter().find_map(|output| match output {
-            Output::Frame(frame) => match Packet::parse(&frame.packet).expect("a packet").extended {
-                ExtendedHeader::GeoBroadcast { area, .. } => Some((area.longitude, area.distance_a)),
-                _ => None,
-            },
+            Output::Geonet(GeonetOutput::Frame(frame)) => {
+                match Packet::parse(&frame.packet).expect("a packet").extended {
+                    ExtendedHeader::GeoBroadcast { area, .. } => Some((area.longitude, area.distance_a)),
+                    _ => None,
+                }
+            }
             _ => None,
         })
     };
@@ -396,7 +407,7 @@ fn talk(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>;
     let mut outputs = outputs;
     while !outputs.is_empty() {
         let (frames, rest): (Vec<Output>, Vec<Output>) =
-            outputs.into_iter().partition(|output| matches!(output, Output::Frame(_)));
+            outputs.into_iter().partition(|output| matches!(output, Output::Geonet(GeonetOutput::Frame(_))));
         said[usize::from(!from_a)].extend(rest);
         outputs = carry(frames, if from_a { b } else { a });
         from_a = !from_a;
@@ -414,16 +425,20 @@ fn fragments_of_previous_release_are_reassembled() {
     let (first, second) = data.split_at(24);
     let first = [&[0xc0 | size[0], size[1], 0, 7], first].concat();
     let second = [&[0xe0 | size[0], size[1], 0, 7, 3], second].concat();
-    assert!(!tell(&mut b, frame(1, 1, &first)).iter().any(|output| matches!(output, Output::Ipv6 { .. })));
+    assert!(
+        !tell(&mut b, frame(1, 1, &first))
+            .iter()
+            .any(|output| matches!(output, Output::Geonet(GeonetOutput::Ipv6 { .. })))
+    );
     let outputs = tell(&mut b, frame(2, 1, &second));
-    let [Output::Ipv6 { delivered, .. }] = &outputs[..] else { panic!("{outputs:?}") };
+    let [Output::Geonet(GeonetOutput::Ipv6 { delivered, .. })] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!(delivered.payload, data);
     let Input::Frame(Frame { source, profile, destination, mut packet }) = frame(3, 1, &[1, 2]) else {
         panic!()
     };
     packet[4] &= 0x0f;
     let outputs = tell(&mut b, Input::Frame(Frame { source, profile, destination, packet }));
-    let [Output::Delivered(delivered)] = &outputs[..] else { panic!("{outputs:?}") };
+    let [Output::Geonet(GeonetOutput::Delivered(delivered))] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!(delivered.payload, [1, 2]);
 }
 
@@ -461,7 +476,9 @@ fn large_packets_are_fragmented_if_both_stations_support_it() {
         let [from_a, from_b] = talk(&mut a, &mut b, first);
         assert!(from_a.is_empty(), "{from_a:?}");
         if other {
-            let [Output::Ipv6 { delivered, .. }] = &from_b[..] else { panic!("{from_b:?}") };
+            let [Output::Geonet(GeonetOutput::Ipv6 { delivered, .. })] = &from_b[..] else {
+                panic!("{from_b:?}")
+            };
             assert_eq!(delivered.payload, data);
             assert_eq!((counter(&a, "geonet.ipv6.fragments.cut"), counter(&a, "geonet.ipv6.sent")), (1, 1));
             assert_eq!(counter(&b, "geonet.ipv6.fragments.joined"), 1);
@@ -470,7 +487,7 @@ fn large_packets_are_fragmented_if_both_stations_support_it() {
             assert_eq!(second.len(), 2);
             // EN 302 636-4-1 9.7.2: next header 3 means IPv6, so fragments must have another one.
             for output in &second {
-                let Output::Frame(frame) = output else { panic!("{output:?}") };
+                let Output::Geonet(GeonetOutput::Frame(frame)) = output else { panic!("{output:?}") };
                 let packet = Packet::parse(&frame.packet).expect("a packet");
                 assert_eq!(packet.common.next_header, CommonNextHeader::Any);
                 assert_eq!(packet.common.traffic_class.id, 3);
@@ -486,7 +503,7 @@ fn large_packets_are_fragmented_if_both_stations_support_it() {
             now = a.poll_timeout().expect("a question").max(now);
             a.handle_input(now, WALL, Input::Timeout).expect("accepted");
             answers.extend(std::iter::from_fn(|| a.poll_output()).filter_map(|output| match output {
-                Output::VirtualFrame(answer) => Some(answer),
+                Output::Geonet(GeonetOutput::VirtualFrame(answer)) => Some(answer),
                 _ => None,
             }));
         }

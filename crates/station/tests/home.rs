@@ -11,7 +11,7 @@ use carnet_mobility::mobile_router::{RegistrationMode, UplinkConfig};
 use carnet_nemo::forwarding::desired::{
     Change, Entry, Route, RouteAction, TABLE_MAIN, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, priority,
 };
-use carnet_station::io::{Event, Input, Output};
+use carnet_station::io::{Event, Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket};
@@ -26,11 +26,13 @@ impl Wanted {
         let mut others = Vec::new();
         while let Some(output) = station.poll_output() {
             match output {
-                Output::Forwarding(Change::Set(entry)) => {
+                Output::Nemo(NemoOutput::Forwarding(Change::Set(entry))) => {
                     self.0.retain(|old| old.key() != entry.key());
                     self.0.push(Entry::clone(&entry));
                 }
-                Output::Forwarding(Change::Remove(entry)) => self.0.retain(|old| old.key() != entry.key()),
+                Output::Nemo(NemoOutput::Forwarding(Change::Remove(entry))) => {
+                    self.0.retain(|old| old.key() != entry.key())
+                }
                 other => others.push(other),
             }
         }
@@ -121,7 +123,7 @@ fn mobile_node_at_home_sends_by_home_link() {
     let said = wanted.follow(&mut station);
     assert_eq!(wanted.tables_of_node(), [TABLE_TUNNEL], "not before the answer");
     let update = said.iter().find_map(|output| match output {
-        Output::Packet(packet) => Some(packet),
+        Output::Nemo(NemoOutput::Packet(packet)) => Some(packet),
         _ => None,
     });
     let answer = acknowledgement(update.expect("a de-registration"));
@@ -221,7 +223,7 @@ fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_o
         agent.handle_input(Time::ZERO, WALL, Input::Packet(question.to_vec())).expect("accepted");
         let outputs = std::iter::from_fn(|| agent.poll_output());
         let packets = outputs.filter_map(|output| match output {
-            Output::Packet(packet) => Some(packet),
+            Output::Nemo(NemoOutput::Packet(packet)) => Some(packet),
             _ => None,
         });
         packets.collect::<Vec<_>>()
@@ -261,7 +263,9 @@ fn reloaded_config_reports_its_changes() {
         station.reconfigure(Time::ZERO, WALL, config.clone());
         let outputs = std::iter::from_fn(|| station.poll_output());
         let events = outputs.filter_map(|output| match output {
-            Output::Event(event @ (Event::Reloaded { .. } | Event::BindingRemoved { .. })) => Some(event),
+            Output::Nemo(NemoOutput::Event(
+                event @ (Event::Reloaded { .. } | Event::BindingRemoved { .. }),
+            )) => Some(event),
             _ => None,
         });
         events.collect::<Vec<_>>()

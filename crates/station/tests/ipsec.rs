@@ -9,7 +9,7 @@ use carnet_base::Rng;
 use carnet_mobility::Authentication;
 use carnet_nemo::forwarding::desired::{Change, Entry, Rule, TABLE_CAPTURE, TABLE_PROTECTED};
 use carnet_station::StationConfig;
-use carnet_station::io::{Command, Event, Input, Output};
+use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{
@@ -65,7 +65,7 @@ type World = common::world::World<Kernels>;
 impl Network for Kernels {
     fn carry(world: &mut World, who: usize, output: Output) {
         match output {
-            Output::Protect { source, destination, label, message } => {
+            Output::Nemo(NemoOutput::Protect { source, destination, label, message }) => {
                 let (source, destination) = (source.to_string(), destination.to_string());
                 let packet = match world.net.unassociated {
                     false => esp(&source, &destination, label, &message),
@@ -73,7 +73,7 @@ impl Network for Kernels {
                 };
                 world.deliver(who, Input::Packet(packet));
             }
-            Output::Packet(packet) => {
+            Output::Nemo(NemoOutput::Packet(packet)) => {
                 let header = Header::parse(&packet).expect("a packet");
                 let own = [AGENT, HOME].map(address)[who];
                 if header.destination == own && header.next_header == protocol::ESP {
@@ -88,12 +88,12 @@ impl Network for Kernels {
                     world.deliver(1 - who, Input::Packet(packet));
                 }
             }
-            Output::Forwarding(Change::Set(entry)) => {
+            Output::Nemo(NemoOutput::Forwarding(Change::Set(entry))) => {
                 if let Entry::Rule(rule) = &*entry {
                     world.net.rules.push((**rule).clone());
                 }
             }
-            Output::Event(event) => world.net.events.push(event),
+            Output::Nemo(NemoOutput::Event(event)) => world.net.events.push(event),
             _ => {}
         }
     }
@@ -191,7 +191,8 @@ fn mobile_router_returns_home_with_esp_only() {
     };
     let sent: Vec<_> = world.net.sent.iter().filter_map(between).collect();
     assert_eq!(sent, [(address(HOME), address(AGENT), true), (address(AGENT), address(HOME), true)]);
-    assert_eq!(world.stations[1].nemo().status().mobile_router, Some("home"));
+    let status = world.stations[1].nemo().mobile_router_status().expect("a mobile router");
+    assert_eq!(status.state, "home");
     world.tell(1, Input::Interface(interface("w0", SECOND, true)));
     world.run(Duration::from_secs(2));
     assert_eq!(world.bound(), [SECOND]);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use carnet_base::{LinkMessage, Rng, Time};
 use carnet_nemo::forwarding::desired::Entry;
-use carnet_station::io::{Event, Input, Output};
+use carnet_station::io::{Event, Input, NemoOutput, Output};
 use carnet_station::{LanSettings, PersistentState, Station, StationConfig};
 use carnet_wire::nd::{NdOption, RecursiveDnsServers, RouterAdvertisement};
 use common::{WALL, address, interface, router_config};
@@ -80,12 +80,12 @@ fn outputs(station: &mut Station) -> (Advertised, Vec<Event>) {
     let (mut found, mut events) = (Advertised::new(), Vec::new());
     while let Some(output) = station.poll_output() {
         match output {
-            Output::Icmpv6(message) => {
+            Output::Nemo(NemoOutput::Icmpv6(message)) => {
                 if let Some(told) = told(&message) {
                     found.entry(message.interface).or_default().push(told);
                 }
             }
-            Output::Event(event) => events.push(event),
+            Output::Nemo(NemoOutput::Event(event)) => events.push(event),
             _ => {}
         }
     }

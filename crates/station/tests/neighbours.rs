@@ -15,7 +15,9 @@ use carnet_mobility::mnpp::Authorization;
 use carnet_nemo::forwarding::desired::{
     Change, Entry, RouteAction, TABLE_MAIN, TABLE_NEIGHBOURS, TABLE_TUNNEL, priority,
 };
-use carnet_station::io::{Command, FastPathReport, Frame, Input, Output, Position, VirtualFrame};
+use carnet_station::io::{
+    Command, FastPathReport, Frame, GeonetOutput, Input, NemoOutput, Output, Position, VirtualFrame,
+};
 use carnet_station::{GeonetSettings, MnppSettings, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
@@ -93,8 +95,8 @@ type World = common::world::World<Surroundings>;
 impl Network for Surroundings {
     fn carry(world: &mut World, who: usize, output: Output) {
         match output {
-            Output::Packet(packet) => world.route(who, packet),
-            Output::Forwarding(change) if who != HOME_AGENT => {
+            Output::Nemo(NemoOutput::Packet(packet)) => world.route(who, packet),
+            Output::Nemo(NemoOutput::Forwarding(change)) if who != HOME_AGENT => {
                 let wanted = &mut world.net.wanted[who];
                 match change {
                     Change::Set(entry) => {
@@ -105,7 +107,7 @@ impl Network for Surroundings {
                     }
                 }
             }
-            Output::Frame(frame) => {
+            Output::Geonet(GeonetOutput::Frame(frame)) => {
                 let group = frame.destination[0] & 1 != 0;
                 let other = 1 - who;
                 if who == 0 {
@@ -118,7 +120,9 @@ impl Network for Surroundings {
                     world.deliver(who, Input::Unacknowledged(frame));
                 }
             }
-            Output::Ipv6 { delivered, .. } => world.reaches_host(who, &delivered.payload, true),
+            Output::Geonet(GeonetOutput::Ipv6 { delivered, .. }) => {
+                world.reaches_host(who, &delivered.payload, true)
+            }
             _ => {}
         }
     }
@@ -138,8 +142,8 @@ impl World {
         let mut world = World::of([first, second, station(agent, 7)], surroundings);
         for who in [0, 1] {
             world.tell(who, Input::Interface(interface("w0", &care_of(who), true)));
-            let state = world.stations[who].nemo().status().mobile_router;
-            assert_eq!(state, Some("registered"));
+            let status = world.stations[who].nemo().mobile_router_status().expect("a mobile router");
+            assert_eq!(status.state, "registered");
         }
         world
     }
@@ -269,7 +273,7 @@ fn passing_vehicles_lose_no_packet_on_direct_route() {
         assert_eq!((counters["mnpp.met"], counters["mnpp.parted"]), (1, 1));
         let routes = world.stations[who].nemo().route_status(world.now);
         let [other, all] = &routes[..] else { panic!("{routes:?}") };
-        assert_eq!((other.path, all.path), ("home_agent", "home_agent"));
+        assert_eq!((other.path.as_str(), all.path.as_str()), ("home_agent", "home_agent"));
         assert!(["about to leave", "no neighbour"].contains(&other.reason.as_str()), "{}", other.reason);
     }
 }
@@ -285,7 +289,7 @@ fn silent_radio_failure_costs_half_a_second() {
         assert_eq!(lost, 0);
         assert!(straight > 300, "{straight}");
         let routes = world.stations[0].nemo().route_status(world.now);
-        assert_eq!((routes[0].path, routes[0].interface.as_deref()), ("direct", Some("gn0")));
+        assert_eq!((routes[0].path.as_str(), routes[0].interface.as_deref()), ("direct", Some("gn0")));
         world.net.silent = true;
         world.talk(10.0);
         let (lost, _, twice) = world.account();
@@ -409,7 +413,7 @@ fn router_that_announces_foreign_network_gets_no_traffic() {
 
 fn frame(output: Output) -> Option<Frame> {
     match output {
-        Output::Frame(frame) => Some(frame),
+        Output::Geonet(GeonetOutput::Frame(frame)) => Some(frame),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use carnet_base::{LinkMessage, Rng, Time};
 use carnet_nemo::forwarding::desired::{Change, Entry};
 use carnet_station::Station;
-use carnet_station::io::{Command, Input, Output};
+use carnet_station::io::{Command, Input, NemoOutput, Output};
 use carnet_virtual::Link;
 use carnet_wire::extension::{HOME_ADDRESS_ROUTING_LEN, home_address_destination};
 use carnet_wire::icmpv6::{self, ErrorMessage};
@@ -67,8 +67,8 @@ type World = common::world::World<Internet>;
 impl Network for Internet {
     fn carry(world: &mut World, from: usize, output: Output) {
         match output {
-            Output::Packet(packet) => world.come_out(from, packet),
-            Output::Forwarding(Change::Set(entry)) => {
+            Output::Nemo(NemoOutput::Packet(packet)) => world.come_out(from, packet),
+            Output::Nemo(NemoOutput::Forwarding(Change::Set(entry))) => {
                 if let Entry::Tunnel(t) = &*entry
                     && t.transmit
                 {
@@ -76,7 +76,7 @@ impl Network for Internet {
                     world.net.set.push((world.now, from, care_of.to_string(), t.mtu));
                 }
             }
-            Output::Icmpv6(LinkMessage { message, .. })
+            Output::Nemo(NemoOutput::Icmpv6(LinkMessage { message, .. }))
                 if message.first() == Some(&icmpv6::types::ROUTER_ADVERTISEMENT) =>
             {
                 let advertisement = RouterAdvertisement::parse(&message).expect("valid");
@@ -241,7 +241,7 @@ impl World {
     /// Returns the MTU of the transmitting tunnel, at each of its two ends.
     fn mtus(&self) -> (usize, usize) {
         let mtu = |station: &Station| {
-            station.nemo().tunnel_status().iter().find(|t| t.transmit).map_or(0, |t| t.mtu)
+            station.nemo().forwarder().tunnels().find(|(tunnel, _)| tunnel.transmit).map_or(0, |(_, mtu)| mtu)
         };
         (mtu(&self.stations[ROUTER]), mtu(&self.stations[HOME_AGENT]))
     }

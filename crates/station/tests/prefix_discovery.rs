@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::LinkMessage;
-use carnet_station::io::{Event, Input, Output};
+use carnet_station::io::{Event, Input, NemoOutput, Output};
 use carnet_wire::extension::Extensions;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, protocol};
@@ -32,15 +32,17 @@ type World = common::world::World<Internet>;
 impl Network for Internet {
     fn carry(world: &mut World, from: usize, output: Output) {
         match output {
-            Output::Packet(packet) if from == HOME_AGENT => {
+            Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT => {
                 if let Some(input) = at_router(packet) {
                     world.deliver(ROUTER, input);
                 }
             }
-            Output::Packet(packet) if world.net.reaches_agent(&packet) => {
+            Output::Nemo(NemoOutput::Packet(packet)) if world.net.reaches_agent(&packet) => {
                 world.deliver(HOME_AGENT, Input::Packet(packet));
             }
-            Output::Event(Event::Warning { message }) if from == ROUTER => world.net.warnings.push(message),
+            Output::Nemo(NemoOutput::Event(Event::Warning { message })) if from == ROUTER => {
+                world.net.warnings.push(message)
+            }
             _ => {}
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use carnet_base::{Address, Interface, LinkMessage, Rng, Time};
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
-use carnet_station::io::{GeonetRequest, GeonetTransport, Input, Output, Position};
+use carnet_station::io::{GeonetOutput, GeonetRequest, GeonetTransport, Input, NemoOutput, Output, Position};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
@@ -53,19 +53,19 @@ const BUS_STATION: usize = 0;
 impl Network for Street {
     fn carry(road: &mut Road, from: usize, output: Output) {
         match (from.checked_sub(1), output) {
-            (None, Output::Frame(frame)) => {
+            (None, Output::Geonet(GeonetOutput::Frame(frame))) => {
                 for unit in [0, 1] {
                     if road.net.distance(unit) <= RANGE {
                         road.deliver(1 + unit, Input::Frame(frame.clone()));
                     }
                 }
             }
-            (None, Output::Ipv6 { delivered, .. }) => kernel(road, &delivered.payload),
-            (None, Output::Icmpv6(message)) => ask_neighbour(road, &message),
-            (Some(unit), Output::Frame(frame)) if road.net.distance(unit) <= RANGE => {
+            (None, Output::Geonet(GeonetOutput::Ipv6 { delivered, .. })) => kernel(road, &delivered.payload),
+            (None, Output::Nemo(NemoOutput::Icmpv6(message))) => ask_neighbour(road, &message),
+            (Some(unit), Output::Geonet(GeonetOutput::Frame(frame))) if road.net.distance(unit) <= RANGE => {
                 road.deliver(BUS_STATION, Input::Frame(frame));
             }
-            (Some(unit), Output::Ipv6 { delivered, .. }) => {
+            (Some(unit), Output::Geonet(GeonetOutput::Ipv6 { delivered, .. })) => {
                 let header = Header::parse(&delivered.payload).expect("a header");
                 let solicitation = &delivered.payload[HEADER_LEN..];
                 if header.next_header == protocol::ICMPV6
@@ -351,7 +351,7 @@ fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Input {
         station.handle_input(road.now, WALL, input).expect("accepted");
     }
     let mut frames = std::iter::from_fn(|| station.poll_output()).filter_map(|output| match output {
-        Output::Frame(frame) => Some(Input::Frame(frame)),
+        Output::Geonet(GeonetOutput::Frame(frame)) => Some(Input::Frame(frame)),
         _ => None,
     });
     frames.next().expect("a frame")

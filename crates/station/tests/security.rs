@@ -22,8 +22,8 @@ use carnet_security::pseudonym::{Identity, Strategy};
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
 use carnet_security::{Config, Now, Policy, Security, SecurityDrop, pki, without_envelope};
 use carnet_station::io::{
-    Area, AreaShape, Command, Delivered, DenmOrder, DenmWish, Event, Frame, GeonetRequest, GeonetTransport,
-    Input, Output, Position,
+    Area, AreaShape, Command, Delivered, DenmOrder, DenmWish, Event, Frame, GeonetOutput, GeonetRequest,
+    GeonetTransport, Input, NemoOutput, Output, Position,
 };
 use carnet_station::{GeonetSettings, Station, StationConfig};
 use carnet_wire::btp::{BtpB, port};
@@ -169,7 +169,7 @@ type Road = common::world::World<Radio>;
 impl Network for Radio {
     fn carry(road: &mut Road, from: usize, output: Output) {
         match output {
-            Output::Frame(frame) => {
+            Output::Geonet(GeonetOutput::Frame(frame)) => {
                 for to in 0..road.stations.len() {
                     let mac = road.stations[to].geonet().expect("a router").address().mid();
                     let is_meant = frame.destination == BROADCAST || frame.destination == mac;
@@ -179,8 +179,8 @@ impl Network for Radio {
                 }
                 road.net.sent.push((from, frame));
             }
-            Output::Delivered(delivered) => road.net.delivered.push((from, delivered)),
-            Output::Event(Event::Warning { message }) => road.net.warnings.push(message),
+            Output::Geonet(GeonetOutput::Delivered(delivered)) => road.net.delivered.push((from, delivered)),
+            Output::Nemo(NemoOutput::Event(Event::Warning { message })) => road.net.warnings.push(message),
             _ => {}
         }
     }
@@ -504,13 +504,13 @@ fn wrong_clock_of_station_is_reported() {
     }
     let [warning] = &road.net.warnings[..] else { panic!("{:?}", road.net.warnings) };
     assert!(warning.contains("clock seems to be") && warning.contains("ahead of their clocks"), "{warning}");
-    let state = road.stations[0].security_state(road.now).expect("security");
+    let state = road.stations[0].security_status(road.now).expect("security");
     assert!(state.clock_ahead_ms.is_some_and(|ahead| (40_000..=65_000).contains(&ahead)), "{state:?}");
     // A message with the right time ends the clock warning.
     road.net.reach = everybody;
     road.drive(20);
     assert_eq!(road.net.warnings.len(), 2, "{:?}", road.net.warnings);
-    assert_eq!(road.stations[0].security_state(road.now).expect("security").clock_ahead_ms, None);
+    assert_eq!(road.stations[0].security_status(road.now).expect("security").clock_ahead_ms, None);
 }
 
 #[test]

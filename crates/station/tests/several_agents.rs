@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use carnet_base::{LinkMessage, Rng, Time};
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
-use carnet_mobility::home_agent::{DrainPhase, MultipleCareOfAddresses, OtherAgents, Peer};
+use carnet_mobility::home_agent::{MultipleCareOfAddresses, OtherAgents, Peer};
 use carnet_mobility::{Authentication, HomeAgent};
-use carnet_station::io::{Command, Event, Input, Output};
+use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, home_agents_anycast};
 use carnet_wire::extension::Extensions;
@@ -88,9 +88,9 @@ struct Internet {
 impl Network for Internet {
     fn carry(world: &mut World, from: usize, output: Output) {
         match output {
-            Output::Packet(_) if world.is_dead(from) => {}
-            Output::Packet(packet) => world.forward(packet, from),
-            Output::Event(event) => world.net.events.push(event),
+            Output::Nemo(NemoOutput::Packet(_)) if world.is_dead(from) => {}
+            Output::Nemo(NemoOutput::Packet(packet)) => world.forward(packet, from),
+            Output::Nemo(NemoOutput::Event(event)) => world.net.events.push(event),
             _ => {}
         }
     }
@@ -362,7 +362,7 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
             let now = Time::from_nanos(n * 100_000);
             agent.handle_input(now, WALL, Input::Packet(packet)).expect("taken");
             while let Some(output) = agent.poll_output() {
-                let Output::Packet(reply) = output else { panic!("{output:?}") };
+                let Output::Nemo(NemoOutput::Packet(reply)) = output else { panic!("{output:?}") };
                 let header = Header::parse(&reply).expect("a packet");
                 assert_eq!((header.source, header.destination), (address(AGENT), source));
                 assert!(reply.len() <= 1280);
@@ -407,7 +407,7 @@ fn home_agent_of_aggregated_home_network_is_discovered() {
             agent.handle_input(Time::from_secs(10), WALL, Input::Packet(packet)).expect("taken");
             let mut answered = false;
             while let Some(output) = agent.poll_output() {
-                answered |= matches!(output, Output::Packet(packet) if packet[40] == 145);
+                answered |= matches!(output, Output::Nemo(NemoOutput::Packet(packet)) if packet[40] == 145);
             }
             answered
         };
@@ -443,7 +443,7 @@ fn drain_loses_no_packet_and_relays_late_packets() {
     assert!(registered < left && registered.is_some(), "make before break: {:?}", world.net.events);
     world.sleep_and(120.0, World::passes);
     let drain = world.machine(0).drain().expect("a drain");
-    assert_eq!((drain.phase, drain.nodes, drain.left.len()), (DrainPhase::Done, 1, 0));
+    assert_eq!((drain.state.as_str(), drain.routers, drain.left.len()), ("done", 1, 0));
     // From now on, the Internet routes the mobile network to the other home agent.
     world.net.route = 1;
     world.passes();
@@ -505,7 +505,7 @@ fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
     );
     world.sleep(1.0);
     let after = world.machine(0).drain().expect("a drain");
-    assert_eq!((after.phase, after.nodes), (DrainPhase::Done, 1));
+    assert_eq!((after.state.as_str(), after.routers), ("done", 1));
     world.reconfigure(0, config.clone());
     assert_eq!(world.machine(0).drain(), Some(after));
     assert_eq!(world.order(0, Command::EndDrain), Ok(()));
@@ -591,7 +591,7 @@ fn drain_to_unreachable_home_agent_changes_nothing() {
     assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
     world.sleep(3.0);
     let drain = world.machine(0).drain().expect("a drain");
-    assert_eq!((drain.phase, drain.left), (DrainPhase::Expired, vec![address(HOME)]));
+    assert_eq!((drain.state.as_str(), drain.left), ("expired", vec![address(HOME)]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use carnet_base::{Endpoint, Rng, Time};
 use carnet_mobility::Authentication;
 use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use carnet_nemo::forwarding::desired::{Distribution, Entry};
-use carnet_station::io::{Input, Output};
+use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::checksum::upper_layer;
 use carnet_wire::ipv6::{Header, protocol};
@@ -82,7 +82,9 @@ fn inside(station: &mut Station, remote: &str, packet: Vec<u8>) -> Vec<Output> {
 /// Returns the packets that the station sends inside IPv4, each with source and destination.
 fn encapsulated(outputs: &[Output]) -> Vec<(Endpoint, Endpoint, Vec<u8>)> {
     let packet = |output: &Output| match output {
-        Output::Encapsulated { local, remote, packet, .. } => Some((*local, *remote, packet.clone())),
+        Output::Nemo(NemoOutput::Encapsulated { local, remote, packet, .. }) => {
+            Some((*local, *remote, packet.clone()))
+        }
         _ => None,
     };
     outputs.iter().filter_map(packet).collect()
@@ -102,7 +104,7 @@ fn way(station: &mut Station, port: u16) -> Option<Endpoint> {
         return Some(remote);
     }
     outputs.iter().find_map(|output| match output {
-        Output::Packet(packet) => {
+        Output::Nemo(NemoOutput::Packet(packet)) => {
             let header = Header::parse(packet).expect("IPv6");
             (header.source == address(AGENT)).then_some(header.destination.into())
         }
@@ -134,7 +136,7 @@ fn three() -> Station {
     inside(&mut station, MAPPED, update(1, HOME, &[bid(1, "192.0.2.77")]));
     by_ipv6(&mut station, update(2, FIRST, &[bid(2, FIRST)]));
     by_ipv6(&mut station, update(3, SECOND, &[bid(3, SECOND)]));
-    assert_eq!(station.nemo().status().home_agent_bindings, Some(3));
+    assert_eq!(station.nemo().home_agent_status().map(|agent| agent.bindings), Some(3));
     station
 }
 
@@ -156,11 +158,11 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
         let outputs = by_ipv6(&mut station, outer);
         assert!(matches!(
             outputs.last(),
-            Some(Output::Packet(packet)) if packet[8..] == data(HOST, CORRESPONDENT, 1)[8..]
+            Some(Output::Nemo(NemoOutput::Packet(packet))) if packet[8..] == data(HOST, CORRESPONDENT, 1)[8..]
         ));
     }
     let outputs = inside(&mut station, MAPPED, data(HOST, CORRESPONDENT, 1));
-    assert!(matches!(outputs.last(), Some(Output::Packet(_))));
+    assert!(matches!(outputs.last(), Some(Output::Nemo(NemoOutput::Packet(_)))));
     // When the preferred binding ends, the next one carries the packets.
     let end_of = MobilityOption::BindingIdentifier {
         bid: 1,
@@ -222,13 +224,19 @@ fn changed_nat_mapping_moves_the_tunnel() {
     let said = encapsulated(&outputs);
     assert_eq!(said.len(), 1, "{outputs:?}");
     assert_eq!((said[0].0, said[0].1), (end(HERE), end(REMAPPED)));
-    assert!(!outputs.iter().any(|output| matches!(output, Output::Packet(_))), "nothing passes");
+    assert!(
+        !outputs.iter().any(|output| matches!(output, Output::Nemo(NemoOutput::Packet(_)))),
+        "nothing passes"
+    );
     let outputs = inside(&mut station, REMAPPED, update(4, HOME, &[bid(1, "192.0.2.77")]));
     let acknowledgement = &encapsulated(&outputs)[0];
     assert_eq!((acknowledgement.1, acknowledgement.2[6]), (end(REMAPPED), protocol::MOBILITY));
     assert_eq!(way(&mut station, 5000), Some(end(REMAPPED)));
     let outputs = inside(&mut station, MAPPED, data(HOST, CORRESPONDENT, 1));
-    assert!(matches!(outputs.last(), Some(Output::Packet(_))), "what was on its way is let in");
+    assert!(
+        matches!(outputs.last(), Some(Output::Nemo(NemoOutput::Packet(_)))),
+        "what was on its way is let in"
+    );
 }
 
 /// RFC 5847: the home agent answers a Heartbeat on the path on which it came.
@@ -247,7 +255,8 @@ fn heartbeats_are_answered_over_each_path() {
         .emit()
     };
     let outputs = by_ipv6(&mut station, request(FIRST));
-    assert!(matches!(&outputs[..], [Output::Packet(packet)] if packet[24..40] == address(FIRST).octets()));
+    let [Output::Nemo(NemoOutput::Packet(packet))] = &outputs[..] else { panic!("{outputs:?}") };
+    assert_eq!(packet[24..40], address(FIRST).octets());
     let outputs = inside(&mut station, MAPPED, request(HOME));
     assert_eq!(encapsulated(&outputs)[0].1, end(MAPPED));
     let counters = station.counters();
@@ -261,10 +270,8 @@ fn bindings_are_in_status_and_stable_storage() {
     let mut station = three();
     let shown: Vec<_> =
         station.nemo().binding_status(Time::ZERO).iter().map(|b| (b.bid, b.care_of_address)).collect();
-    assert_eq!(
-        shown,
-        [(Some(1), Some(end(MAPPED))), (Some(2), Some(end(FIRST))), (Some(3), Some(end(SECOND)))]
-    );
+    let at = |text| Some(end(text).address());
+    assert_eq!(shown, [(Some(1), at(MAPPED)), (Some(2), at(FIRST)), (Some(3), at(SECOND))]);
     let state = station.nemo().persistent_state(Time::ZERO, WALL);
     assert_eq!(state.restart_counter, Some(1_800_000_000), "the date, without memory");
     let text = serde_json::to_string(&state).expect("JSON");
@@ -332,7 +339,8 @@ fn sent_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usize, usize)
         station.handle_input(now, WALL, Input::Packet(packet)).expect("accepted");
         for output in std::iter::from_fn(|| station.poll_output()).collect::<Vec<_>>() {
             let packet = match output {
-                Output::Packet(packet) | Output::Encapsulated { packet, .. } => packet,
+                Output::Nemo(NemoOutput::Packet(packet))
+                | Output::Nemo(NemoOutput::Encapsulated { packet, .. }) => packet,
                 _ => continue,
             };
             let to = packet.get(24..32).expect("an IPv6 header");
@@ -358,7 +366,7 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     // The care-of addresses of the second node are in the first node's network.
     let in_the_first: Vec<String> = (1..=16).map(|n| format!("2001:db8:a::{n:x}")).collect();
     by_ipv6(&mut station, update_to_all(1, SECOND_HOME, &in_the_first));
-    assert_eq!(station.nemo().status().home_agent_bindings, Some(32));
+    assert_eq!(station.nemo().home_agent_status().map(|agent| agent.bindings), Some(32));
     let later = Time::from_secs(1);
     station.handle_input(later, WALL, Input::Timeout).expect("accepted");
     while station.poll_output().is_some() {}
@@ -406,7 +414,12 @@ fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations(
         }
         station.handle_input(now, WALL, Input::Packet(packet)).expect("accepted");
         own += std::iter::from_fn(|| station.poll_output())
-            .filter(|output| matches!(output, Output::Packet(_) | Output::Encapsulated { .. }))
+            .filter(|output| {
+                matches!(
+                    output,
+                    Output::Nemo(NemoOutput::Packet(_)) | Output::Nemo(NemoOutput::Encapsulated { .. })
+                )
+            })
             .count();
         let to = ["2001:db8:a::5", "2001:db8:b::5"][rng.below(2) as usize];
         let (packets, octets) = sent_for(&mut station, now, data(CORRESPONDENT, to, 5000));
@@ -416,7 +429,12 @@ fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations(
             now += std::time::Duration::from_millis(rng.below(2000));
             station.handle_input(now, WALL, Input::Timeout).expect("accepted");
             own += std::iter::from_fn(|| station.poll_output())
-                .filter(|output| matches!(output, Output::Packet(_) | Output::Encapsulated { .. }))
+                .filter(|output| {
+                    matches!(
+                        output,
+                        Output::Nemo(NemoOutput::Packet(_)) | Output::Nemo(NemoOutput::Encapsulated { .. })
+                    )
+                })
                 .count();
         }
     }

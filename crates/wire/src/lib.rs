@@ -16,6 +16,7 @@
 //! | [`mobility`] | RFC 6275 6.1 and 6.2, RFC 3963 4, RFC 4283, RFC 4285, RFC 5094, RFC 5555 3, RFC 5648 4, RFC 5847 3, RFC 6088, RFC 6089 4 |
 //! | [`geonet`] | ETSI EN 302 636-4-1 V1.4.1 |
 //! | [`btp`] | ETSI EN 302 636-5-1, TS 103 248 |
+//! | [`address`] | none: text of link-layer addresses and octets |
 //!
 //! Left out: IPsec headers (they end the chain of extension headers), jumbograms, source routing other than
 //! the type 2 routing header, reassembly, Redirect.
@@ -24,6 +25,7 @@
 //! with their own first octet. Offsets are in octets.
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod btp;
 pub mod checksum;
 pub mod discovery;

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use carnet_mobility::ReplayProtection;
+
 use super::keys::{
     Disclosure, Key, Kind, Optional, Section, Tables, computed, integer, optional, required, tables, text,
     value, with_default, words,
@@ -36,7 +38,7 @@ pub struct Mac {
     /// Shared key.
     pub key: carnet_base::Key,
     /// Protection against replays.
-    pub replay: Replay,
+    pub replay: ReplayProtection,
     /// Whether each home agent has its own key, derived from this one and the home agent's address. `None`
     /// means no; with several home agents it is an error.
     pub per_agent: Option<bool>,
@@ -88,18 +90,6 @@ impl Auth {
             Auth::None | Auth::Ipsec | Auth::Mac(_) => &[],
         }
     }
-}
-
-/// `auth.replay`: protection against replays of a Binding Update.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Replay {
-    /// The sequence number of the Binding Update only.
-    Sequence,
-    /// Also a timestamp in a Mobility message replay protection option (RFC 4285 6).
-    Timestamp {
-        /// Largest accepted difference between the clocks.
-        window: Duration,
-    },
 }
 
 /// Expected value in an error message: `auth`.
@@ -202,7 +192,8 @@ fn mac(table: &Table<'_>) -> Option<Auth> {
     let per_agent = table.take(&PER_AGENT);
     let former = former(table, spi);
     let window = window?;
-    let replay = if timestamps? { Replay::Timestamp { window } } else { Replay::Sequence };
+    let replay =
+        if timestamps? { ReplayProtection::Timestamp { window } } else { ReplayProtection::Sequence };
     let mac = Mac { spi: spi?.value, key: key?, replay, per_agent: per_agent? };
     let former = former?;
     if former.is_empty() {

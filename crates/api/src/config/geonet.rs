@@ -14,8 +14,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use carnet_base::parts;
-
-use crate::address::MacAddress;
+use carnet_geonet::mib::UnknownSender;
+use carnet_wire::address::MacAddress;
 
 use super::keys::{
     Key, Kind, Optional, Section, Tables, named_words, optional, required, table, tables, text, value,
@@ -29,10 +29,10 @@ pub use crate::model::AreaShape;
 pub use area::Area;
 pub use beacon::{Beacon, BeaconInterval, MultiHopBeacons};
 pub use dcc::{Dcc, DccAlgorithm, DccTimeOnAir};
-pub use forwarding::{AreaForwarding, Forwarding, Planarisation, Recovery, UnicastForwarding};
-pub use ipv6::{Ipv6, ReorderHold, ReorderRule};
+pub use forwarding::Forwarding;
+pub use ipv6::Ipv6;
 pub use mib::Mib;
-pub use mnpp::{Authorization, Mnpp};
+pub use mnpp::Mnpp;
 pub use multicast::Multicast;
 pub(super) use values::group;
 
@@ -64,7 +64,7 @@ pub struct Geonet {
     /// Radio range in metres (`itsGnDefaultMaxCommunicationRange`).
     pub range_m: u16,
     /// Version of EN 302 636-4-1 whose rules apply where versions differ.
-    pub standard: Standard,
+    pub standard: UnknownSender,
     /// Parameters of the standard without a key in this table.
     pub mib: Mib,
     /// Named areas, in the order of the file.
@@ -204,16 +204,6 @@ impl Coordinates {
     }
 }
 
-/// `geonet.standard`: a version of EN 302 636-4-1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standard {
-    /// V1.4.1: a station outside an area that does not know the sender's position continues with the unicast
-    /// algorithm.
-    V1_4_1,
-    /// V1.2.1 and V1.3.1: such a station broadcasts the packet at once.
-    V1_3_1,
-}
-
 const POSITIONS: Kind<PositionSource> = value("position", values::POSITION, |value| {
     value.parse(values::POSITION, |text| values::position(text, value.file()))
 });
@@ -262,9 +252,13 @@ static RANGE: Key<u16> = with_default(
     "Longest distance that the radio reaches (`itsGnDefaultMaxCommunicationRange`). Contention timers and
      adaptive beacons use it.",
 );
-static STANDARD: Key<Standard> = with_default(
+static STANDARD: Key<UnknownSender> = with_default(
     "standard",
-    words(&[("1.4.1", Standard::V1_4_1), ("1.3.1", Standard::V1_3_1), ("1.2.1", Standard::V1_3_1)]),
+    words(&[
+        ("1.4.1", UnknownSender::NonAreaForwarding),
+        ("1.3.1", UnknownSender::Broadcast),
+        ("1.2.1", UnknownSender::Broadcast),
+    ]),
     "\"1.4.1\"",
     "The version of the standard that decides where versions differ. Example: a station outside of an area
      gets a packet for the area and does not know where the sender is. By 1.4.1 it continues with the

@@ -7,9 +7,11 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use carnet_mobility::ReplayProtection;
+use carnet_mobility::home_agent::MultipleCareOfAddresses;
 use ipnet::Ipv6Net;
 
-use super::auth::{Auth, Replay};
+use super::auth::Auth;
 use super::conflicts::{apart, home_address, not_inside};
 use super::errors::Sink;
 use super::keys::{Key, Optional, Section, Tables, integer, optional, required, tables, with_default, words};
@@ -30,7 +32,7 @@ pub struct HomeAgent {
     /// Whether packets inside IPv4 always go in UDP.
     pub udp: bool,
     /// Whether a mobile router may have several care-of addresses.
-    pub multiple_care_of: MultipleCareOf,
+    pub multiple_care_of: MultipleCareOfAddresses,
     /// Default of `care_of_test` for the mobile routers.
     pub care_of_test: bool,
     /// Prefix of the home link.
@@ -68,8 +70,9 @@ impl HomeAgent {
                 router.home_address
             ));
         }
-        let by_sequence =
-            |router: &AllowedRouter| router.auth.mac().is_some_and(|mac| mac.replay == Replay::Sequence);
+        let by_sequence = |router: &AllowedRouter| {
+            router.auth.mac().is_some_and(|mac| mac.replay == ReplayProtection::Sequence)
+        };
         let shared = |router: &AllowedRouter| router.auth.mac().is_some_and(|mac| mac.per_agent.is_none());
         if self.dhaad && self.home_link.is_some() && self.mobile_routers.iter().any(shared) {
             warnings.push(
@@ -107,17 +110,6 @@ impl HomeAgent {
     }
 }
 
-/// `multiple_care_of` (RFC 5648).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MultipleCareOf {
-    /// `"bulk"`: any number of care-of addresses in one Binding Update.
-    Bulk,
-    /// `"single"`: one care-of address in each Binding Update.
-    Single,
-    /// `"none"`: one care-of address.
-    None,
-}
-
 static ADDRESS: Key<Ipv6Addr> = required(
     "address",
     kinds::ADDRESS,
@@ -137,12 +129,12 @@ static UDP: Key<bool> = with_default(
     "false",
     "Use UDP inside IPv4 even without a NAT. Needed if only the UDP port is forwarded to this machine.",
 );
-static MULTIPLE_CARE_OF: Key<MultipleCareOf> = with_default(
+static MULTIPLE_CARE_OF: Key<MultipleCareOfAddresses> = with_default(
     "multiple_care_of",
     words(&[
-        ("bulk", MultipleCareOf::Bulk),
-        ("single", MultipleCareOf::Single),
-        ("none", MultipleCareOf::None),
+        ("bulk", MultipleCareOfAddresses::Bulk),
+        ("single", MultipleCareOfAddresses::Single),
+        ("none", MultipleCareOfAddresses::Prohibited),
     ]),
     "\"bulk\"",
     r#"Whether a mobile router may register several uplinks at once (RFC 5648). `"bulk"`: one Binding Update

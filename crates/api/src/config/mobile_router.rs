@@ -7,11 +7,12 @@ mod uplink;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use carnet_mobility::ReplayProtection;
+use carnet_mobility::mobile_router::{Liveness, RegistrationMode};
+use carnet_wire::address::MacAddress;
 use ipnet::Ipv6Net;
 
-use crate::address::MacAddress;
-
-use super::auth::{self, Auth, Replay};
+use super::auth::{self, Auth};
 use super::conflicts::{apart, home_address, not_inside, taken};
 use super::errors::Sink;
 use super::keys::{
@@ -23,8 +24,8 @@ use super::table::{Table, all};
 use super::{kinds, values};
 
 pub use lan::Lan;
-pub use policy::{Policy, PolicyAction, PolicyProtocol};
-pub use uplink::{Roaming, SignalThresholds, Uplink, VolumeAction, VolumePeriod};
+pub use policy::{Policy, PolicyProtocol};
+pub use uplink::{Roaming, Uplink, VolumePeriod};
 
 /// Default interval of heartbeats, with which the router detects a failed path within a second.
 const DEFAULT_HEARTBEAT: Duration = Duration::from_millis(250);
@@ -43,11 +44,11 @@ pub struct MobileRouter {
     /// Whether packets inside IPv4 always go in UDP.
     pub udp: bool,
     /// Heartbeats; `None` without.
-    pub heartbeat: Option<Heartbeat>,
+    pub heartbeat: Option<Liveness>,
     /// Mobile network prefixes; empty for a mobile node.
     pub prefixes: Vec<Ipv6Net>,
     /// Registration of the prefixes.
-    pub registration: Registration,
+    pub registration: RegistrationMode,
     /// Requested lifetime, a multiple of 4 s from 4 s to 262140 s.
     pub lifetime: Duration,
     /// Interfaces of the mobile network.
@@ -96,30 +97,10 @@ pub struct ProbeUrl {
     pub path: String,
 }
 
-/// Intervals of heartbeats to the home agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heartbeat {
-    /// Interval on a path that carries traffic.
-    pub busy: Duration,
-    /// Interval on all other paths.
-    pub idle: Duration,
-}
-
-/// `mobile_router.registration`: how the home agent learns the prefixes (RFC 3963 5.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Registration {
-    /// The Binding Update names each prefix.
-    Explicit,
-    /// The home agent has the prefixes in its own config.
-    Implicit,
-    /// The node has no mobile network: the table is `[mobile_node]`.
-    Host,
-}
-
 impl MobileRouter {
     /// Returns whether the node has a mobile network, so that the table is `[mobile_router]`.
     pub fn is_router(&self) -> bool {
-        self.registration != Registration::Host
+        self.registration != RegistrationMode::Host
     }
 
     /// Returns the name of the table in the file.
@@ -139,7 +120,7 @@ impl MobileRouter {
                 table.replace('_', " ")
             ));
         }
-        let by_sequence = self.auth.mac().is_some_and(|mac| mac.replay == Replay::Sequence);
+        let by_sequence = self.auth.mac().is_some_and(|mac| mac.replay == ReplayProtection::Sequence);
         if by_sequence && !has_state_dir {
             warnings.push(format!(
                 "{table} without station.state_dir: each start takes its first sequence number from the \
@@ -235,9 +216,9 @@ static PREFIXES: Key<List<Ipv6Net>> = with_default(
     "Prefixes of the mobile network; no two overlap. A station without a prefix is a
      [[mobile_node]](#mobile_node).",
 );
-static REGISTRATION: Key<Registration> = with_default(
+static REGISTRATION: Key<RegistrationMode> = with_default(
     "registration",
-    words(&[("explicit", Registration::Explicit), ("implicit", Registration::Implicit)]),
+    words(&[("explicit", RegistrationMode::Explicit), ("implicit", RegistrationMode::Implicit)]),
     "\"explicit\"",
     r#"`"explicit"`: each Binding Update names the prefixes. `"implicit"`: the home agent knows them from its
        own config."#,
@@ -432,7 +413,7 @@ impl NamedHomeAgents {
 /// Keys of the mobile network, which a mobile node lacks.
 struct Network {
     prefixes: List<Ipv6Net>,
-    registration: Option<Registration>,
+    registration: Option<RegistrationMode>,
     lan: List<lan::Draft>,
     advertise: Option<bool>,
     nested_routers: List<MacAddress>,
@@ -461,7 +442,7 @@ impl Network {
     fn none() -> Network {
         Network {
             prefixes: List::default(),
-            registration: Some(Registration::Host),
+            registration: Some(RegistrationMode::Host),
             lan: List::default(),
             advertise: Some(true),
             nested_routers: List::default(),
@@ -714,11 +695,11 @@ impl Draft {
 }
 
 /// Heartbeats on paths that carry traffic and on others. They are on by default if any uplink has a BID.
-fn heartbeat(table: &Table<'_>, has_bids: bool) -> Option<Option<Heartbeat>> {
+fn heartbeat(table: &Table<'_>, has_bids: bool) -> Option<Option<Liveness>> {
     let interval = table.take(&HEARTBEAT);
     let idle = table.take(&HEARTBEAT_IDLE)?;
     let interval = interval?.unwrap_or(has_bids.then_some(DEFAULT_HEARTBEAT));
-    Some(interval.map(|busy| Heartbeat { busy, idle: idle.max(busy) }))
+    Some(interval.map(|busy| Liveness { busy, idle: idle.max(busy) }))
 }
 
 /// Parses the interval of heartbeats.

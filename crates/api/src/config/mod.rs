@@ -40,23 +40,29 @@ use toml::de::DeTable;
 use document::Draft;
 use errors::Sink;
 
-pub use auth::{Auth, Changing, FormerKey, Mac, Replay};
+pub use auth::{Auth, Changing, FormerKey, Mac};
 pub use carnet_base::Key;
+pub use carnet_geonet::ipv6_adaptation::ReorderHold;
+pub use carnet_geonet::ipv6_adaptation::in_order::ReorderRule;
+pub use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Recovery, UnknownSender};
+pub use carnet_mobility::ReplayProtection;
+pub use carnet_mobility::flow::FlowAction;
+pub use carnet_mobility::home_agent::MultipleCareOfAddresses;
+pub use carnet_mobility::mnpp::Authorization;
+pub use carnet_mobility::mobile_router::{Liveness, RegistrationMode, SignalThresholds, VolumeAction};
 pub use conformance::Conformance;
 pub use dataplane::{Dataplane, DataplanePath};
 pub use disclosure::{Disclosed, LEFT_OUT, disclose, secret_keys};
 pub use errors::{ConfigError, ConfigErrors};
 pub use facilities::{Facilities, Service, VehicleRole};
 pub use geonet::{
-    Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Dcc, DccAlgorithm,
-    DccTimeOnAir, Forwarding, Geonet, GeonetAddress, GeonetInterface, Ipv6, Mib, Mnpp, MultiHopBeacons,
-    Multicast, Planarisation, PositionSource, Recovery, ReorderHold, ReorderRule, Standard, StationType,
-    UdpLink, UnicastForwarding,
+    Area, AreaShape, Beacon, BeaconInterval, Coordinates, Dcc, DccAlgorithm, DccTimeOnAir, Forwarding,
+    Geonet, GeonetAddress, GeonetInterface, Ipv6, Mib, Mnpp, MultiHopBeacons, Multicast, PositionSource,
+    StationType, UdpLink,
 };
-pub use home_agent::{AllowedRouter, HomeAgent, MultipleCareOf, PeerAgent};
+pub use home_agent::{AllowedRouter, HomeAgent, PeerAgent};
 pub use mobile_router::{
-    Heartbeat, HomeAgents, Lan, MobileRouter, Policy, PolicyAction, PolicyProtocol, ProbeUrl, Registration,
-    Roaming, SignalThresholds, Uplink, VolumeAction, VolumePeriod,
+    HomeAgents, Lan, MobileRouter, Policy, PolicyProtocol, ProbeUrl, Roaming, Uplink, VolumePeriod,
 };
 pub use security::{Pseudonyms, Security, SecurityPolicy};
 pub use station::{Http, Sandbox, Station};

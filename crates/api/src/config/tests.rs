@@ -19,7 +19,7 @@ use std::time::Duration;
 use ipnet::Ipv6Net;
 
 use super::*;
-use crate::address::MacAddress;
+use carnet_wire::address::MacAddress;
 
 /// A config with every key.
 const FULL: &str = r#"
@@ -259,10 +259,12 @@ fn multiple_care_of_setting_is_read() {
         let config = Config::parse(&text, "c.toml").map_err(|errors| errors.to_string());
         config.map(|config| config.home_agent.map(|agent| agent.multiple_care_of))
     };
-    assert_eq!(agent(""), Ok(Some(MultipleCareOf::Bulk)));
-    for (word, expected) in
-        [("bulk", MultipleCareOf::Bulk), ("single", MultipleCareOf::Single), ("none", MultipleCareOf::None)]
-    {
+    assert_eq!(agent(""), Ok(Some(MultipleCareOfAddresses::Bulk)));
+    for (word, expected) in [
+        ("bulk", MultipleCareOfAddresses::Bulk),
+        ("single", MultipleCareOfAddresses::Single),
+        ("none", MultipleCareOfAddresses::Prohibited),
+    ] {
         let keys = format!("multiple_care_of = {word:?}");
         assert_eq!(agent(&keys), Ok(Some(expected)));
     }
@@ -300,7 +302,7 @@ fn every_config_key_reaches_its_field() {
         home_agent: Some(HomeAgent {
             address: ip("2001:db8:2::1"),
             ipv4_address: Some(std::net::Ipv4Addr::new(192, 0, 2, 2)),
-            multiple_care_of: MultipleCareOf::Bulk,
+            multiple_care_of: MultipleCareOfAddresses::Bulk,
             care_of_test: true,
             home_prefix: net("2001:db8:2::/64"),
             home_network: None,
@@ -317,7 +319,7 @@ fn every_config_key_reaches_its_field() {
                     auth: Auth::Mac(Mac {
                         spi: 256,
                         key: Key::new([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
-                        replay: Replay::Timestamp { window: Duration::from_secs(10) },
+                        replay: ReplayProtection::Timestamp { window: Duration::from_secs(10) },
                         per_agent: None,
                     }),
                     nat: false,
@@ -344,7 +346,7 @@ fn every_config_key_reaches_its_field() {
             heartbeat: None,
             policies: Vec::new(),
             prefixes: vec![net("2001:db8:a::/64")],
-            registration: Registration::Implicit,
+            registration: RegistrationMode::Implicit,
             lifetime: Duration::from_secs(60),
             lan: vec![Lan::named("i0", false), Lan::named("i1", false)],
             advertise: false,
@@ -356,7 +358,7 @@ fn every_config_key_reaches_its_field() {
             auth: Auth::Mac(Mac {
                 spi: 300,
                 key: Key::new([255; 16]),
-                replay: Replay::Sequence,
+                replay: ReplayProtection::Sequence,
                 per_agent: None,
             }),
             uplinks: vec![
@@ -409,9 +411,9 @@ fn every_config_key_reaches_its_field() {
             }),
             position: PositionSource::Gpsd { host: "::1".into(), port: 2947, device: None },
             forwarding: Forwarding {
-                unicast: UnicastForwarding::ContentionBased,
+                unicast: NonAreaForwarding::ContentionBased,
                 area: AreaForwarding::Advanced,
-                recovery: Recovery::Gpsr(Planarisation::RelativeNeighbourhood),
+                recovery: Recovery::Perimeter(Planarisation::RelativeNeighbourhood),
                 link_lifetime: None,
             },
             beacon: Beacon {
@@ -426,7 +428,7 @@ fn every_config_key_reaches_its_field() {
                 multi_hop: Some(MultiHopBeacons { hops: 3, every: 5 }),
             },
             range_m: 500,
-            standard: Standard::V1_3_1,
+            standard: UnknownSender::Broadcast,
             mib: Mib { max_packet_data_rate: Some(200), ..geonet::standard_mib() },
             areas: vec![Area {
                 name: "crossing".into(),
@@ -480,7 +482,7 @@ fn the_smallest_config_has_the_defaults() {
     assert_eq!(config.dataplane.path, DataplanePath::Auto);
     assert_eq!((config.home_agent, config.geonet), (None, None));
     let router = config.mobile_router.expect("a mobile router");
-    assert_eq!(router.registration, Registration::Explicit);
+    assert_eq!(router.registration, RegistrationMode::Explicit);
     assert_eq!(router.lifetime, Duration::from_secs(60));
     assert!(router.prefixes.is_empty() && router.lan.is_empty() && router.advertise);
 }
@@ -548,7 +550,7 @@ fn former_keys_are_accepted_beside_the_one_that_is_signed_with() {
     let auth = changing(&one(300)).expect("a config");
     let mac = auth.mac().expect("a key");
     assert_eq!((mac.spi, &mac.key), (301, &Key::new([255; 16])));
-    assert!(matches!(mac.replay, Replay::Timestamp { .. }), "it is the node's");
+    assert!(matches!(mac.replay, ReplayProtection::Timestamp { .. }), "it is the node's");
     let mut key = Key::new([0; 16]);
     key.octets_mut()[15] = 300_u32 as u8;
     assert_eq!(auth.former(), [FormerKey { spi: 300, key }]);
@@ -620,7 +622,8 @@ fn a_key_file_is_found_beside_the_config() {
     let directory = directory.display();
     let mut key = [0; 16];
     key[15] = 1;
-    let expected = Auth::Mac(Mac { spi: 300, key: Key::new(key), replay: Replay::Sequence, per_agent: None });
+    let expected =
+        Auth::Mac(Mac { spi: 300, key: Key::new(key), replay: ReplayProtection::Sequence, per_agent: None });
     assert_eq!(auth, expected);
     assert_eq!(
         short,

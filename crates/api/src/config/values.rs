@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ipnet::Ipv6Net;
 
-use crate::address::MacAddress;
+use carnet_wire::address::{MacAddress, ParseError};
 
 /// Longest lifetime that a Binding Update can express: 16 bits of 4 s each (RFC 6275 6.1.7).
 const LIFETIME_MAX_S: u64 = 65535 * 4;
@@ -195,7 +195,7 @@ pub(super) fn length(text: &str) -> Result<u16, String> {
 
 /// Parses a link-layer address that a station can have.
 pub(super) fn own_mac(text: &str) -> Result<MacAddress, String> {
-    let mac: MacAddress = text.parse().map_err(|error: crate::address::ParseError| error.to_string())?;
+    let mac: MacAddress = text.parse().map_err(|error: ParseError| error.to_string())?;
     if mac.0[0] & 1 == 1 {
         Err(format!(
             "{mac} is a group address, expected the address of one station such as \

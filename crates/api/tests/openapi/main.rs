@@ -1,7 +1,7 @@
 //! `docs/openapi.json`: the API in OpenAPI 3.1, generated from the sources. The requests come from the table
-//! at the head of `model.rs`, their description from `docs/api.md`. The bodies come from the types and their
-//! serde attributes, with the comments of the fields. So no text is written twice, and the program does not
-//! contain the description.
+//! at the head of `model.rs`, their description from `docs/api.md`. The bodies come from the types of
+//! `model.rs` and of the wings ([`SOURCES`]) and their serde attributes, with the comments of the fields. So
+//! no text is written twice, and the program does not contain the description.
 //!
 //! `CARNET_UPDATE_OPENAPI=1 cargo test -p carnet-api --test openapi` writes the file. Another test checks
 //! that the server knows exactly these requests (`crates/carnet/src/http/tests/page.rs`). `make test-api`
@@ -15,6 +15,27 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use schema::Types;
+
+/// Files with types of the API: of the API itself, of the wings and of the machines below them. Of two types
+/// with one name that of the later file counts: `Area` of `status.rs`, and not the form of recordings in
+/// `position.rs`.
+const SOURCES: [&str; 15] = [
+    "crates/cits/src/position.rs",
+    "crates/api/src/model.rs",
+    "crates/base/src/status.rs",
+    "crates/cits/src/facilities/command.rs",
+    "crates/cits/src/facilities/output.rs",
+    "crates/cits/src/facilities/status.rs",
+    "crates/cits/src/geonetworking/command.rs",
+    "crates/cits/src/geonetworking/output.rs",
+    "crates/cits/src/geonetworking/status.rs",
+    "crates/cits/src/security/command.rs",
+    "crates/cits/src/security/status.rs",
+    "crates/mobility/src/home_agent/drain.rs",
+    "crates/mobility/src/mobile_router/policies.rs",
+    "crates/nemo/src/command.rs",
+    "crates/nemo/src/status.rs",
+];
 
 /// A request of the table in `model.rs`.
 struct Request {
@@ -121,13 +142,7 @@ fn answer(types: &mut Types, request: &Request) -> (&'static str, Value) {
 
 fn document() -> Value {
     let (source, page) = (read("crates/api/src/model.rs"), read("docs/api.md"));
-    let mut types = Types::read(&[
-        source.clone(),
-        read("crates/api/src/model/drain.rs"),
-        read("crates/api/src/model/facilities.rs"),
-        read("crates/api/src/model/geonet.rs"),
-        read("crates/api/src/model/security.rs"),
-    ]);
+    let mut types = Types::read(&SOURCES.map(read));
     let requests = requests(&source);
     assert!(requests.len() > 25, "the table at the head of model.rs");
     types.asked_for(requests.iter().filter_map(|request| request.body.as_deref()));
@@ -215,7 +230,7 @@ fn openapi_description_matches_the_sources() {
 fn every_public_type_of_the_api_is_described() {
     let document = document();
     let described = document["components"]["schemas"].as_object().expect("schemas");
-    // Types of `pub use drain::{…}` and types of model.rs itself.
+    // Types that model.rs re-exports, and its own.
     let source = read("crates/api/src/model.rs");
     let declared = source.lines().filter_map(|line| {
         line.strip_prefix("pub struct ")

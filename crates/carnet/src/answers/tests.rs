@@ -132,9 +132,9 @@ fn security_answer_names_only_the_signing_ticket() {
     let config = Config::parse(WHOLE, "whole.toml").expect("a config");
     let config = carnet_settings::station(&config, Some(GnAddress(2)));
     let mut station = Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, wall);
-    assert_eq!(super::security(&station, Time::ZERO), None);
+    assert_eq!(station.security_status(Time::ZERO), None);
     station.secure(Time::ZERO, wall, Box::new(entity));
-    let seen = super::security(&station, Time::ZERO).expect("security");
+    let seen = station.security_status(Time::ZERO).expect("security");
     let ticket = seen.ticket.clone().expect("a ticket");
     assert_eq!((seen.policy.as_str(), ticket.name.as_str()), ("strict", names[1].as_str()));
     assert_eq!((ticket.from, ticket.until), (today - 4 * HOUR, today + 6 * HOUR));
@@ -145,7 +145,8 @@ fn security_answer_names_only_the_signing_ticket() {
     assert!(!json.contains(&names[0]) && !json.contains(&names[2]), "{json}");
     // Later the third ticket signs messages, and in the end none does.
     let at = |hours: u64| {
-        super::security(&station, Time::from_secs(hours * HOUR)).expect("security").ticket.map(|own| own.name)
+        let now = Time::from_secs(hours * HOUR);
+        station.security_status(now).expect("security").ticket.map(|own| own.name)
     };
     assert_eq!((at(17), at(7), at(27)), (Some(names[2].clone()), None, None));
 }

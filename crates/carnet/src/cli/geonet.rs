@@ -3,12 +3,12 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_api::address::Octets;
 use carnet_api::config::{parse_duration, parse_group, parse_length};
 use carnet_api::model::{
     AreaRequest, AreaShape, GnArea, GnAround, GnCircle, GnNextHeader, GnPingRequest, GnPlace, GnReceived,
     GnSendRequest, GnStation, GnTarget, GnTransport,
 };
+use carnet_wire::address::Octets;
 use clap::{Args, ValueEnum};
 
 use super::{Format, Station};

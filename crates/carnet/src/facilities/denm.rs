@@ -1,6 +1,7 @@
 //! Converts an application's request about an event on the road to the DENM for the station.
 
 use carnet_api::model::DenmRequest;
+use carnet_cits::position::tenths_of_microdegrees;
 use carnet_its::cdd::{
     ActionId, CauseCode, CauseCodeType, Heading, HeadingValue, InformationQuality, Latitude, Longitude,
     RelevanceDistance, RelevanceTrafficDirection, SequenceNumber, Speed, SpeedValue, StationId,
@@ -10,7 +11,6 @@ use carnet_its::denm::{AlacarteContainer, Denm, LocationContainer, SituationCont
 use carnet_station::io::{Area, DenmOrder, DenmWish};
 
 use super::vehicle::{lane, scaled};
-use crate::geonet::tenths_of_microdegrees;
 
 /// Maximum repetition duration and validity in milliseconds: one day.
 const LONGEST_MS: u64 = 86_400_000;

@@ -20,7 +20,7 @@ use carnet_geonet::geodesy::Position;
 use carnet_its::cam::Cam;
 use carnet_its::denm::Denm;
 use carnet_its::ldm::LocalDynamicMap;
-use carnet_station::io::{Action, Message, MessageKind, PositionQuality};
+use carnet_station::io::{Message, MessageKind, PositionQuality};
 use carnet_wire::geonet::GeoArea;
 use serde_json::json;
 use tokio::sync::broadcast;
@@ -69,7 +69,7 @@ pub struct Applications {
     /// Name of the station, which is the sender in messages for other gateways.
     name: String,
     /// Action ID of the event that was triggered last.
-    triggered: Option<Action>,
+    triggered: Option<ActionId>,
     /// Last report of an application about the vehicle.
     pub vehicle: Vehicle,
     /// Quality of positions that the program last passed to the station.
@@ -118,30 +118,25 @@ impl Applications {
     }
 
     /// Reports to the applications that an event has expired.
-    pub fn over(&self, action: Action) {
-        let json = json!({"type": "over", "action_id": action_id(action)}).to_string();
+    pub fn over(&self, action: ActionId) {
+        let json = json!({"type": "over", "action_id": action}).to_string();
         let heard =
             ReceivedMessage { kind: MessageKind::Denm, place: None, station_type: 0, cause: None, json };
         let _ = self.messages.send(Arc::new(heard));
     }
 
     /// Notes the action ID of a triggered event.
-    pub fn triggered(&mut self, action: Action) {
+    pub fn triggered(&mut self, action: ActionId) {
         self.triggered = Some(action);
     }
 
     /// Returns the action ID of the last triggered event, and forgets it.
     pub fn take_triggered(&mut self) -> Option<Triggered> {
-        self.triggered.take().map(|action| Triggered { action_id: action_id(action) })
+        self.triggered.take().map(|action_id| Triggered { action_id })
     }
 
     /// Returns the messages for `GET /v1/messages`.
     pub fn subscribe(&self, filter: Filter, area: Option<GeoArea>) -> Subscription {
         Subscription { messages: self.messages.subscribe(), filter, area }
     }
-}
-
-fn action_id(action: Action) -> ActionId {
-    let Action { originating_station_id, sequence_number } = action;
-    ActionId { originating_station_id, sequence_number }
 }

@@ -10,20 +10,9 @@ use carnet_station::io::Input;
 /// # Errors
 /// Returns an error if the station has no congestion control.
 pub fn dcc(now: Time, station: &Station) -> Result<Dcc, String> {
-    let gate = station
-        .congestion()
-        .ok_or("this station has no congestion control: there is no [geonet.dcc] in its config")?;
-    let reading = gate.reading(now);
-    let state = gate.state();
-    Ok(Dcc {
-        algorithm: if state.is_some() { "reactive" } else { "adaptive" }.to_owned(),
-        busy_percent: 100.0 * gate.busy_ratio(now),
-        told_ms: reading
-            .map(|(at, _)| u64::try_from(now.saturating_since(at).as_millis()).unwrap_or(u64::MAX)),
-        state: state.map(str::to_owned),
-        duty_cycle_percent: gate.duty_cycle().map(|share| 100.0 * share),
-        closed_ms: 1e3 * gate.opens().saturating_since(now).as_secs_f64(),
-        waiting: gate.queue_lengths().map(|count| count as u64).to_vec(),
+    let status = station.geonet_plane().and_then(|plane| plane.dcc_status(now));
+    status.ok_or_else(|| {
+        "this station has no congestion control: there is no [geonet.dcc] in its config".to_owned()
     })
 }
 

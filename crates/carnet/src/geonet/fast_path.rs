@@ -13,9 +13,10 @@ use carnet_base::Time;
 use carnet_cits::geonetworking::acceleration::SequenceNumbers;
 use carnet_linux::geonet_path::{AttachedInterface, FastPathInterfaces, GeonetPath, GeonetPathLoading};
 use carnet_station::io::{Accelerate, FastPathReport};
+use carnet_wire::geonet::GnAddress;
 use tracing::{info, warn};
 
-use super::{Geonet, WireAddress};
+use super::Geonet;
 use crate::settings::{self, GeonetPathChoice};
 
 /// State of the fast path.
@@ -121,7 +122,7 @@ impl Geonet {
         let path = fast_path.path.as_mut()?;
         let place = |(name, index): (&str, u32)| AttachedInterface { name: name.to_owned(), index };
         let radio = link.interface().filter(|_| is_router && !link.has_feedback()).map(place);
-        let places = radio.zip(address.map(WireAddress::mid)).map(|(radio, address)| FastPathInterfaces {
+        let places = radio.zip(address.map(GnAddress::mid)).map(|(radio, address)| FastPathInterfaces {
             radio,
             virtual_interface: interfaces.topological().map(place),
             address,

@@ -11,6 +11,7 @@ use carnet_linux::virtual_link::{
     Advertisements, HostFrame, VirtualLinkConfig, VirtualLinkEvent, VirtualLinks,
 };
 use carnet_station::io::{VirtualFrame, VirtualLink};
+use carnet_wire::address::MacAddress;
 use tracing::{error, info};
 
 /// The virtual interfaces of a station, if the config has any.
@@ -140,7 +141,7 @@ impl Interfaces {
 /// Returns an error if the interface identifier is not that of a station.
 pub fn station_of(address: Ipv6Addr) -> std::result::Result<GnStation, String> {
     let station = addresses::station_of(address);
-    station.map(|mac| GnStation::Mac(carnet_api::address::MacAddress(mac))).ok_or_else(|| {
+    station.map(|mac| GnStation::Mac(MacAddress(mac))).ok_or_else(|| {
         format!(
             "{address} does not name a station, expected an interface identifier that is made of a MAC \
              address (xxxx:xxff:fexx:xxxx), a GeoNetworking or MAC address"

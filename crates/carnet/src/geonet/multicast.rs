@@ -5,12 +5,8 @@ use std::future::pending;
 use std::net::Ipv6Addr;
 
 use carnet_api::config;
-use carnet_api::model::Group;
-use carnet_base::Time;
-use carnet_geonet::multicast::Filter;
 use carnet_linux::Result;
 use carnet_linux::multicast_link::{LanPacket, MulticastEvent, MulticastLinks};
-use carnet_station::Station;
 use tracing::info;
 
 /// The interfaces of the mobile network with multicast, if the config has any.
@@ -71,26 +67,4 @@ impl Lans {
         let named = links.counters().named().into_iter();
         named.map(|(name, count)| (format!("geonet.multicast.interfaces.{name}"), count)).collect()
     }
-}
-
-/// Returns the answer to `GET /v1/groups`.
-pub fn groups(now: Time, station: &Station) -> Vec<Group> {
-    let memberships = station.multicast().into_iter().flat_map(|proxy| proxy.memberships());
-    let groups = memberships.map(|membership| {
-        let mapped = station.ipv6_adaptation().is_some_and(|ipv6| ipv6.is_mapped(membership.group));
-        let (exclude, sources) = match membership.filter {
-            Filter::Include(sources) => (false, sources),
-            Filter::Exclude(sources) => (true, sources),
-        };
-        Group {
-            group: membership.group,
-            interface: membership.interface.to_owned(),
-            exclude,
-            sources: sources.into_iter().collect(),
-            mapped,
-            querier: membership.querier,
-            remaining_s: membership.expires.map(|until| until.saturating_since(now).as_secs_f64()),
-        }
-    });
-    groups.collect()
 }

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use carnet_api::address::{GnAddress, MacAddress};
 use carnet_api::model::{GnPingAnswer, GnPingEvent, GnPingRequest, GnTarget};
 use carnet_base::Time;
 use carnet_cits::geonetworking::echo::{self, Echo};
+use carnet_cits::position::degrees;
 use carnet_station::io::{Area, Delivered, GeonetRequest, GeonetTransport};
+use carnet_wire::address::MacAddress;
+use carnet_wire::geonet::GnAddress;
 use tokio::sync::mpsc;
 
-use super::{degrees, mid};
+use super::mid;
 
 /// Number of events in the buffer of a slow reader of one ping.
 const EVENTS: usize = 1024;
@@ -222,7 +224,7 @@ impl Ping {
 mod tests {
     use super::*;
     use carnet_api::model::{GnStation, GnTarget};
-    use carnet_station::io::{Area, AreaShape, DeliveredKind};
+    use carnet_station::io::{Area, AreaShape, GnPacketType};
 
     fn asked(count: u32) -> GnPingRequest {
         let target = GnTarget::Station(GnStation::Address(GnAddress(7)));
@@ -232,7 +234,7 @@ mod tests {
     fn reply(source: u64, request: &GeonetRequest) -> (Delivered, Echo) {
         let echo = Echo { is_reply: true, hops: 2, ..Echo::parse(&request.payload).expect("an echo") };
         let delivered = Delivered {
-            kind: DeliveredKind::Guc,
+            kind: GnPacketType::Guc,
             next_header: echo::NEXT_HEADER,
             source,
             latitude: 488_375_000,

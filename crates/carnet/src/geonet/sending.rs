@@ -5,12 +5,13 @@
 
 use carnet_api::model::{GnArea, GnNextHeader, GnSendRequest, GnTransport};
 use carnet_base::Time;
+use carnet_cits::position::tenths_of_microdegrees;
 use carnet_linux::frame_link::LinkState;
 use carnet_station::Station;
 use carnet_station::io::{Area, AreaShape, GeonetRequest, GeonetTransport};
 use carnet_wire::btp::{BtpA, BtpB};
 
-use super::{Geonet, state_word, station_address, tenths_of_microdegrees};
+use super::{Geonet, state_word, station_address};
 
 impl Geonet {
     /// Converts the body of `POST /v1/gnsend` to a request of the station.

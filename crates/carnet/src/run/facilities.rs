@@ -1,7 +1,6 @@
 //! Requests of applications to the facilities.
 
 use carnet_api::model::{AnnouncedService, DenmRequest, GnArea, Ldm, Triggered, Vehicle};
-use carnet_its::sa::Service;
 use carnet_linux::clock;
 use carnet_station::io::{Area, Command, DenmWish, Input};
 
@@ -49,26 +48,8 @@ impl Runner {
 
     /// Returns the answer to `GET /v1/services`. This station's own services come first.
     pub(super) fn services(&self) -> Answer<Vec<AnnouncedService>> {
-        let now = clock::now();
-        let sa = &self.station.facilities().ok_or(NO_FACILITIES)?.services().sa;
-        let announced = |service: &Service| AnnouncedService {
-            station_id: None,
-            advertiser: None,
-            its_aid: service.its_aid.0,
-            address: service.address,
-            port: service.port,
-            remaining_s: None,
-        };
-        let own = sa.announced().iter().map(announced);
-        let known = sa.known_advertisements().flat_map(|station| {
-            station.services.iter().map(move |service| AnnouncedService {
-                station_id: Some(station.station_id.0),
-                advertiser: station.identifier.clone(),
-                remaining_s: Some(station.expires.saturating_since(now).as_secs_f64()),
-                ..announced(service)
-            })
-        });
-        Ok(own.chain(known).collect())
+        let facilities = self.station.facilities().ok_or(NO_FACILITIES)?;
+        Ok(facilities.service_status(clock::now()))
     }
 
     pub(super) fn ldm(&self, filter: &Filter) -> Answer<Ldm> {

@@ -1,8 +1,8 @@
 //! Requests of operators to a running station.
 
-use carnet_api::model::{DrainRequest, GnPingEvent, GnPingRequest, HandoverRequest, RevokeRequest};
+use carnet_api::model::{DrainRequest, GnPingEvent, GnPingRequest, HandoverRequest, Location, RevokeRequest};
 use carnet_base::{Time, parts};
-use carnet_geonet::Router;
+use carnet_cits::geonetworking::Geonet as Plane;
 use carnet_linux::signal::PLAUSIBLE;
 use carnet_linux::{TunnelWriter, clock};
 use carnet_station::io::{Command, Input};
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::Runner;
 use crate::answers;
 use crate::facilities::NO_FACILITIES;
-use crate::geonet::{Geonet, dcc, multicast};
+use crate::geonet::{Geonet, dcc};
 use crate::request::{Answer, Request};
 
 impl Runner {
@@ -21,7 +21,7 @@ impl Runner {
         match request {
             Request::Status(reply) => {
                 let uptime = now.saturating_since(self.started);
-                let geonet = Geonet::of(&self.geonet).map(|geonet| geonet.status(self.station.geonet()));
+                let geonet = Geonet::of(&self.geonet).map(|geonet| geonet.status(&self.station));
                 let _ = reply.send(answers::status(
                     &self.config,
                     self.platform.as_ref(),
@@ -29,11 +29,10 @@ impl Runner {
                     geonet,
                     self.sandbox.as_ref(),
                     uptime,
-                    now,
                 ));
             }
             Request::Bindings(reply) => {
-                let _ = reply.send(answers::bindings(&self.station, now));
+                let _ = reply.send(self.station.nemo().binding_status(now));
             }
             Request::Uplinks(reply) => {
                 let _ = reply.send(answers::uplinks(&self.station, &self.obstacles(), now));
@@ -42,10 +41,10 @@ impl Runner {
                 let _ = reply.send(answers::tunnels(self.platform.as_ref(), &self.station));
             }
             Request::Routes(reply) => {
-                let _ = reply.send(answers::routes(&self.station, now));
+                let _ = reply.send(self.station.nemo().route_status(now));
             }
             Request::Policies(reply) => {
-                let _ = reply.send(answers::policies(&self.station));
+                let _ = reply.send(self.station.nemo().policy_status());
             }
             Request::Counters(reply) => {
                 let mut counters = answers::counters(&self.station, self.platform.as_ref());
@@ -60,7 +59,7 @@ impl Runner {
                 let _ = reply.send(result);
             }
             Request::Drain(reply) => {
-                let _ = reply.send(answers::drain(&self.station));
+                let _ = reply.send(self.station.home_agent().and_then(|agent| agent.drain()));
             }
             Request::BeginDrain { drain, reply } => {
                 let DrainRequest { to, within_s } = drain;
@@ -93,18 +92,16 @@ impl Runner {
     fn request_of_geonet(&mut self, _: parts::Geonet, now: Time, request: Request) {
         match request {
             Request::Neighbours(reply) => {
-                let _ = reply
-                    .send(self.ask_geonet(|geonet, router| geonet.locations(router, clock::wall(), true)));
+                let _ = reply.send(self.locations(true));
             }
             Request::Locations(reply) => {
-                let _ = reply
-                    .send(self.ask_geonet(|geonet, router| geonet.locations(router, clock::wall(), false)));
+                let _ = reply.send(self.locations(false));
             }
             Request::Areas(reply) => {
                 let _ = reply.send(self.ask_geonet(|geonet, _| geonet.areas(now, &self.station)));
             }
             Request::Groups(reply) => {
-                let _ = reply.send(self.ask_geonet(|_, _| multicast::groups(now, &self.station)));
+                let _ = reply.send(self.ask_geonet(|_, plane| plane.group_status(now)));
             }
             Request::Dcc(reply) => {
                 let _ = reply.send(dcc::dcc(now, &self.station));
@@ -114,7 +111,7 @@ impl Runner {
                 let _ = reply.send(busy.and_then(|input| self.try_input(input)));
             }
             Request::Security(reply) => {
-                let _ = reply.send(answers::security(&self.station, now).ok_or(answers::NO_SECURITY.into()));
+                let _ = reply.send(self.station.security_status(now).ok_or(answers::NO_SECURITY.into()));
             }
             Request::Pseudonym { pseudonym, reply } => {
                 let order = match pseudonym.lock_s {
@@ -170,10 +167,16 @@ impl Runner {
         }
     }
 
-    pub(super) fn ask_geonet<T>(&self, question: impl FnOnce(&Geonet, &Router) -> T) -> Answer<T> {
+    fn locations(&self, only_neighbours: bool) -> Answer<Vec<Location>> {
+        self.ask_geonet(|geonet, plane| {
+            plane.location_status(geonet.timestamp(clock::wall()), only_neighbours)
+        })
+    }
+
+    pub(super) fn ask_geonet<T>(&self, question: impl FnOnce(&Geonet, &Plane) -> T) -> Answer<T> {
         let geonet = Geonet::of(&self.geonet).ok_or(answers::NO_GEONET)?;
-        match self.station.geonet() {
-            Some(router) => Ok(question(geonet, router)),
+        match self.station.geonet_plane() {
+            Some(plane) => Ok(question(geonet, plane)),
             None => Err(format!("this station waits for {}", geonet.awaited())),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_station::Station;
-use carnet_station::io::{Kept, Output};
+use carnet_station::io::{Kept, NemoOutput, Output};
 
 use super::journal::{Change, Journal, Key};
 
@@ -51,19 +51,19 @@ pub struct InputOutputs {
 impl InputOutputs {
     /// Returns the treatment of the next output of this input.
     pub fn next(&mut self, output: Output) -> OutputTreatment {
-        let is_change = matches!(output, Output::Forwarding(_));
+        let is_change = matches!(output, Output::Nemo(NemoOutput::Forwarding(_)));
+        let is_packet = matches!(
+            output,
+            Output::Nemo(
+                NemoOutput::Packet(_) | NemoOutput::Protect { .. } | NemoOutput::Encapsulated { .. }
+            )
+        );
         self.changes_data_path |= is_change;
         self.fast_path_outdated |= is_change;
         match output {
-            Output::Persist(kept) => OutputTreatment::Store(kept),
-            packet @ (Output::Packet(_) | Output::Protect { .. } | Output::Encapsulated { .. })
-                if self.holds_packets =>
-            {
-                OutputTreatment::Hold(packet)
-            }
-            packet @ (Output::Packet(_) | Output::Protect { .. } | Output::Encapsulated { .. })
-                if std::mem::take(&mut self.fast_path_outdated) =>
-            {
+            Output::Nemo(NemoOutput::Persist(kept)) => OutputTreatment::Store(kept),
+            packet if is_packet && self.holds_packets => OutputTreatment::Hold(packet),
+            packet if is_packet && std::mem::take(&mut self.fast_path_outdated) => {
                 OutputTreatment::SendWhenInForce(packet)
             }
             output => OutputTreatment::Execute(output),

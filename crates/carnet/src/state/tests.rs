@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use carnet_mobility::mobile_router::StoredSequence;
 use carnet_nemo::forwarding::desired::{Change, Entry, InterfaceAddress};
+use carnet_station::io::NemoOutput;
 use futures_util::FutureExt;
 
 use super::queue::{COMMIT_INTERVAL, MAX_HELD};
@@ -38,7 +39,7 @@ fn open(directory: &Path) -> (State, PersistentState) {
 }
 
 fn packet(number: u8) -> Output {
-    Output::Packet(vec![number])
+    Output::Nemo(NemoOutput::Packet(vec![number]))
 }
 
 #[tokio::test]
@@ -156,7 +157,7 @@ fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
     let change = || {
         let (interface, prefix_length, deprecated) = ("i0".into(), 64, false);
         let entry = Entry::Address(InterfaceAddress { interface, address, prefix_length, deprecated });
-        Output::Forwarding(Change::Set(Arc::new(entry)))
+        Output::Nemo(NemoOutput::Forwarding(Change::Set(Arc::new(entry))))
     };
     let mut burst = InputOutputs::default();
     let outputs =
@@ -164,7 +165,7 @@ fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
     let order: String = outputs
         .into_iter()
         .map(|output| match burst.next(output) {
-            OutputTreatment::Execute(Output::Forwarding(_)) => "change ",
+            OutputTreatment::Execute(Output::Nemo(NemoOutput::Forwarding(_))) => "change ",
             OutputTreatment::Execute(_) => "packet ",
             OutputTreatment::SendWhenInForce(_) => "commit packet ",
             OutputTreatment::Store(_) | OutputTreatment::Hold(_) => "later ",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::*;
-use carnet_station::io::DeliveredKind;
+use carnet_station::io::GnPacketType;
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -109,7 +109,7 @@ fn malformed_upper_tester_messages_are_refused() {
 
 fn delivered(next_header: u8, payload: &[u8]) -> Delivered {
     Delivered {
-        kind: DeliveredKind::Shb,
+        kind: GnPacketType::Shb,
         next_header,
         source: 1,
         latitude: 0,

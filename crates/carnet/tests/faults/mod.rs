@@ -35,7 +35,7 @@ use carnet_mobility::agents::AgentsConfig;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
-use carnet_station::io::{Command, Input, Output};
+use carnet_station::io::{Command, Input, NemoOutput, Output};
 use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConfig};
 
 use carnet_virtual::Link;
@@ -149,7 +149,7 @@ fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
     };
     let _ = thief.handle_input(now, wall, Input::Interface(interface));
     std::iter::from_fn(|| thief.poll_output()).find_map(|output| match output {
-        Output::Packet(packet) => Some(packet),
+        Output::Nemo(NemoOutput::Packet(packet)) => Some(packet),
         _ => None,
     })
 }

@@ -9,7 +9,7 @@ use carnet_linux::PlatformEvent;
 use carnet_linux::simulated::{Kernel, Machine, SimulatedDisk};
 use carnet_nemo::forwarding::forwarder::Verdict;
 use carnet_nemo::forwarding::packet::PacketBuffer;
-use carnet_station::io::{Command, Input, Kept, Output};
+use carnet_station::io::{Command, Input, Kept, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 
 use crate::run::MAX_FAILURES;
@@ -260,13 +260,13 @@ impl Node {
     fn carry(&mut self, now: Time, output: Output) {
         let process = self.process.as_mut().expect("runs");
         match output {
-            Output::Forwarding(change) => {
+            Output::Nemo(NemoOutput::Forwarding(change)) => {
                 let _ = process.machine.apply(&change);
                 if process.machine.is_troubled() && process.tick_at.is_none() {
                     process.tick_at = Some(now + SECOND);
                 }
             }
-            Output::Packet(packet) => self.outputs.push(NodeOutput::Packet(packet)),
+            Output::Nemo(NemoOutput::Packet(packet)) => self.outputs.push(NodeOutput::Packet(packet)),
             _ => {}
         }
     }
@@ -427,7 +427,7 @@ impl Node {
 
 fn packet(output: Output) -> Option<NodeOutput> {
     match output {
-        Output::Packet(packet) => Some(NodeOutput::Packet(packet)),
+        Output::Nemo(NemoOutput::Packet(packet)) => Some(NodeOutput::Packet(packet)),
         _ => None,
     }
 }

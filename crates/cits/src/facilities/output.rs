@@ -1,7 +1,7 @@
 //! Outputs of the facilities as serde types, so that a recording can contain them.
 
 use carnet_base::hex;
-use carnet_its::cdd::ActionId;
+use carnet_its::cdd;
 use serde::{Deserialize, Serialize};
 
 /// Type of a message of the facilities.
@@ -28,16 +28,17 @@ pub struct Message {
 
 /// Identifier of an event, which is the same in the messages of every sender (actionID).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Action {
+#[serde(deny_unknown_fields)]
+pub struct ActionId {
     /// Station ID of the originating station.
     pub originating_station_id: u32,
     /// Number of the event at the originating station.
     pub sequence_number: u16,
 }
 
-impl From<ActionId> for Action {
-    fn from(action: ActionId) -> Action {
-        Action {
+impl From<cdd::ActionId> for ActionId {
+    fn from(action: cdd::ActionId) -> ActionId {
+        ActionId {
             originating_station_id: action.originating_station_id.0,
             sequence_number: action.sequence_number.0,
         }

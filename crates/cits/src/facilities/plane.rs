@@ -37,7 +37,7 @@ use carnet_wire::geonet::{CommonNextHeader, GnAddress, Timestamp};
 
 use super::config::FacilitiesSettings;
 use super::output::{Message, MessageKind};
-use super::status::FacilitiesCounters;
+use super::status::{AnnouncedService, FacilitiesCounters};
 use crate::position::{Position, PositionQuality};
 
 /// Error for a request about facility messages if the station has no facilities.
@@ -114,6 +114,11 @@ impl Facilities {
         {
             self.counters.dropped[reason as usize] += 1;
         }
+    }
+
+    /// Returns the announced services. This station's own services come first.
+    pub fn service_status(&self, now: Time) -> Vec<AnnouncedService> {
+        AnnouncedService::all(&self.services.sa, now)
     }
 
     /// Returns the counters.

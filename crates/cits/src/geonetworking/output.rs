@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::acceleration::Accelerate;
 use super::input::{Frame, VirtualFrame};
-use crate::facilities::output::{Action, Message};
+use crate::facilities::output::{ActionId, Message};
 
-/// An output to the platform. The station's outputs have the same variants, with the same meaning.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An output to the platform.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Output {
     /// A frame of EtherType 0x8947 for the GeoNetworking link.
     Frame(Frame),
@@ -23,9 +24,9 @@ pub enum Output {
     /// A message that a service has accepted, for the applications.
     Message(Message),
     /// An event of another station has expired.
-    EventOver(Action),
+    EventOver(ActionId),
     /// Action ID of the event that a [`Trigger`](crate::facilities::command::DenmWish::Trigger) has begun.
-    Triggered(Action),
+    Triggered(ActionId),
     /// Creates or changes this virtual interface.
     VirtualLink(VirtualLink),
     /// Remove this virtual interface.
@@ -50,6 +51,7 @@ pub enum Output {
         /// Destination link-layer address.
         destination: MacAddress,
         /// The IPv6 packet.
+        #[serde(with = "hex")]
         packet: Vec<u8>,
     },
     /// The host must listen to this multicast group on the topological link of IPv6 over GeoNetworking.
@@ -62,14 +64,14 @@ pub enum Output {
         /// Source addresses of the filter.
         sources: Vec<Ipv6Addr>,
     },
-    /// A warning for operators.
+    /// A warning for operators, which the station makes an event.
     Warning(String),
 }
 
-/// Transport of a received payload.
+/// Type of a packet with a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum DeliveredKind {
+pub enum GnPacketType {
     /// GeoUnicast.
     Guc,
     /// GeoAnycast.
@@ -104,7 +106,7 @@ pub struct VirtualLink {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivered {
     /// Transport of the payload.
-    pub kind: DeliveredKind,
+    pub kind: GnPacketType,
     /// NH of the Common Header: 0 any, 1 BTP-A, 2 BTP-B, 3 IPv6.
     pub next_header: u8,
     /// GN address of the source.
@@ -126,11 +128,11 @@ impl From<Delivery> for Delivered {
     fn from(delivery: Delivery) -> Delivered {
         Delivered {
             kind: match delivery.header_type {
-                HeaderType::GeoUnicast => DeliveredKind::Guc,
-                HeaderType::GeoAnycast(_) => DeliveredKind::Gac,
-                HeaderType::GeoBroadcast(_) => DeliveredKind::Gbc,
-                HeaderType::SingleHop => DeliveredKind::Shb,
-                _ => DeliveredKind::Tsb,
+                HeaderType::GeoUnicast => GnPacketType::Guc,
+                HeaderType::GeoAnycast(_) => GnPacketType::Gac,
+                HeaderType::GeoBroadcast(_) => GnPacketType::Gbc,
+                HeaderType::SingleHop => GnPacketType::Shb,
+                _ => GnPacketType::Tsb,
             },
             next_header: next_header_number(delivery.next_header),
             source: delivery.source.address.0,

@@ -1,11 +1,22 @@
-//! Operators' and applications' commands about the pseudonym.
+//! Operators' and applications' commands about the pseudonym, and their body in the API.
 
 use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_security::pseudonym::Identity;
+use serde::{Deserialize, Serialize};
 
 use super::plane::Secured;
+
+/// Body of `POST /v1/pseudonym`: without `lock_s` the station changes its pseudonym at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PseudonymRequest {
+    /// Seconds for which the station keeps its pseudonym, because the safety of others depends on recognising
+    /// it; 0 ends this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_s: Option<u32>,
+}
 
 /// Error for an order about pseudonyms if the station has no pseudonyms.
 pub(crate) const NO_PSEUDONYMS: &str =

@@ -6,4 +6,3 @@ pub mod plane;
 pub mod status;
 
 pub use plane::{Secured, SecurityEntity};
-pub use status::SecurityState;

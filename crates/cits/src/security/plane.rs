@@ -31,7 +31,7 @@ use carnet_security::{Counters, Handled, Now, Security, SecurityDrop, Verified, 
 use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{CommonNextHeader, Packet, Timestamp};
 
-use super::status::SecurityState;
+use super::status::{self, SecurityTicket};
 use crate::position::{Position, PositionQuality};
 
 /// Offset of encoded elevations, in 0.1 m: elevations begin 409.6 m below the ellipsoid (IEEE 1609.2 6.3.21).
@@ -53,7 +53,7 @@ pub trait SecurityEntity: Debug + Send {
     fn poll_timeout(&self, now: Time) -> Option<Time>;
     fn overhead(&self) -> usize;
     fn counters(&self) -> &Counters;
-    fn state(&self, now: Now) -> SecurityState;
+    fn status(&self, now: Now) -> status::Security;
     fn has_pseudonyms(&self) -> bool {
         false
     }
@@ -138,27 +138,46 @@ impl SecurityEntity for Security {
         Security::clock_ahead(self, now)
     }
 
-    fn state(&self, now: Now) -> SecurityState {
+    fn status(&self, now: Now) -> status::Security {
         let (issuers, tickets) = self.store().len();
         let (signs, own) = self.own_validities(now);
         let (queued, parked) = self.waiting();
         let config = self.config();
-        let wall = |date: Time64| date.to_wall_time(leap_seconds());
+        let seconds = |date: Time64| date.to_wall_time(leap_seconds()).as_unix_nanos() / 1_000_000_000;
         let begin = |validity: &ValidityPeriod| validity.start.start();
-        SecurityState {
-            policy: config.policy,
-            ticket: signs.zip(own.first()).map(|(name, own)| (name, wall(begin(own)), wall(own.end()))),
-            own_tickets: (
-                own.iter().filter(|own| own.contains(now.date)).count(),
-                own.iter().filter(|own| begin(own) > now.date).count(),
-            ),
-            until: own.iter().map(ValidityPeriod::end).filter(|end| *end > now.date).max().map(wall),
-            issuers,
-            tickets,
-            queued: (queued, config.max_queued),
-            parked: (parked, config.max_waiting_for_certificate),
+        let counted = self.counters();
+        status::Security {
+            policy: config.policy.name().into(),
+            ticket: signs.zip(own.first()).map(|(name, own)| SecurityTicket {
+                name: name.to_string(),
+                from: seconds(begin(own)),
+                until: seconds(own.end()),
+            }),
+            tickets_now: own.iter().filter(|own| own.contains(now.date)).count() as u64,
+            tickets_later: own.iter().filter(|own| begin(own) > now.date).count() as u64,
+            tickets_until: own
+                .iter()
+                .map(ValidityPeriod::end)
+                .filter(|end| *end > now.date)
+                .max()
+                .map(seconds),
+            issuers: issuers as u64,
+            signers: tickets as u64,
+            queued: queued as u64,
+            queue: config.max_queued as u64,
+            parked: parked as u64,
+            parking: config.max_waiting_for_certificate as u64,
             verifications_per_second: config.verifications_per_second,
-            clock_ahead_ms: self.clock_ahead(now.time),
+            clock_ahead_ms: self
+                .clock_ahead(now.time)
+                .map(|ahead| i32::try_from(ahead).unwrap_or(if ahead > 0 { i32::MAX } else { i32::MIN })),
+            received: counted.received,
+            verified: counted.verified,
+            copies: counted.copies,
+            plain: counted.plain,
+            verifications: counted.verifications,
+            signed: counted.signed,
+            dropped: counted.drops().map(|(reason, count)| (reason.to_owned(), count)).collect(),
         }
     }
 }
@@ -221,8 +240,8 @@ impl Secured {
     }
 
     /// Returns the state of the entity, for operators.
-    pub fn state(&self, now: Time) -> SecurityState {
-        self.entity.state(self.now(now))
+    pub fn status(&self, now: Time) -> status::Security {
+        self.entity.status(self.now(now))
     }
 
     pub(crate) fn handle_date(&mut self, now: Time, wall: WallTime) {

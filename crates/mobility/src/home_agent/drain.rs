@@ -59,7 +59,7 @@ const BREATH: Duration = Duration::from_millis(10);
 
 /// Phase of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DrainPhase {
+enum DrainPhase {
     /// The home agent is asking nodes to leave.
     Running,
     /// All nodes have left.
@@ -68,21 +68,22 @@ pub enum DrainPhase {
     Expired,
 }
 
-/// Status of a drain.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DrainStatus {
-    /// Phase of the drain.
-    pub phase: DrainPhase,
-    /// Home agents to which nodes are sent.
+/// Progress of a drain, as the API shows it: the home agent sends its mobile routers to others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// `running`, `done` (all have left) or `expired` (time is up, and some have not).
+    pub state: String,
+    /// The home agents to go to.
     pub to: Vec<Ipv6Addr>,
-    /// Number of nodes that were registered when the drain began.
-    pub nodes: usize,
-    /// Home addresses of the nodes that are still registered.
+    /// Mobile routers that were registered when the drain began.
+    pub routers: u64,
+    /// Home addresses of the mobile routers that are still registered.
     pub left: Vec<Ipv6Addr>,
 }
 
+/// State of a drain.
 #[derive(Debug)]
-pub(super) struct Drain {
+pub(super) struct DrainState {
     phase: DrainPhase,
     to: Vec<Ipv6Addr>,
     nodes: usize,
@@ -137,7 +138,7 @@ impl HomeAgent {
             );
         }
         let nodes = self.registered().len();
-        self.drain = Some(Drain {
+        self.drain = Some(DrainState {
             phase: DrainPhase::Running,
             to,
             nodes,
@@ -160,12 +161,17 @@ impl HomeAgent {
     }
 
     /// Returns the status of the last drain; `None` before the first.
-    pub fn drain(&self) -> Option<DrainStatus> {
+    pub fn drain(&self) -> Option<Drain> {
         let drain = self.drain.as_ref()?;
-        Some(DrainStatus {
-            phase: drain.phase,
+        Some(Drain {
+            state: match drain.phase {
+                DrainPhase::Running => "running",
+                DrainPhase::Done => "done",
+                DrainPhase::Expired => "expired",
+            }
+            .into(),
             to: drain.to.clone(),
-            nodes: drain.nodes,
+            routers: drain.nodes as u64,
             left: self.registered(),
         })
     }

@@ -68,8 +68,8 @@ pub use binding_cache::BindingCache;
 use binding_changes::UntestedRegistration;
 use care_of_test::CareOfTests;
 pub use care_of_test::{CARE_OF_TEST_LEN, CareOfTestCounters};
-use drain::Drain;
-pub use drain::{DrainPhase, DrainStatus, Relay};
+use drain::DrainState;
+pub use drain::{Drain, Relay};
 pub use flows::MAX_FLOWS;
 use home_agents_list::HomeAgentsList;
 pub use home_agents_list::{OtherAgents, Peer};
@@ -234,7 +234,7 @@ pub struct HomeAgent {
     restart_counter: u32,
     home_agents_list: HomeAgentsList,
     discovery_replies: UnknownSourceLimits,
-    drain: Option<Drain>,
+    drain: Option<DrainState>,
     /// Relays of packets for nodes that have left, by home address.
     relays: BTreeMap<Ipv6Addr, Box<Relay>>,
     revocations: BTreeMap<Ipv6Addr, Box<Revocation>>,

@@ -78,7 +78,7 @@ pub use parent::Parent;
 use path::Handovers;
 pub use path::Path;
 pub use path_packets::PathTraffic;
-pub use policies::{Agreement, PolicyStatus};
+pub use policies::Policy as PolicyStatus;
 pub use quality::SignalThresholds;
 pub use refusals::REFUSED_INTERVAL;
 use refusals::Refusals;
@@ -518,7 +518,7 @@ impl MobileRouter {
     }
 
     /// Returns the policies in the order of the configuration.
-    pub fn policy_status(&self) -> Vec<PolicyStatus<'_>> {
+    pub fn policy_status(&self) -> Vec<PolicyStatus> {
         self.flows.status(&self.uplinks)
     }
 

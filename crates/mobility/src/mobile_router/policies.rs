@@ -1,47 +1,34 @@
-//! Status of the policies.
+//! Status of the policies, as the API shows it.
+
+use serde::{Deserialize, Serialize};
 
 use super::flows::Flows;
 use super::uplinks::Uplinks;
 use crate::flow::FlowAction;
 
-/// State of a policy at the home agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Agreement {
-    /// The home agent has acknowledged all flows of the policy.
-    Agreed,
-    /// The router has not sent the flows yet, or the home agent has not answered.
-    Asked,
-    /// The home agent has refused some of the flows.
-    Refused,
-    /// The home agent does not support flow bindings (RFC 6089).
-    Unknown,
-    /// The home agent supports only the action of RFC 6089, which copies packets. So each flow has only one
-    /// uplink.
-    Failover,
-}
-
-/// Status of a policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PolicyStatus<'a> {
+/// A policy of a mobile router: it selects the uplinks of its packets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
     /// Name of the policy.
-    pub name: &'a str,
-    /// Configured action for its packets.
-    pub action: FlowAction,
-    /// Number of its traffic selectors.
+    pub name: String,
+    /// Action: `failover`, `duplicate` or `balance`.
+    pub action: String,
+    /// Number of traffic selectors.
     pub selectors: usize,
-    /// Configured uplinks.
-    pub uplinks: &'a [String],
-    /// Uplinks that the operator has selected instead of the configured ones.
-    pub chosen: Option<&'a [String]>,
-    /// Uplinks that its packets use now.
-    pub takes: Vec<&'a str>,
-    /// State of the policy at the home agent.
-    pub agreement: Agreement,
+    /// The uplinks of the config, the preferred first.
+    pub uplinks: Vec<String>,
+    /// The uplink that an operator has selected (`carnet handover --policy`), or `null`.
+    pub wanted_uplink: Option<String>,
+    /// Uplinks that the policy's packets use now; if empty, they use the uplinks of packets without a policy.
+    pub takes: Vec<String>,
+    /// Answer of the home agent: `agreed` to all flows, `asked`, `refused` (some of the flows), `unknown` or
+    /// `failover`. With `unknown` it does not support flow bindings, with `failover` only this action.
+    pub home_agent: String,
 }
 
 impl Flows {
     /// Returns the status of the policies in the order of the configuration.
-    pub(super) fn status<'a>(&'a self, all: &'a Uplinks) -> Vec<PolicyStatus<'a>> {
+    pub(super) fn status(&self, all: &Uplinks) -> Vec<Policy> {
         let policies = self.policies.iter().enumerate();
         policies
             .map(|(index, policy)| {
@@ -60,25 +47,30 @@ impl Flows {
                 }
                 let chosen = self.overrides.get(index).and_then(Option::as_ref);
                 let is_agreed = flows().all(|flow| flow.acknowledged.is_some() && flow.pending.is_none());
-                let agreement = if self.is_unsupported {
-                    Agreement::Unknown
+                let home_agent = if self.is_unsupported {
+                    "unknown"
                 } else if flows().any(|flow| flow.refused.is_some()) {
-                    Agreement::Refused
+                    "refused"
                 } else if !is_agreed {
-                    Agreement::Asked
+                    "asked"
                 } else if self.copies {
-                    Agreement::Failover
+                    "failover"
                 } else {
-                    Agreement::Agreed
+                    "agreed"
                 };
-                PolicyStatus {
-                    name: &policy.name,
-                    action: policy.action,
+                Policy {
+                    name: policy.name.clone(),
+                    action: match policy.action {
+                        FlowAction::Failover => "failover",
+                        FlowAction::Duplicate => "duplicate",
+                        FlowAction::Balance => "balance",
+                    }
+                    .into(),
                     selectors: policy.selectors.len(),
-                    uplinks: &policy.uplinks,
-                    chosen: chosen.map(Vec::as_slice),
-                    takes,
-                    agreement,
+                    uplinks: policy.uplinks.clone(),
+                    wanted_uplink: chosen.and_then(|chosen| chosen.first().cloned()),
+                    takes: takes.into_iter().map(str::to_owned).collect(),
+                    home_agent: home_agent.into(),
                 }
             })
             .collect()

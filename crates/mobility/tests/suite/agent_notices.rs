@@ -178,7 +178,7 @@ fn drain_asks_at_most_sixteen_nodes_at_a_time() {
     }
     assert_eq!(asked.len(), 40, "one more for each that left");
     let status = agent.machine.drain().expect("a drain");
-    assert_eq!((status.nodes, status.left.len()), (100, 60));
+    assert_eq!((status.routers, status.left.len()), (100, 60));
 }
 
 /// No message reports to which home agent a node has gone. The home agent assumes that the node followed the

@@ -183,9 +183,10 @@ fn advertised_mtu_fits_into_all_tunnels() {
     let mut world = tree([false; 3]);
     let correspondent = address(CORRESPONDENT);
     for (n, mtu) in [(1, 1460), (2, 1420), (3, 1380)] {
-        let tunnels = world.router(n).nemo().tunnel_status();
-        let tunnel = tunnels.iter().find(|tunnel| tunnel.transmit).expect("a tunnel");
-        assert_eq!(tunnel.mtu, mtu, "level {n}");
+        let mut tunnels = world.router(n).nemo().forwarder().tunnels();
+        let (_, tunnel_mtu) = tunnels.find(|(tunnel, _)| tunnel.transmit).expect("a tunnel");
+        assert_eq!(tunnel_mtu, mtu, "level {n}");
+        drop(tunnels);
         let uplinks = world.router(n).mobile_router().expect("a mobile router").uplinks();
         assert_eq!(uplinks[0].mtu() as usize, mtu + 40, "level {n}, as advertised");
         world.forget();

@@ -8,7 +8,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Address, Interface, LinkMessage, Rng, Time, WallTime};
@@ -19,7 +19,7 @@ use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_nemo::forwarding::desired::{
     Change, Entry, Keyed, RouteAction, Rule, TABLE_MAIN, TUNNEL_DEVICE, priority,
 };
-use carnet_station::io::{Command, Event, Input, Output};
+use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConfig};
 use carnet_virtual::{Timeline, configured, running};
 pub use carnet_virtual::{address, filled as data, prefix as net};
@@ -270,7 +270,10 @@ impl World {
     /// Returns the registered care-of address of router `n`.
     pub fn care_of_address(&self, n: usize) -> Option<Ipv6Addr> {
         let bindings = self.router(n).nemo().binding_status(self.now);
-        bindings.first()?.care_of_address?.ipv6()
+        match bindings.first()?.care_of_address? {
+            IpAddr::V6(address) => Some(address),
+            IpAddr::V4(_) => None,
+        }
     }
 
     pub fn handover(&mut self, n: usize, uplink: Option<&str>) {
@@ -305,10 +308,10 @@ impl World {
             let node = self.nodes.get_mut(name).expect("a node");
             let Some(output) = node.station.poll_output() else { break };
             match output {
-                Output::Packet(packet) => self.route(name, TUNNEL_DEVICE, packet),
-                Output::Icmpv6(message) => self.say(name, message),
-                Output::Forwarding(change) => self.install(name, change),
-                Output::Event(event) => node.events.push(event),
+                Output::Nemo(NemoOutput::Packet(packet)) => self.route(name, TUNNEL_DEVICE, packet),
+                Output::Nemo(NemoOutput::Icmpv6(message)) => self.say(name, message),
+                Output::Nemo(NemoOutput::Forwarding(change)) => self.install(name, change),
+                Output::Nemo(NemoOutput::Event(event)) => node.events.push(event),
                 _ => {}
             }
         }

@@ -5,6 +5,8 @@
 //! in four groups, `9400:0200:0000:0001`.
 
 use super::fields::take;
+use crate::address::{ParseError, groups};
+use crate::as_string;
 use std::fmt;
 use std::str::FromStr;
 
@@ -55,34 +57,20 @@ impl fmt::Display for GnAddress {
     }
 }
 
-/// Error for a text that is not a GeoNetworking address.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("GeoNetworking address {found:?}: expected 16 hex digits in four groups, xxxx:xxxx:xxxx:xxxx")]
-pub struct ParseAddressError {
-    found: String,
-}
-
 impl FromStr for GnAddress {
-    type Err = ParseAddressError;
+    type Err = ParseError;
 
     /// Reads four groups of exactly four hexadecimal digits, upper or lower case, with colons between.
-    fn from_str(text: &str) -> Result<GnAddress, ParseAddressError> {
-        let refused = || ParseAddressError { found: text.to_owned() };
-        let mut bits = 0;
-        let mut groups = 0;
-        for group in text.split(':') {
-            groups += 1;
-            if group.len() != 4 || groups > 4 {
-                return Err(refused());
-            }
-            for character in group.chars() {
-                let digit = character.to_digit(16).ok_or_else(refused)?;
-                bits = bits << 4 | u64::from(digit);
-            }
-        }
-        if groups == 4 { Ok(GnAddress(bits)) } else { Err(refused()) }
+    fn from_str(text: &str) -> Result<GnAddress, ParseError> {
+        groups(text, 4, 4).map(GnAddress).ok_or_else(|| ParseError {
+            found: text.to_owned(),
+            what: "GeoNetworking address",
+            expected: "four groups of four hexadecimal digits such as 1400:0200:0000:000a",
+        })
     }
 }
+
+as_string!(GnAddress);
 
 /// Error for a name that is not a station type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

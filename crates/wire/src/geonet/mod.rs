@@ -40,7 +40,7 @@ mod packet;
 mod position;
 mod time;
 
-pub use address::{GnAddress, ParseAddressError, ParseStationTypeError, StationType};
+pub use address::{GnAddress, ParseStationTypeError, StationType};
 pub use area::{GeoArea, Shape};
 pub use basic::{BasicHeader, BasicNextHeader};
 pub use common::{CommonHeader, CommonNextHeader, HeaderType, TrafficClass};

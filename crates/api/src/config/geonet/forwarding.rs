@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Recovery};
+
 use super::super::keys::{Key, Optional, Section, optional, with_default, words};
 use super::super::kinds;
 use super::super::table::Table;
@@ -11,7 +13,7 @@ use super::values;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forwarding {
     /// Algorithm towards a station, or towards an area from outside.
-    pub unicast: UnicastForwarding,
+    pub unicast: NonAreaForwarding,
     /// Algorithm inside an area.
     pub area: AreaForwarding,
     /// Algorithm if greedy forwarding finds no neighbour nearer to the destination.
@@ -21,47 +23,9 @@ pub struct Forwarding {
     pub link_lifetime: Option<Duration>,
 }
 
-/// `geonet.forwarding.unicast` (`itsGnNonAreaForwardingAlgorithm`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnicastForwarding {
-    /// Greedy (EN 302 636-4-1 E.2).
-    Greedy,
-    /// Contention-based (E.3).
-    ContentionBased,
-}
-
-/// `geonet.forwarding.area` (`itsGnAreaForwardingAlgorithm`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AreaForwarding {
-    /// Simple (F.2).
-    Simple,
-    /// Contention-based (F.3).
-    ContentionBased,
-    /// Advanced (F.4).
-    Advanced,
-}
-
-/// Value of the config key `geonet.forwarding.recovery`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recovery {
-    /// No recovery: the packet is buffered or broadcast, as in the standard.
-    None,
-    /// Perimeter mode of GPSR, an extension of the standard.
-    Gpsr(Planarisation),
-}
-
-/// `geonet.forwarding.planarisation`: planar subgraph of the neighbours along which perimeter mode forwards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Planarisation {
-    /// Gabriel graph.
-    Gabriel,
-    /// Relative neighbourhood graph.
-    RelativeNeighbourhood,
-}
-
-static UNICAST: Key<UnicastForwarding> = with_default(
+static UNICAST: Key<NonAreaForwarding> = with_default(
     "unicast",
-    words(&[("greedy", UnicastForwarding::Greedy), ("cbf", UnicastForwarding::ContentionBased)]),
+    words(&[("greedy", NonAreaForwarding::Greedy), ("cbf", NonAreaForwarding::ContentionBased)]),
     "\"greedy\"",
     r#"Algorithm towards a station, or towards an area from outside. `"greedy"`: to the neighbour that is
        nearest to the destination; if 802.11 reports that it did not receive the packet, to the next best one.
@@ -123,7 +87,7 @@ pub(super) fn read(table: &Table<'_>) -> Option<Forwarding> {
         value.refuse("a planarisation needs perimeter recovery, expected recovery = \"gpsr\"");
     }
     let planarisation = planarisation?;
-    let recovery = if gpsr? { Recovery::Gpsr(planarisation) } else { Recovery::None };
+    let recovery = if gpsr? { Recovery::Perimeter(planarisation) } else { Recovery::None };
     let link_lifetime = table.take(&LINK_LIFETIME);
     Some(Forwarding { unicast: unicast?, area: area?, recovery, link_lifetime: link_lifetime? })
 }

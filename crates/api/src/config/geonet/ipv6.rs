@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use carnet_geonet::ipv6_adaptation::ReorderHold;
+use carnet_geonet::ipv6_adaptation::in_order::ReorderRule;
+
 use super::super::keys::{Key, Optional, Section, integer, optional, with_default, words};
 use super::super::kinds;
 use super::super::reader::At;
@@ -29,27 +32,6 @@ pub struct Ipv6 {
     pub congestion_mark: Option<u32>,
     /// Whether packets that are too large for the radio are fragmented, for stations that support it.
     pub fragments: bool,
-}
-
-/// `geonet.ipv6.reorder_rule`: which packets after a gap in the numbers wait for the missing ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReorderRule {
-    /// Packets that came over fewer hops than the one before.
-    Shorter,
-    /// Packets that came over another number of hops than the one before.
-    Changed,
-    /// All packets.
-    Always,
-}
-
-/// `geonet.ipv6.reorder_hold`: packets or acknowledgements, which the receiver holds when packets have
-/// overtaken others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReorderHold {
-    /// The packets wait.
-    Packets,
-    /// The host's duplicate acknowledgements wait.
-    Acknowledgements,
 }
 
 static DYNAMIC_INTERFACE: Optional<String> = optional(

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use carnet_mobility::mnpp::Authorization;
+
 use super::super::keys::{Key, Section, integer, with_default, words};
 use super::super::kinds;
 use super::super::table::{Table, all};
@@ -20,18 +22,9 @@ pub struct Mnpp {
     pub interval: Duration,
 }
 
-/// `geonet.mnpp.authorization`: proof that the router demands before it accepts an announced prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Authorization {
-    /// A test through the home agent of the prefix.
-    HomeAgent,
-    /// None: the router accepts any announcement.
-    None,
-}
-
 static AUTHORIZATION: Key<Authorization> = with_default(
     "authorization",
-    words(&[("home_agent", Authorization::HomeAgent), ("none", Authorization::None)]),
+    words(&[("home_agent", Authorization::HomeAgent), ("none", Authorization::Anybody)]),
     "\"home_agent\"",
     r#"How the router checks that a station owns the prefix that it announces. `"home_agent"`: by the home
        agent of the prefix's owner. The router sends a question to the prefix through the tunnel, and the

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use carnet_mobility::flow::FlowAction;
 use ipnet::Ipv6Net;
 
 use super::super::errors::Sink;
@@ -30,7 +31,7 @@ pub struct Policy {
     /// Prefixes of the hosts at the other end; empty for any.
     pub prefixes: Vec<Ipv6Net>,
     /// Use of the uplinks.
-    pub action: PolicyAction,
+    pub action: FlowAction,
     /// Uplinks with a `bid`, the preferred first, at least one.
     pub uplinks: Vec<String>,
 }
@@ -44,17 +45,6 @@ pub enum PolicyProtocol {
     Udp,
     /// ICMPv6, protocol 58.
     Icmpv6,
-}
-
-/// `action` of a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PolicyAction {
-    /// Packets take the first working uplink.
-    Failover,
-    /// Each conversation takes one of the uplinks.
-    Balance,
-    /// Each packet takes all uplinks; the first copy counts.
-    Duplicate,
 }
 
 /// Expected value in an error message: `ports`.
@@ -88,12 +78,12 @@ static PREFIXES: Key<List<Ipv6Net>> = with_default(
     "[]",
     "Prefixes of the hosts at the other end. An empty array matches any.",
 );
-static ACTION: Key<PolicyAction> = required(
+static ACTION: Key<FlowAction> = required(
     "action",
     words(&[
-        ("failover", PolicyAction::Failover),
-        ("balance", PolicyAction::Balance),
-        ("duplicate", PolicyAction::Duplicate),
+        ("failover", FlowAction::Failover),
+        ("balance", FlowAction::Balance),
+        ("duplicate", FlowAction::Duplicate),
     ]),
     r#"`"failover"`: the first live uplink of `uplinks`. `"balance"`: each conversation takes one of them, by
        a hash of its addresses and ports. The hash counts nothing, so few conversations may leave an uplink

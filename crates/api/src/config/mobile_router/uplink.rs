@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use carnet_mobility::mobile_router::{SignalThresholds, VolumeAction};
+
 use super::super::keys::{
     Key, Optional, Section, integer, optional, required, text, value, with_default, words,
 };
@@ -53,15 +55,6 @@ pub enum VolumePeriod {
     Month,
 }
 
-/// `volume_action` of an uplink.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VolumeAction {
-    /// The uplink carries traffic only if no other uplink works.
-    LastResort,
-    /// The uplink is not used until the next period.
-    Stop,
-}
-
 /// `roaming` of an uplink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Roaming {
@@ -69,15 +62,6 @@ pub enum Roaming {
     Allowed,
     /// The uplink is not used.
     Never,
-}
-
-/// `signal` of an uplink, in dBm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SignalThresholds {
-    /// Signal at or above which the router takes the uplink.
-    pub good: i32,
-    /// Signal at or below which the router leaves the uplink.
-    pub poor: i32,
 }
 
 static INTERFACE: Key<String> = required("interface", kinds::INTERFACE, "Its name.");

@@ -3,8 +3,8 @@
 use super::errors::{check, errors};
 use super::{
     Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Duration, FULL,
-    Forwarding, Geonet, GeonetAddress, GeonetInterface, Mib, Mnpp, PositionSource, Recovery, ReorderHold,
-    ReorderRule, Standard, StationType, UdpLink, UnicastForwarding, parse,
+    Forwarding, Geonet, GeonetAddress, GeonetInterface, Mib, Mnpp, NonAreaForwarding, PositionSource,
+    Recovery, ReorderHold, ReorderRule, StationType, UdpLink, UnknownSender, parse,
 };
 
 /// The smallest station with GeoNetworking only.
@@ -83,7 +83,7 @@ fn station_with_only_geonetworking_is_valid() {
             multicast: None,
             dcc: None,
             forwarding: Forwarding {
-                unicast: UnicastForwarding::Greedy,
+                unicast: NonAreaForwarding::Greedy,
                 area: AreaForwarding::ContentionBased,
                 recovery: Recovery::None,
                 link_lifetime: None,
@@ -100,7 +100,7 @@ fn station_with_only_geonetworking_is_valid() {
                 multi_hop: None,
             },
             range_m: 1000,
-            standard: Standard::V1_4_1,
+            standard: UnknownSender::NonAreaForwarding,
             mib: standard_mib(),
             areas: Vec::new(),
         }
@@ -550,7 +550,7 @@ fn mnpp_keys_are_read() {
     };
     assert_eq!(mnpp("mnpp = {}"), Some(defaults));
     let other = Mnpp {
-        authorization: Authorization::None,
+        authorization: Authorization::Anybody,
         shortest_prefix: 56,
         hops: 3,
         interval: Duration::from_secs(5),

@@ -1,6 +1,6 @@
 //! `[mobile_node]`: a mobile router without a mobile network.
 
-use super::super::{Config, Registration};
+use super::super::{Config, RegistrationMode};
 use super::errors::errors;
 use super::{SMALL_ROUTER, parse};
 
@@ -13,7 +13,7 @@ fn mobile_node_is_a_mobile_router_without_prefixes() {
     let node = parse(&node()).mobile_router.expect("a mobile node");
     let router = parse(SMALL_ROUTER).mobile_router.expect("a mobile router");
     assert!(router.is_router() && !node.is_router());
-    assert_eq!(node.registration, Registration::Host);
+    assert_eq!(node.registration, RegistrationMode::Host);
     assert_eq!(super::super::MobileRouter { registration: router.registration, ..node }, router);
 }
 

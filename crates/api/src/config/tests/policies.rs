@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{Heartbeat, PolicyAction, PolicyProtocol, Roaming, VolumeAction, VolumePeriod};
+use super::super::{FlowAction, Liveness, PolicyProtocol, Roaming, VolumeAction, VolumePeriod};
 use super::{Config, SMALL_ROUTER, parse};
 
 const UPLINKS: &str = r#"uplink = [{ interface = "wlan0", bid = 1 }, { interface = "wwan0", bid = 2, cost = 3, capacity = 20000, volume = "5GB", volume_period = "day" }, { interface = "s0" }]"#;
@@ -19,7 +19,7 @@ fn errors(text: &str) -> String {
 fn heartbeats_are_on_by_default_with_bids() {
     let heartbeat = |text: &str| parse(text).mobile_router.expect("a router").heartbeat;
     let every =
-        |busy, idle| Some(Heartbeat { busy: Duration::from_millis(busy), idle: Duration::from_millis(idle) });
+        |busy, idle| Some(Liveness { busy: Duration::from_millis(busy), idle: Duration::from_millis(idle) });
     assert_eq!(heartbeat(SMALL_ROUTER), None);
     assert_eq!(heartbeat(&router("")), every(250, 1000));
     assert_eq!(heartbeat(&router("heartbeat = \"off\"")), None);
@@ -44,7 +44,7 @@ fn policies_name_existing_uplinks() {
     assert_eq!(policy.dscp, [46, 0]);
     assert_eq!(policy.protocol, Some(PolicyProtocol::Udp));
     assert_eq!(policy.ports, [5000..=5000, 6000..=6010]);
-    assert_eq!(policy.action, PolicyAction::Balance);
+    assert_eq!(policy.action, FlowAction::Balance);
     assert_eq!(policy.uplinks, ["wwan0", "wlan0"]);
 }
 

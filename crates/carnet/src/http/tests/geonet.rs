@@ -1,12 +1,13 @@
 //! Tests of the GeoNetworking API, with a run loop that has one neighbour, answers pings and knows one area.
 
-use carnet_api::address::{GnAddress, MacAddress, Octets};
 use carnet_api::model::{
     ActionId, Area, AreaOrigin, AreaRemoval, AreaRequest, AreaShape, GnArea, GnAround, GnCircle,
     GnNextHeader, GnPacketType, GnPingAnswer, GnPingEvent, GnPingRequest, GnPlace, GnReceived, GnSendRequest,
     GnTarget, GnTransport, Group, Ldm, Location, Triggered, Vehicle,
 };
 use carnet_station::io::DenmWish;
+use carnet_wire::address::{MacAddress, Octets};
+use carnet_wire::geonet::GnAddress;
 use serde_json::json;
 use tokio::sync::{broadcast, mpsc};
 

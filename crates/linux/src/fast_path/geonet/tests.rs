@@ -13,7 +13,7 @@ use aya::{TestRun, TestRunOptions};
 use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::Mib;
 use carnet_geonet::ipv6_adaptation::{Ipv6Config, addresses};
-use carnet_station::io::{Frame, Input, Output, Position, VirtualFrame};
+use carnet_station::io::{Frame, GeonetOutput, Input, Output, Position, VirtualFrame};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::fragment::FragmentHeader;
 use carnet_wire::geonet::{
@@ -216,7 +216,7 @@ impl Bench {
         let mut rest = Vec::new();
         while let Some(output) = self.station.poll_output() {
             match output {
-                Output::Accelerate(told) => self.path.apply(self.now, &told),
+                Output::Geonet(GeonetOutput::Accelerate(told)) => self.path.apply(self.now, &told),
                 other => rest.push(other),
             }
         }
@@ -290,7 +290,9 @@ impl Bench {
         };
         let outputs = self.tell(Input::VirtualFrame(frame));
         let frames = outputs.into_iter().filter_map(|output| match output {
-            Output::Frame(frame) => Some(framed(frame.destination, frame.source, 0x8947, &frame.packet)),
+            Output::Geonet(GeonetOutput::Frame(frame)) => {
+                Some(framed(frame.destination, frame.source, 0x8947, &frame.packet))
+            }
             _ => None,
         });
         frames.collect()
@@ -306,8 +308,10 @@ impl Bench {
         };
         let outputs = self.tell(Input::Frame(frame));
         let done = outputs.into_iter().filter_map(|output| match output {
-            Output::Frame(frame) => Some(framed(frame.destination, frame.source, 0x8947, &frame.packet)),
-            Output::Ipv6 { destination, source, delivered, .. } => {
+            Output::Geonet(GeonetOutput::Frame(frame)) => {
+                Some(framed(frame.destination, frame.source, 0x8947, &frame.packet))
+            }
+            Output::Geonet(GeonetOutput::Ipv6 { destination, source, delivered, .. }) => {
                 Some(framed(destination, source, 0x86dd, &delivered.payload))
             }
             _ => None,
@@ -363,7 +367,7 @@ fn accelerates(dcc: Option<carnet_geonet::dcc::Config>) -> bool {
         station.handle_input(now, WALL, input).unwrap();
         outputs.extend(std::iter::from_fn(|| station.poll_output()));
     }
-    outputs.iter().any(|output| matches!(output, Output::Accelerate(_)))
+    outputs.iter().any(|output| matches!(output, Output::Geonet(GeonetOutput::Accelerate(_))))
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The JSON as others rely on it.
 
+use carnet_wire::address::{MacAddress, Octets};
+use carnet_wire::geonet::GnAddress;
 use serde_json::{Value, from_value, json, to_value};
 
 use super::*;

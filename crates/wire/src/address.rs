@@ -1,27 +1,13 @@
-//! GeoNetworking and link-layer addresses and octets, as the config file, the JSON and the command line
-//! write them.
+//! Link-layer addresses and octets as text, in the form of the config file, the JSON and the command line.
+//! [`crate::geonet::GnAddress`] has the same kind of text.
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// A GeoNetworking address: 64 bits, written as 16 hexadecimal digits in four groups.
-///
-/// ```
-/// use carnet_api::address::GnAddress;
-/// let address = GnAddress(0x1400_0200_0000_000a);
-/// assert_eq!(address.to_string(), "1400:0200:0000:000a");
-/// assert_eq!("1400:0200:0000:000A".parse(), Ok(address));
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GnAddress(pub u64);
-
 /// A 48-bit link-layer address, written as six groups of two hexadecimal digits.
 ///
 /// ```
-/// use carnet_api::address::MacAddress;
+/// use carnet_wire::address::MacAddress;
 /// assert_eq!("02:00:00:00:00:0A".parse(), Ok(MacAddress([2, 0, 0, 0, 0, 10])));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +16,7 @@ pub struct MacAddress(pub [u8; 6]);
 /// Octets, written as two hexadecimal digits each.
 ///
 /// ```
-/// use carnet_api::address::Octets;
+/// use carnet_wire::address::Octets;
 /// assert_eq!("00ff".parse(), Ok(Octets(vec![0, 255])));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -40,13 +26,13 @@ pub struct Octets(pub Vec<u8>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} is no {what}, expected {expected}")]
 pub struct ParseError {
-    found: String,
-    what: &'static str,
-    expected: &'static str,
+    pub(crate) found: String,
+    pub(crate) what: &'static str,
+    pub(crate) expected: &'static str,
 }
 
 /// Reads `groups` groups of exactly `digits` hexadecimal digits, with colons between, as one number.
-fn groups(text: &str, groups: usize, digits: usize) -> Option<u64> {
+pub(crate) fn groups(text: &str, groups: usize, digits: usize) -> Option<u64> {
     let mut value = 0;
     let mut count = 0;
     for group in text.split(':') {
@@ -59,18 +45,6 @@ fn groups(text: &str, groups: usize, digits: usize) -> Option<u64> {
         }
     }
     (count == groups).then_some(value)
-}
-
-impl FromStr for GnAddress {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<GnAddress, ParseError> {
-        groups(text, 4, 4).map(GnAddress).ok_or_else(|| ParseError {
-            found: text.to_owned(),
-            what: "GeoNetworking address",
-            expected: "four groups of four hexadecimal digits such as 1400:0200:0000:000a",
-        })
-    }
 }
 
 impl FromStr for MacAddress {
@@ -105,13 +79,6 @@ impl FromStr for Octets {
     }
 }
 
-impl fmt::Display for GnAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d] = [48, 32, 16, 0].map(|shift| (self.0 >> shift) as u16);
-        write!(f, "{a:04x}:{b:04x}:{c:04x}:{d:04x}")
-    }
-}
-
 impl fmt::Display for MacAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0;
@@ -125,29 +92,31 @@ impl fmt::Display for Octets {
     }
 }
 
-/// Makes the types strings in JSON, in the form of `Display` and `FromStr`.
+/// Makes types strings in JSON, in the form of their `Display` and `FromStr`. The caller's crate has serde.
+#[macro_export]
 macro_rules! as_string {
     ($($name:ty),*) => {$(
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        impl ::serde::Serialize for $name {
+            fn serialize<S: ::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
             }
         }
 
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as ::serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(::serde::de::Error::custom)
             }
         }
     )*};
 }
-pub(crate) use as_string;
 
-as_string!(GnAddress, MacAddress, Octets);
+as_string!(MacAddress, Octets);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::geonet::GnAddress;
 
     #[test]
     fn gn_addresses_are_written_in_groups_of_four_digits() {
