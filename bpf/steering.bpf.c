@@ -3,8 +3,8 @@
  * Selects the queue of the TUN device for a packet (TUNSETSTEERINGEBPF). There are three queues: for packets
  * to forward, for control messages of known senders, and for control messages of other senders.
  *
- * The kernel runs the program for each packet routed into the device. A packet begins with its IPv6 header,
- * since the device has no link layer. A packet with a header after which other headers may follow (RFC 8200
+ * The kernel runs the program for each packet routed into the device. A packet begins with its IP header,
+ * since the device has no link layer. Every IPv4 packet is one to forward. A packet with a header after which other headers may follow (RFC 8200
  * 4.3, 4.4) counts as a control message. So does ICMPv6, except echoes, with which hosts test reachability
  * through tunnels.
  *
@@ -63,8 +63,10 @@ int steer(struct __sk_buff *skb)
 	struct place *place;
 	__u32 wanted, at;
 	__u64 *read;
-	__u8 next, type;
+	__u8 first, next, type;
 
+	if (bpf_skb_load_bytes(skb, 0, &first, sizeof first) || first >> 4 != 6)
+		return FORWARDED;
 	if (bpf_skb_load_bytes(skb, NEXT_HEADER, &next, sizeof next))
 		return FORWARDED;
 	switch (next) {

@@ -119,13 +119,13 @@ class Agent:
         found = self.inbox.take(lambda heard: heard.packet and heard.packet.mh == packets.UPDATE)
         return Update(found[-1], self.key_of(found[-1].packet.destination)) if found else None
 
-    def acknowledge(self, update, status=0, router=True, sequence=None, lifetime=None, key=None, signed=True):
+    def acknowledge(self, update, status=0, router=True, sequence=None, lifetime=None, key=None, signed=True, options=()):
         """Answers a Binding Update, as the home agent that it is for."""
         agent = update.packet.destination
         lifetime = min(update.lifetime, 40) if lifetime is None else lifetime
         data = struct.pack(">BBHH", status, 0x40 if router else 0, update.sequence if sequence is None else sequence,
                            lifetime // 4)
-        header = packets.mobility(packets.ACKNOWLEDGEMENT, data)
+        header = packets.mobility(packets.ACKNOWLEDGEMENT, data, list(options))
         if signed:
             header = packets.authenticated(header, SPI, key or self.key_of(agent), update.care_of, update.home_address)
         header = packets.with_checksum(header, agent, update.home_address)

@@ -112,7 +112,7 @@ class Node:
 
     def __init__(self, home_address, prefixes, spi=None, key=None, routers=True):
         self.home_address, self.prefixes, self.spi, self.key = packets.ip(home_address), prefixes, spi, key
-        self.routers, self.sequence = routers, 0
+        self.routers, self.sequence, self.ipv4_prefix = routers, 0, None
 
 
 def home_agent(program, nodes, on_link, capture=None, address=HOME_AGENT, preference=10, peer=None, home_link=None):
@@ -126,12 +126,16 @@ def home_agent(program, nodes, on_link, capture=None, address=HOME_AGENT, prefer
         config += "home_link = 'h0'\n"
     if peer:
         config += f"[[home_agent.peer]]\naddress = '{peer}'\n"
-    for node in nodes:
+    for number, node in enumerate(nodes):
         own = ", per_agent = false" if peer else ""
         auth = "'none'" if node.key is None else f"{{ spi = {node.spi}, key = '{node.key.hex()}'{own} }}"
         prefixes = ", ".join(f"'{prefix}'" for prefix in node.prefixes)
         config += f"[[home_agent.mobile_router]]\nhome_address = '{packets.text(node.home_address)}'\n"
         config += f"prefixes = [{prefixes}]\nauth = {auth}\n"
+        if node.prefixes:
+            # RFC 5555: each mobile router also has an IPv4 prefix.
+            node.ipv4_prefix = bytes([10, 64 + number // 256, number % 256, 0])
+            config += f"ipv4_prefixes = ['{'.'.join(str(octet) for octet in node.ipv4_prefix)}/24']\n"
     interfaces = {"f0": [f"{FOREIGN}1/64", "192.0.2.1/24"]}
     if on_link:
         interfaces["h0"] = [f"{address}fe/64"]

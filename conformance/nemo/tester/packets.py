@@ -10,6 +10,8 @@ import ipaddress
 import struct
 
 HOP_BY_HOP, TCP, UDP, IPV6, ROUTING, FRAGMENT, ICMPV6, NO_NEXT, DESTINATION, MOBILITY = 0, 6, 17, 41, 43, 44, 58, 59, 60, 135
+# IPv4 inside IPv6 (RFC 2473).
+IPV4_IN_IP = 4
 HOME_ADDRESS_OPTION = 201
 # MH Types.
 REFRESH_REQUEST, UPDATE, ACKNOWLEDGEMENT, ERROR, HOME_AGENT_SWITCH, HEARTBEAT, REVOCATION = 0, 5, 6, 7, 12, 13, 16
@@ -101,7 +103,7 @@ def binding_identifier(bid, care_of=b"", status=0, flags=0, priority=0):
 
 # Where an option's type has to stand: RFC 6275 6.2.2 and on; n and offset of "n*x + y".
 ALIGNMENT = {REFRESH_ADVICE: (2, 0), ALTERNATE: (8, 6), NONCE_INDICES: (2, 0), PREFIX: (8, 4), AUTHENTICATION: (4, 1),
-             MESSAGE_ID: (8, 2), BINDING_IDENTIFIER: (2, 0), IPV4_HOME: (4, 0), IPV4_CARE_OF: (4, 0), FLOW: (2, 0)}
+             MESSAGE_ID: (8, 2), BINDING_IDENTIFIER: (2, 0), IPV4_HOME: (4, 0), IPV4_ACK: (4, 0), IPV4_CARE_OF: (4, 0), FLOW: (2, 0)}
 
 
 def pad(length):
@@ -265,6 +267,12 @@ def ipv4(source, destination, protocol, payload):
     total = sum(struct.unpack(">10H", header))
     total = (total & 0xFFFF) + (total >> 16)
     return header[:10] + struct.pack(">H", ~total & 0xFFFF) + header[12:] + payload
+
+
+def ipv4_with_class(packet, traffic_class):
+    """An IPv4 packet with this DS field and ECN."""
+    header = packet[:1] + bytes([traffic_class]) + packet[2:10] + bytes(2) + packet[12:20]
+    return header[:10] + struct.pack(">H", ~sum_of(header) & 0xFFFF) + header[12:] + packet[20:]
 
 
 class Packet4:

@@ -10,6 +10,7 @@ pub mod hex;
 mod key;
 mod limiter;
 mod link;
+pub mod mapped;
 pub mod parts;
 mod queue;
 mod rng;

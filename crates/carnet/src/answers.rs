@@ -160,8 +160,23 @@ pub fn event_text(event: &Event) -> String {
             format!("{uplink}: {percent} % of its volume of this {period} is used, {used} of {volume} octets")
         }
         Event::AtHome { interface } => format!("on the home link at {interface}"),
-        Event::Binding { home_address, care_of_address, bid, prefixes, lifetime_s, change } => {
-            let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
+        Event::Ipv4Prefix { prefix, home_agent, accepted: true, .. } => {
+            format!("home agent {home_agent} forwards packets of the IPv4 prefix {prefix}")
+        }
+        Event::Ipv4Prefix { prefix, home_agent, reason, .. } => {
+            format!("no tunnel for the IPv4 prefix {prefix}: home agent {home_agent}: {reason}")
+        }
+        Event::Binding {
+            home_address,
+            care_of_address,
+            bid,
+            prefixes,
+            ipv4_prefixes,
+            lifetime_s,
+            change,
+        } => {
+            let ipv4 = ipv4_prefixes.iter().map(ToString::to_string);
+            let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).chain(ipv4).collect();
             format!(
                 "binding {change}: {home_address}{} at {care_of_address} with {} for {lifetime_s} s",
                 identified(*bid),

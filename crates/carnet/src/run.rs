@@ -1116,6 +1116,7 @@ impl Runner {
         match event {
             _ if quiet => tracing::debug!("{}", answers::event_text(event)),
             Event::Warning { .. }
+            | Event::Ipv4Prefix { accepted: false, .. }
             | Event::Rejected { .. }
             | Event::BindingRefused { .. }
             | Event::CaptivePortal { .. }

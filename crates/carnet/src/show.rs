@@ -81,6 +81,10 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
         line("  home address", router.home_address.to_string());
         if !is_node {
             line("  prefixes", list(&router.prefixes));
+            for ipv4 in &router.ipv4_prefixes {
+                let but = if ipv4.accepted { String::new() } else { format!(": {}", ipv4.reason) };
+                line("  IPv4 prefix", format!("{}{but}", ipv4.prefix));
+            }
         }
         for lan in &router.lan {
             let state = if lan.state == "up" { String::new() } else { format!(": {}", words(&lan.state)) };
@@ -158,6 +162,12 @@ fn is_plain(character: char) -> bool {
     character.is_ascii_graphic() && !matches!(character, '"' | '=' | '\\')
 }
 
+/// Returns the prefixes of a binding, those of IPv4 last.
+fn binding_prefixes(binding: &Binding) -> Vec<String> {
+    let ipv4 = binding.ipv4_prefixes.iter().map(ToString::to_string);
+    binding.prefixes.iter().map(ToString::to_string).chain(ipv4).collect()
+}
+
 fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
     // The role matters only if a station is both a home agent and a mobile router.
     let agents = bindings.iter().filter(|binding| binding.role == Role::HomeAgent).count();
@@ -172,7 +182,7 @@ fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
             },
             or_nothing(binding.stay_s.map(long)),
             or_nothing(binding.bid),
-            list(&binding.prefixes),
+            list(&binding_prefixes(binding)),
             words(&binding.state),
             format!("{} of {} s", binding.remaining_s, binding.lifetime_s),
             binding.sequence.to_string(),

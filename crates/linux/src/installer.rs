@@ -24,7 +24,7 @@
 //!
 //! A captured packet is routed into the tunnel device and not delivered to the machine. So in a firewall it
 //! passes the FORWARD hook, from the uplink to the tunnel device, and never INPUT. A firewall that forbids
-//! forwarding must accept protocols 41, 135 and 44 from the home agent there.
+//! forwarding must accept protocols 41, 4 (IPv4 on board), 135 and 44 from the home agent there.
 //!
 //! **Router Advertisements.** A machine that begins to forward forgets its advertised default routes and
 //! ignores further advertisements, unless `accept_ra` is 2. So the installer changes `accept_ra` of each
@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
+use carnet_base::mapped;
 use carnet_nemo::forwarding::desired::{
     Change, Entry, InterfaceAddress, Ipv4Route, Keyed, Route, RouteAction, Rule, Setting, Socket,
     TUNNEL_DEVICE, priority,
@@ -53,6 +54,7 @@ use crate::error::{Error, Result};
 use crate::fast_path::{self, FastPath, FastPathConfig, Loaded, Path};
 use crate::netlink::{
     AddressInfo, ChangedParts, Ipv4RouteInfo, LinkInfo, Requests, RouteInfo, RoutingFields, effective_metric,
+    is_ipv4_rule,
 };
 use crate::observer::InterfaceObserver;
 use crate::offloads;
@@ -235,7 +237,8 @@ impl Installer {
     }
 
     fn clean_addresses_and_settings(&mut self) -> Result<()> {
-        let left = self.requests.addresses().list()?;
+        let mut left = self.requests.addresses().list()?;
+        left.extend(self.requests.addresses().list_ipv4()?);
         let names: BTreeMap<u32, String> =
             self.requests.links().list()?.into_iter().map(|link| (link.index, link.name)).collect();
         let recorded = std::mem::take(&mut self.undo.record.addresses);
@@ -266,7 +269,7 @@ impl Installer {
 
     /// Returns the prefix length of an address that carnet has added, if it is present.
     fn own_length(&mut self, index: u32, interface: &str, address: Ipv6Addr) -> Result<Option<u8>> {
-        let known = self.requests.addresses().list()?.into_iter();
+        let known = self.requests.addresses().list_like(address)?.into_iter();
         let mut known = known.filter(|known| (known.index, known.address.address) == (index, address));
         let own = known.find(|known| self.is_own(&self.undo.record.addresses, interface, known));
         Ok(own.map(|known| known.address.prefix_length))
@@ -875,8 +878,13 @@ impl Installer {
         }
         if dirty.links || dirty.addresses {
             let keeps_marks = self.requests.keeps_marks();
+            let is_ipv4 = |key: &Keyed| matches!(&*key.0, Entry::Address(a) if mapped::is_ipv4(a.address));
+            let ipv4 = match self.wanted.keys().any(is_ipv4) {
+                true => self.requests.addresses().list_ipv4()?,
+                false => Vec::new(),
+            };
             let addresses: BTreeMap<(u32, Ipv6Addr), bool> =
-                addresses.iter().map(|a| ((a.index, a.address.address), a.is_ours())).collect();
+                addresses.iter().chain(&ipv4).map(|a| ((a.index, a.address.address), a.is_ours())).collect();
             self.mark_removed_entries(|entry, wanted| {
                 let index = wanted.index;
                 let same = |name: &str| links.get(name).is_some_and(|link| link.index == index);
@@ -901,7 +909,12 @@ impl Installer {
         }
         self.accept_ra_check_due |= dirty.links;
         if dirty.own_routes && self.wanted.keys().any(|key| matches!(*key.0, Entry::Route(_))) {
-            let routes = self.requests.routes().list(None, Some(ROUTE_PROTOCOL))?;
+            let mut routes = self.requests.routes().list(None, Some(ROUTE_PROTOCOL))?;
+            let is_ipv4 =
+                |key: &Keyed| matches!(&*key.0, Entry::Route(r) if mapped::to_ipv4(r.destination).is_some());
+            if self.wanted.keys().any(is_ipv4) {
+                routes.extend(self.requests.routes().list_ipv4(None, Some(ROUTE_PROTOCOL))?);
+            }
             let routes: BTreeMap<_, RouteInfo> =
                 routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)).collect();
             self.mark_removed_entries(|entry, wanted| match entry {
@@ -1024,7 +1037,10 @@ impl Installer {
     }
 
     fn check_rules(&mut self) -> Result<()> {
-        let rules = self.requests.rules().list()?;
+        let mut rules = self.requests.rules().list()?;
+        if self.wanted.keys().any(|key| matches!(&*key.0, Entry::Rule(rule) if is_ipv4_rule(rule))) {
+            rules.extend(self.requests.rules().list_ipv4()?);
+        }
         self.mark_removed_entries(|entry, _| match entry {
             Entry::Rule(rule) => rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == **rule),
             _ => true,
@@ -1266,6 +1282,10 @@ fn clean_rules(requests: &mut Requests) -> Result<()> {
     let ours =
         |r: &crate::netlink::RuleInfo| r.protocol == ROUTE_PROTOCOL && r.rule != local_rule(r.rule.priority);
     for info in requests.rules().list()?.into_iter().filter(ours) {
+        requests.rules().delete_acting(&info.rule, info.action, ROUTE_PROTOCOL)?;
+    }
+    // Rules of uplinks have more fields, and `own_rules` has them.
+    for info in requests.rules().list_ipv4()?.into_iter().filter(|info| ours(info) && info.plain) {
         requests.rules().delete_acting(&info.rule, info.action, ROUTE_PROTOCOL)?;
     }
     for rule in requests.ipv4_tables().own_rules()? {

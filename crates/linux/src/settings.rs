@@ -1,5 +1,5 @@
 //! Reads, writes and restores settings of interfaces: sysctls under `/proc/sys/net/ipv6/conf`, the IPv4
-//! sysctl `rp_filter`, and features ([`crate::offloads`]).
+//! sysctls `rp_filter` and `forwarding`, and features ([`crate::offloads`]).
 //!
 //! The files under `/proc/sys/net` belong to the network namespace of the thread that opens them. The module
 //! writes a value only if it differs from the desired value. It restores the original value only if no other
@@ -35,8 +35,16 @@ const IPV4_ROOT: &str = "/proc/sys/net/ipv4/conf";
 const RP_FILTER: &str = "rp_filter";
 const STRICT: &str = "1";
 
-fn root(name: &str) -> &'static str {
-    if name == RP_FILTER { IPV4_ROOT } else { ROOT }
+/// Name of the setting `net.ipv4.conf.*.forwarding`, which differs from the IPv6 setting by its name.
+const IPV4_FORWARDING: &str = "ipv4_forwarding";
+
+/// Returns the path of a sysctl.
+fn path(interface: &str, name: &str) -> String {
+    match name {
+        IPV4_FORWARDING => format!("{IPV4_ROOT}/{interface}/{FORWARDING}"),
+        RP_FILTER => format!("{IPV4_ROOT}/{interface}/{name}"),
+        _ => format!("{ROOT}/{interface}/{name}"),
+    }
 }
 
 /// Returns whether the interface name stands for all interfaces: `all` or `default`.
@@ -49,6 +57,7 @@ fn described(interface: &str, name: &str) -> String {
     match name {
         name if offloads::is_feature(name) => format!("feature {name} of {interface}"),
         RP_FILTER => format!("net.ipv4.conf.{interface}.{name}"),
+        IPV4_FORWARDING => format!("net.ipv4.conf.{interface}.{FORWARDING}"),
         _ => format!("net.ipv6.conf.{interface}.{name}"),
     }
 }
@@ -101,7 +110,7 @@ fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
     if offloads::is_feature(name) {
         return offloads::read(interface, name);
     }
-    match fs::read_to_string(format!("{}/{interface}/{name}", root(name))) {
+    match fs::read_to_string(path(interface, name)) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(error),
@@ -117,7 +126,7 @@ fn write(interface: &str, name: &str, value: &str) -> io::Result<()> {
     if offloads::is_feature(name) {
         return offloads::write(interface, name, value);
     }
-    fs::write(format!("{}/{interface}/{name}", root(name)), value)
+    fs::write(path(interface, name), value)
 }
 
 /// Reads and writes settings, and notes carnet's changes in the undo file.

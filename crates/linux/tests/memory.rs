@@ -107,6 +107,7 @@ fn bindings() -> Vec<StoredBinding> {
             agent: None,
             mobile_router: true,
             link_local: false,
+            ipv4_prefixes: Vec::new(),
             prefixes: vec![prefix(number)],
             lifetime_s: LIFETIME.as_secs(),
             expires: WALL + LIFETIME,

@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::Endpoint;
-use ipnet::Ipv6Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 /// An event for the log and `carnet watch`.
@@ -38,6 +38,20 @@ pub enum Event {
         /// Binding Acknowledgement status (128 and above).
         status: u8,
         /// Meaning of the status, and the router's reaction.
+        reason: String,
+    },
+    /// Mobile router: the answer of the home agent about an IPv4 mobile network prefix has changed.
+    Ipv4Prefix {
+        /// Prefix in the config of the router.
+        prefix: Ipv4Net,
+        /// Home agent.
+        home_agent: Ipv6Addr,
+        /// Status of the IPv4 Address Acknowledgement (RFC 5555 3.2.1); `None` if the home agent sent none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        status: Option<u8>,
+        /// Whether the tunnel carries packets of the prefix from now on.
+        accepted: bool,
+        /// Meaning of the answer.
         reason: String,
     },
     /// Mobile router: it is registered with another home agent, or tries the first home agent that it has
@@ -120,6 +134,9 @@ pub enum Event {
         bid: Option<u16>,
         /// Prefixes whose packets the home agent forwards to the node.
         prefixes: Vec<Ipv6Net>,
+        /// IPv4 prefixes whose packets the home agent forwards to the node.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ipv4_prefixes: Vec<Ipv4Net>,
         /// Granted lifetime in seconds.
         lifetime_s: u32,
         /// `created`, `moved` or `refreshed`.

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{DropReason, Endpoint, Role, Time};
+use carnet_base::{DropReason, Endpoint, Role, Time, mapped};
 use carnet_mobility::MobileRouter;
 pub use carnet_mobility::home_agent::Drain;
 pub use carnet_mobility::mobile_router::PolicyStatus as Policy;
-use carnet_mobility::mobile_router::{Attachment, Registration, Response, State};
+use carnet_mobility::mobile_router::{Attachment, Ipv4PrefixState, Registration, Response, State};
 use carnet_wire::address::MacAddress;
-use ipnet::Ipv6Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 use crate::drop_reason::TunnelDrop;
@@ -47,6 +47,9 @@ pub struct MobileRouterStatus {
     /// The mobile network prefixes.
     #[serde(default)]
     pub prefixes: Vec<Ipv6Net>,
+    /// The IPv4 prefixes of the mobile network, with the home agent's answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ipv4_prefixes: Vec<Ipv4Prefix>,
     /// The interfaces of the mobile network.
     #[serde(default)]
     pub lan: Vec<LanInterface>,
@@ -57,6 +60,19 @@ pub struct MobileRouterStatus {
     /// Policies with an uplink that an operator has selected (`carnet handover --policy`), and that uplink.
     #[serde(default)]
     pub moved_policies: BTreeMap<String, String>,
+}
+
+/// An IPv4 prefix of the mobile network, and the home agent's answer (RFC 5555 3.2.1).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ipv4Prefix {
+    /// The prefix.
+    pub prefix: Ipv4Net,
+    /// Whether the tunnel carries its packets.
+    pub accepted: bool,
+    /// Status of the home agent's answer, 0 for success; `null` without an answer.
+    pub status: Option<u8>,
+    /// Meaning of the answer.
+    pub reason: String,
 }
 
 /// An interface of the mobile network.
@@ -102,6 +118,9 @@ pub struct Binding {
     pub bid: Option<u16>,
     /// Mobile network prefixes of the binding.
     pub prefixes: Vec<Ipv6Net>,
+    /// IPv4 prefixes of the mobile network that belong to the binding.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ipv4_prefixes: Vec<Ipv4Net>,
     /// State: `registered`, `registering`, `disconnected`, `home`, `refused` or `stopped`. At a home agent
     /// also `untested`: the node has not yet answered at its care-of address.
     pub state: String,
@@ -255,6 +274,18 @@ fn state_name(state: State) -> &'static str {
     }
 }
 
+/// Returns the IPv4 prefixes of the mobile router with the home agent's answers.
+fn ipv4_prefixes(router: &MobileRouter) -> Vec<Ipv4Prefix> {
+    let prefixes = router.ipv4_prefixes().iter();
+    let status = |(prefix, state): &(Ipv4Net, Ipv4PrefixState)| Ipv4Prefix {
+        prefix: *prefix,
+        accepted: state.is_accepted(),
+        status: state.status(),
+        reason: state.meaning(),
+    };
+    prefixes.map(status).collect()
+}
+
 impl Nemo {
     /// Returns the mobile router's status, if the station is a mobile router or a mobile node.
     pub fn mobile_router_status(&self) -> Option<MobileRouterStatus> {
@@ -287,6 +318,7 @@ impl Nemo {
             care_of_address: router.registration().map(|r| r.care_of_address),
             care_of_addresses: registrations.map(|r| r.care_of_address).collect(),
             prefixes: router.config().prefixes.clone(),
+            ipv4_prefixes: ipv4_prefixes(router),
             lan: self.lan_status(),
             uplink: self.active_interface(),
             wanted_uplink: router.forced_uplink().map(|uplink| uplink.config.interface.clone()),
@@ -323,14 +355,16 @@ impl Nemo {
             .home_agent()
             .into_iter()
             .flat_map(|agent| agent.bindings().iter())
-            .map(|binding| Binding {
+            .map(|binding| (mapped::divide(binding.prefixes.iter().copied()), binding))
+            .map(|((prefixes, ipv4_prefixes), binding)| Binding {
                 role: Role::HomeAgent,
                 home_address: binding.home_address,
                 care_of_address: Some(binding.care_of_address.address()),
                 udp_port: binding.care_of_address.port(),
                 stay_s: binding.care_of_address_age.length(now).map(seconds),
                 bid: binding.bid,
-                prefixes: binding.prefixes.to_vec(),
+                prefixes,
+                ipv4_prefixes,
                 state: if binding.care_of_tested { "registered" } else { "untested" }.into(),
                 lifetime_s: seconds(binding.lifetime),
                 remaining_s: seconds(binding.expires.saturating_since(now)),
@@ -346,6 +380,7 @@ impl Nemo {
                 stay_s: registration.map(|r| seconds(now.saturating_since(r.since))),
                 bid,
                 prefixes: router.config().prefixes.clone(),
+                ipv4_prefixes: router.accepted_ipv4_prefixes().collect(),
                 state: state.into(),
                 lifetime_s: registration.map_or(0, |r| seconds(r.lifetime)),
                 remaining_s: registration.map_or(0, |r| seconds(r.expires.saturating_since(now))),

@@ -15,7 +15,7 @@ pub mod recording;
 use std::net::Ipv6Addr;
 
 use carnet_api::config::{self, Auth, Config, FormerKey, Key, Mac};
-use carnet_base::parts;
+use carnet_base::{mapped, parts};
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, OtherAgents, Peer};
 use carnet_mobility::mobile_router::{MobileRouterConfig, UplinkConfig, VolumePeriod};
@@ -51,7 +51,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                 nat: node.nat,
                 care_of_test: node.care_of_test,
                 home_address: node.home_address,
-                prefixes: node.prefixes.as_slice().into(),
+                prefixes: mapped::join(&node.prefixes, &node.ipv4_prefixes).into(),
                 authentication: authentication(&node.auth),
             })
             .collect(),
@@ -66,6 +66,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             liveness: router.heartbeat,
             policies: router.policies.iter().map(policies::policy).collect(),
             probes_portals: router.captive_portal_probe.is_some(),
+            ipv4_prefixes: router.ipv4_prefixes.clone(),
             prefixes: router.prefixes.clone(),
             mode: router.registration,
             lifetime: router.lifetime,

@@ -59,6 +59,7 @@ fn home_agent(count: u32) -> Station {
                 agent: None,
                 mobile_router: true,
                 link_local: false,
+                ipv4_prefixes: Vec::new(),
                 prefixes: vec![prefix(index)],
                 lifetime_s: 600,
                 expires: DATE + Duration::from_secs(600),

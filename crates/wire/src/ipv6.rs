@@ -18,6 +18,8 @@ pub const MIN_MTU: usize = 1280;
 pub mod protocol {
     /// Hop-by-Hop Options header (RFC 8200 4.3).
     pub const HOP_BY_HOP: u8 = 0;
+    /// An encapsulated IPv4 packet (RFC 2473, RFC 2003).
+    pub const IPV4: u8 = 4;
     /// TCP.
     pub const TCP: u8 = 6;
     /// UDP.

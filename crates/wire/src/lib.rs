@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`ipv6`], [`extension`], [`fragment`], [`checksum`] | RFC 8200, RFC 2473 5.1, RFC 6275 6.3 and 6.4 |
 //! | [`icmpv6`] | RFC 4443 |
+//! | [`ipv4`] | RFC 791, RFC 792, RFC 1191 |
 //! | [`mld`] | RFC 3810 5, RFC 2710 3 |
 //! | [`nd`] | RFC 4861, RFC 6275 7, RFC 3963 7.3, RFC 4191 |
 //! | [`discovery`] | RFC 6275 6.5 and 6.6, RFC 3963 7.1 and 7.2 |
@@ -34,6 +35,7 @@ pub mod extension;
 pub mod fragment;
 pub mod geonet;
 pub mod icmpv6;
+pub mod ipv4;
 pub mod ipv6;
 pub mod mld;
 pub mod mobility;

@@ -1,9 +1,10 @@
 //! Conflicts between addresses, prefixes and interfaces of several tables.
 
 use std::collections::BTreeMap;
-use std::net::Ipv6Addr;
+use std::fmt::Display;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-use ipnet::Ipv6Net;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::errors::Sink;
 use super::reader::{At, List};
@@ -42,17 +43,16 @@ pub(super) fn not_inside(agent: Option<At<Ipv6Addr>>, prefixes: &List<Ipv6Net>, 
 }
 
 /// Checks that no prefix is part of another. A home agent's config may have very many prefixes.
-pub(super) fn apart(prefixes: &[At<Ipv6Net>], sink: &Sink<'_>) {
+pub(super) fn apart<P: Copy + Display + Into<IpNet>>(prefixes: &[At<P>], sink: &Sink<'_>) {
     // Index of the first prefix with each first address and length.
     let mut before: BTreeMap<(u128, u8), usize> = BTreeMap::new();
     for (index, prefix) in prefixes.iter().enumerate() {
-        let (first, last) = (prefix.value.network(), prefix.value.broadcast());
-        let length = prefix.value.prefix_len();
+        let (first, last, length) = range(prefix.value.into());
         let around = (0..length).filter_map(|shorter| {
-            let network = Ipv6Net::new(first, shorter).ok()?.network();
-            before.get(&(u128::from(network), shorter))
+            let network = first & u128::MAX.checked_shl(128 - u32::from(shorter)).unwrap_or(0);
+            before.get(&(network, shorter))
         });
-        let within = before.range((u128::from(first), length)..=(u128::from(last), u8::MAX));
+        let within = before.range((first, length)..=(last, u8::MAX));
         let other = around.chain(within.map(|(_, other)| other)).min();
         if let Some(other) = other.and_then(|other| prefixes.get(*other)) {
             let message = format!(
@@ -63,7 +63,34 @@ pub(super) fn apart(prefixes: &[At<Ipv6Net>], sink: &Sink<'_>) {
             );
             sink.push(prefix.at, message);
         }
-        before.entry((u128::from(first), length)).or_insert(index);
+        before.entry((first, length)).or_insert(index);
+    }
+}
+
+/// Returns the first and the last address of a prefix, and its length. An IPv4 prefix is in IPv4-mapped form.
+fn range(prefix: IpNet) -> (u128, u128, u8) {
+    match prefix {
+        IpNet::V6(prefix) => (prefix.network().into(), prefix.broadcast().into(), prefix.prefix_len()),
+        IpNet::V4(prefix) => {
+            let [first, last] = [prefix.network(), prefix.broadcast()].map(|it| it.to_ipv6_mapped().into());
+            (first, last, prefix.prefix_len() + 96)
+        }
+    }
+}
+
+/// Checks that no IPv4 prefix contains an IPv4 address of a home agent. Otherwise packets to the home agent
+/// would enter the tunnel to it.
+pub(super) fn not_inside_ipv4(agents: &[At<Ipv4Addr>], prefixes: &List<Ipv4Net>, sink: &Sink<'_>) {
+    for prefix in &prefixes.items {
+        for agent in agents.iter().filter(|agent| prefix.value.contains(&agent.value)) {
+            let message = format!(
+                "{} contains the home agent {} at {}, expected a prefix without it",
+                prefix.value,
+                agent.value,
+                sink.place(agent.at)
+            );
+            sink.push(prefix.at, message);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use carnet_mobility::home_agent::MultipleCareOfAddresses;
 use ipnet::Ipv6Net;
 
 use super::auth::Auth;
-use super::conflicts::{apart, home_address, not_inside};
+use super::conflicts::{apart, home_address, not_inside, not_inside_ipv4};
 use super::errors::Sink;
 use super::keys::{Key, Optional, Section, Tables, integer, optional, required, tables, with_default, words};
 use super::kinds;
@@ -231,6 +231,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
 /// The parsed table, with the values that the checks compare with other tables.
 pub(super) struct Draft {
     pub address: Option<At<Ipv6Addr>>,
+    ipv4_address: Option<At<Ipv4Addr>>,
     home_prefix: Option<At<Ipv6Net>>,
     home_network: Option<At<Ipv6Net>>,
     pub home_link: Option<At<String>>,
@@ -245,6 +246,7 @@ impl Draft {
     pub(super) fn read(table: &Table<'_>) -> Draft {
         let routers = table.tables(&MOBILE_ROUTERS);
         let address = table.take_at(&ADDRESS);
+        let ipv4_address = table.find_at(&IPV4_ADDRESS);
         let care_of_test = table.take(&CARE_OF_TEST);
         let home_prefix = table.take_at(&HOME_PREFIX);
         let home_network = table.find_at(&HOME_NETWORK);
@@ -258,7 +260,7 @@ impl Draft {
         });
         let config = all!(HomeAgent {
             address: address.map(|address| address.value),
-            ipv4_address: table.take(&IPV4_ADDRESS),
+            ipv4_address: ipv4_address.map(|address| address.map(|address| address.value)),
             udp: table.take(&UDP),
             multiple_care_of: table.take(&MULTIPLE_CARE_OF),
             care_of_test: care_of_test,
@@ -275,6 +277,7 @@ impl Draft {
         });
         Draft {
             address,
+            ipv4_address: ipv4_address.flatten(),
             home_prefix,
             home_network: home_network.flatten(),
             home_link: home_link.flatten(),
@@ -297,7 +300,7 @@ impl Draft {
             );
             sink.push(network.at, message);
         }
-        let mut prefixes: Vec<At<Ipv6Net>> = Vec::new();
+        let (mut prefixes, mut ipv4_prefixes) = (Vec::new(), Vec::new());
         let mut home_addresses: HashMap<Ipv6Addr, At<Ipv6Addr>> = HashMap::new();
         for router in &self.routers {
             home_address(router.home_address, self.home_prefix, &router.prefixes, sink);
@@ -319,9 +322,12 @@ impl Draft {
                 }
             }
             not_inside(self.address, &router.prefixes, sink);
+            not_inside_ipv4(self.ipv4_address.as_slice(), &router.ipv4_prefixes, sink);
             prefixes.extend(&router.prefixes.items);
+            ipv4_prefixes.extend(&router.ipv4_prefixes.items);
         }
         apart(&prefixes, sink);
+        apart(&ipv4_prefixes, sink);
         self.check_peers(sink);
         // RFC 2526: an anycast address belongs to a /64, so the home prefix must not be longer.
         if let Some(prefix) = self.home_prefix.filter(|prefix| self.dhaad && prefix.value.prefix_len() > 64) {

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ipnet::Ipv6Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::keys::{Disclosure, Kind, text, value, words};
 use super::reader::List;
@@ -17,6 +17,12 @@ pub(super) const PREFIX: Kind<Ipv6Net> = text("prefix", values::PREFIX, values::
 pub(super) const PREFIXES: Kind<List<Ipv6Net>> =
     value("array of prefixes", "an array of prefixes", |value| {
         List::read(value, "an array of prefixes", |item| PREFIX.read(item))
+    });
+pub(super) const IPV4_PREFIXES: Kind<List<Ipv4Net>> =
+    value("array of IPv4 prefixes", "an array of IPv4 prefixes", |value| {
+        List::read(value, "an array of IPv4 prefixes", |item| {
+            item.parse(values::IPV4_PREFIX, values::ipv4_prefix)
+        })
     });
 pub(super) const INTERFACE: Kind<String> = text("interface", values::INTERFACE, values::interface);
 pub(super) const INTERFACES: Kind<List<String>> =

@@ -10,10 +10,10 @@ use std::time::Duration;
 use carnet_mobility::ReplayProtection;
 use carnet_mobility::mobile_router::{Liveness, RegistrationMode};
 use carnet_wire::address::MacAddress;
-use ipnet::Ipv6Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::auth::{self, Auth};
-use super::conflicts::{apart, home_address, not_inside, taken};
+use super::conflicts::{apart, home_address, not_inside, not_inside_ipv4, taken};
 use super::errors::Sink;
 use super::keys::{
     Key, Kind, Optional, Section, Tables, optional, required, required_tables, tables, text, value,
@@ -47,6 +47,8 @@ pub struct MobileRouter {
     pub heartbeat: Option<Liveness>,
     /// Mobile network prefixes; empty for a mobile node.
     pub prefixes: Vec<Ipv6Net>,
+    /// IPv4 prefixes of the mobile network; empty for a mobile node.
+    pub ipv4_prefixes: Vec<Ipv4Net>,
     /// Registration of the prefixes.
     pub registration: RegistrationMode,
     /// Requested lifetime, a multiple of 4 s from 4 s to 262140 s.
@@ -216,6 +218,13 @@ static PREFIXES: Key<List<Ipv6Net>> = with_default(
     "Prefixes of the mobile network; no two overlap. A station without a prefix is a
      [[mobile_node]](#mobile_node).",
 );
+static IPV4_PREFIXES: Key<List<Ipv4Net>> = with_default(
+    "ipv4_prefixes",
+    kinds::IPV4_PREFIXES,
+    "[]",
+    "IPv4 prefixes of the mobile network, public or private; no two overlap. They are registered and tunnelled
+     as `prefixes` are (RFC 5555). The home agent needs them too, see [IPv4 on board](#ipv4-on-board).",
+);
 static REGISTRATION: Key<RegistrationMode> = with_default(
     "registration",
     words(&[("explicit", RegistrationMode::Explicit), ("implicit", RegistrationMode::Implicit)]),
@@ -313,6 +322,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &HEARTBEAT,
         &HEARTBEAT_IDLE,
         &PREFIXES,
+        &IPV4_PREFIXES,
         &REGISTRATION,
         &LIFETIME,
         &LAN,
@@ -413,6 +423,7 @@ impl NamedHomeAgents {
 /// Keys of the mobile network, which a mobile node lacks.
 struct Network {
     prefixes: List<Ipv6Net>,
+    ipv4_prefixes: List<Ipv4Net>,
     registration: Option<RegistrationMode>,
     lan: List<lan::Draft>,
     advertise: Option<bool>,
@@ -424,6 +435,7 @@ impl Network {
     fn read(table: &Table<'_>) -> Network {
         Network {
             prefixes: table.take(&PREFIXES).unwrap_or_default(),
+            ipv4_prefixes: table.take(&IPV4_PREFIXES).unwrap_or_default(),
             registration: table.take(&REGISTRATION),
             lan: table.take(&LAN).unwrap_or_default(),
             advertise: table.take(&ADVERTISE),
@@ -442,6 +454,7 @@ impl Network {
     fn none() -> Network {
         Network {
             prefixes: List::default(),
+            ipv4_prefixes: List::default(),
             registration: Some(RegistrationMode::Host),
             lan: List::default(),
             advertise: Some(true),
@@ -515,6 +528,7 @@ impl Draft {
             udp: table.take(&UDP),
             heartbeat: heartbeat(table, has_bids),
             prefixes: network.prefixes.complete(),
+            ipv4_prefixes: network.ipv4_prefixes.complete(),
             registration: network.registration,
             lifetime: table.take(&LIFETIME),
             lan: network.lans(),
@@ -571,6 +585,8 @@ impl Draft {
         self.check_home_agents(sink);
         self.check_key(sink);
         apart(&self.network.prefixes.items, sink);
+        apart(&self.network.ipv4_prefixes.items, sink);
+        not_inside_ipv4(self.home_agents_ipv4(), &self.network.ipv4_prefixes, sink);
         self.check_advertised(sink);
         let Network { prefixes, lan, advertise, .. } = &self.network;
         lan::check(&lan.items, prefixes, *advertise, sink);

@@ -4,6 +4,7 @@ mod errors;
 mod geonet;
 mod home_network;
 mod hostile;
+mod ipv4_networks;
 mod lan;
 mod mobile_node;
 mod multicast;
@@ -316,6 +317,7 @@ fn every_config_key_reaches_its_field() {
                 AllowedRouter {
                     home_address: ip("2001:db8:2::1234"),
                     prefixes: vec![net("2001:db8:c::/64"), net("fd00:1:2::/48")],
+                    ipv4_prefixes: Vec::new(),
                     auth: Auth::Mac(Mac {
                         spi: 256,
                         key: Key::new([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
@@ -328,6 +330,7 @@ fn every_config_key_reaches_its_field() {
                 AllowedRouter {
                     home_address: ip("fd00:2::1"),
                     prefixes: vec![net("fd00:2::/64")],
+                    ipv4_prefixes: Vec::new(),
                     auth: Auth::None,
                     nat: true,
                     care_of_test: true,
@@ -346,6 +349,7 @@ fn every_config_key_reaches_its_field() {
             heartbeat: None,
             policies: Vec::new(),
             prefixes: vec![net("2001:db8:a::/64")],
+            ipv4_prefixes: Vec::new(),
             registration: RegistrationMode::Implicit,
             lifetime: Duration::from_secs(60),
             lan: vec![Lan::named("i0", false), Lan::named("i1", false)],

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ipnet::Ipv6Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 
 use carnet_wire::address::{MacAddress, ParseError};
 
@@ -44,6 +44,43 @@ pub(super) fn ipv4_address(text: &str) -> Result<Ipv4Addr, String> {
     };
     Err(format!("{address} is {what}, expected {IPV4_ADDRESS}"))
 }
+
+/// Expected value in an error message: an IPv4 prefix.
+pub(super) const IPV4_PREFIX: &str = "an IPv4 prefix such as \"10.42.7.0/24\"";
+
+/// Parses an IPv4 unicast prefix without host bits. Private prefixes are valid.
+pub(super) fn ipv4_prefix(text: &str) -> Result<Ipv4Net, String> {
+    let prefix: Ipv4Net = text.parse().map_err(|_| {
+        let what = match text.parse::<Ipv4Addr>() {
+            Ok(_) => "an address without a prefix length",
+            Err(_) => "no IPv4 prefix",
+        };
+        format!("{text:?} is {what}, expected {IPV4_PREFIX}")
+    })?;
+    if prefix.trunc() != prefix {
+        return Err(format!("{prefix} has host bits that are not zero, expected {}", prefix.trunc()));
+    }
+    let (first, last) = (prefix.network(), prefix.broadcast());
+    let what = if prefix.prefix_len() == 0 {
+        "everything"
+    } else if first.octets()[0] == 0 {
+        "in 0.0.0.0/8, which no host has"
+    } else if first.octets()[0] <= 127 && last.octets()[0] >= 127 {
+        "loopback"
+    } else if first.is_link_local() || prefix.contains(&Ipv4Net::new_assert(LINK_LOCAL, 16)) {
+        "link-local"
+    } else if last.octets()[0] >= 240 {
+        "reserved"
+    } else if last.octets()[0] >= 224 {
+        "multicast"
+    } else {
+        return Ok(prefix);
+    };
+    Err(format!("{prefix} is {what}, expected a unicast prefix such as \"10.42.7.0/24\""))
+}
+
+/// First address of the link-local prefix (RFC 3927).
+const LINK_LOCAL: Ipv4Addr = Ipv4Addr::new(169, 254, 0, 0);
 
 /// Parses a unicast address that is routed beyond its link.
 pub(super) fn address(text: &str) -> Result<Ipv6Addr, String> {

@@ -68,6 +68,7 @@ fn binding() -> Binding {
         stay_s: Some(3),
         bid: None,
         prefixes: vec!["2001:db8:a::/64".parse().expect("a prefix")],
+        ipv4_prefixes: Vec::new(),
         state: "registered".into(),
         lifetime_s: 60,
         remaining_s: 57,

@@ -102,6 +102,7 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
                 force_udp: false,
                 liveness: None,
                 policies: Vec::new(),
+                ipv4_prefixes: Vec::new(),
                 prefixes: vec![prefix(router)],
                 mode: RegistrationMode::Explicit,
                 lifetime,

@@ -32,6 +32,7 @@ mod identifiers;
 mod ipsec;
 mod ipv4;
 mod ipv4_fast;
+mod ipv4_networks;
 mod keys;
 mod links;
 mod mobile_node;

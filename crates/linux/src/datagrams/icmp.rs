@@ -1,5 +1,5 @@
-//! ICMP errors about packets of protocol 41. The kernel does not put these errors into the error queue of a
-//! raw socket.
+//! ICMP errors about packets of protocols 41 and 4. The kernel does not put these errors into the error queue
+//! of a raw socket.
 //!
 //! A raw ICMP socket at the same address receives only Destination Unreachable messages (`ICMP_FILTER`). Only
 //! "fragmentation needed and DF set" about a packet of this tunnel socket counts (RFC 1191 4). Nothing proves
@@ -24,6 +24,7 @@ const ICMP_FILTER: i32 = 1;
 const DESTINATION_UNREACHABLE: u8 = 3;
 const FRAGMENTATION_NEEDED: u8 = 4;
 const IPV6_IN_IPV4: u8 = 41;
+const IPV4_IN_IPV4: u8 = 4;
 const IPV4_HEADER: usize = 20;
 const ICMP_HEADER: usize = 8;
 /// Octets for two IPv4 headers with options and the ICMP header.
@@ -76,7 +77,7 @@ fn parse(local: Ipv4Addr, packet: &[u8]) -> Option<TooBig> {
     let [kind, code, _, _, _, _, high, low] = *message.get(..ICMP_HEADER)?.as_array()?;
     let (quoted, _) = header(message.get(ICMP_HEADER..)?)?;
     let address = |at: usize| quoted.get(at..at + 4)?.as_array::<4>().copied().map(Ipv4Addr::from);
-    let ours = address(12)? == local && quoted.get(9) == Some(&IPV6_IN_IPV4);
+    let ours = address(12)? == local && matches!(quoted.get(9), Some(&(IPV6_IN_IPV4 | IPV4_IN_IPV4)));
     let mtu = u32::from(u16::from_be_bytes([high, low]));
     // A router from before RFC 1191 sends an MTU of zero, from which carnet cannot learn the path MTU.
     let fits = (kind, code) == (DESTINATION_UNREACHABLE, FRAGMENTATION_NEEDED) && ours && mtu > 0;

@@ -1,10 +1,10 @@
-//! Sockets that carry IPv6 inside IPv4 and UDP (RFC 5555).
+//! Sockets that carry IPv6 and IPv4 inside IPv4 and UDP (RFC 5555).
 //!
-//! Each end of such a tunnel is a socket: UDP, or raw of protocol 41. At a mobile router the socket is bound
-//! to the address and device of an uplink. So the tunnel's packets leave by this uplink even if the main
-//! table prefers another uplink. The kernel then uses only routes through that device; the uplink's own table
-//! has the default route. At a home agent the socket is bound to an address only. The desired forwarding
-//! state contains the sockets.
+//! Each end of such a tunnel is a socket: UDP, or two raw sockets of protocol 41 for IPv6 and 4 for IPv4. At
+//! a mobile router the socket is bound to the address and device of an uplink. So the tunnel's packets leave
+//! by this uplink even if the main table prefers another uplink. The kernel then uses only routes through
+//! that device; the uplink's own table has the default route. At a home agent the socket is bound to an
+//! address only. The desired forwarding state contains the sockets.
 //!
 //! This module only moves octets; the station checks the inner packet and its sender. The module passes the
 //! octet with DSCP and ECN of the outer header in both directions (RFC 6040 4.1). It also passes the address
@@ -37,7 +37,7 @@ use carnet_nemo::forwarding::desired;
 
 use icmp::Icmp;
 pub use reader::{DatagramReader, ReceivedDatagram};
-use socket::Socket;
+use socket::{Carried, Socket};
 pub use writer::DatagramWriter;
 
 /// Maximum number of reports of too large packets that wait for the station.
@@ -76,8 +76,9 @@ impl Datagrams {
     /// `merge`, the kernel may merge received packets into a burst.
     pub(crate) fn open(&self, wanted: &desired::Socket, merge: bool) -> io::Result<()> {
         self.close(wanted);
-        let socket = Arc::new(Socket::open(wanted, merge)?);
-        self.lock().open.push(socket);
+        let sockets = Carried::of(wanted.local).iter().map(|carried| Socket::open(wanted, *carried, merge));
+        let sockets = sockets.map(|socket| socket.map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
+        self.lock().open.extend(sockets);
         Ok(())
     }
 
@@ -95,8 +96,10 @@ impl Datagrams {
         self.lock().open.clone()
     }
 
-    fn find(&self, local: Endpoint) -> Option<Arc<Socket>> {
-        self.lock().open.iter().find(|socket| socket.desired.local == local).cloned()
+    /// Returns the socket of a local end that carries packets of this family.
+    fn find(&self, local: Endpoint, is_ipv4: bool) -> Option<Arc<Socket>> {
+        let carries = |socket: &&Arc<Socket>| socket.desired.local == local && socket.carries(is_ipv4);
+        self.lock().open.iter().find(carries).cloned()
     }
 
     /// Stores ICMP reports until the station reads them.

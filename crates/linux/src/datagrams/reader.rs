@@ -144,7 +144,7 @@ impl DatagramReader {
                         self.next_socket = at + 1;
                         return Ok(());
                     }
-                    // The datagram contains no IPv6 packet, so try the next one.
+                    // The datagram contains no packet, so try the next one.
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // The error is an ICMP message about a sent packet. The socket reports it once.

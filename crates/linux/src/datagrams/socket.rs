@@ -17,6 +17,8 @@ use crate::readable::watch;
 
 /// Protocol number of IPv6 inside IPv4 (RFC 4213), `IPPROTO_IPV6`.
 const IPV6_IN_IPV4: i32 = 41;
+/// Protocol number of IPv4 inside IPv4 (RFC 2003), `IPPROTO_IPIP`.
+const IPV4_IN_IPV4: i32 = 4;
 /// TTL of the outer header, the same as the hop limit of all tunnels (RFC 2473 6.3).
 const OUTER_TTL: u32 = 64;
 /// Buffer size of the socket in octets, for each direction. A burst of TCP segments fits (see `QUEUE` of the
@@ -25,10 +27,30 @@ const SOCKET_BUFFER_OCTETS: usize = 4 << 20;
 /// Maximum number of errors that one call reads from the error queue.
 const ERRORS_MAX: usize = 64;
 
+/// Inner packets of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Carried {
+    /// Packets of both families: a UDP socket.
+    Both,
+    Ipv6,
+    Ipv4,
+}
+
+impl Carried {
+    /// Returns what the sockets of a local end carry.
+    pub(super) fn of(local: Endpoint) -> &'static [Carried] {
+        match local {
+            Endpoint::Udp(_) | Endpoint::Ipv6(_) => &[Carried::Both],
+            Endpoint::Ipv4(_) => &[Carried::Ipv6, Carried::Ipv4],
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) desired: desired::Socket,
     pub(super) file: AsyncFd<socket2::Socket>,
+    carried: Carried,
     /// Whether received packets begin with an IPv4 header.
     pub(super) is_raw: bool,
     /// Socket for ICMP errors about packets of a raw socket.
@@ -36,11 +58,12 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn open(wanted: &desired::Socket, merge: bool) -> io::Result<Socket> {
+    pub(super) fn open(wanted: &desired::Socket, carried: Carried, merge: bool) -> io::Result<Socket> {
         let (local, kind, protocol) = match wanted.local {
             Endpoint::Udp(local) => (local, Type::DGRAM, Protocol::UDP),
             Endpoint::Ipv4(address) => {
-                (SocketAddrV4::new(address, 0), Type::RAW, Protocol::from(IPV6_IN_IPV4))
+                let protocol = if carried == Carried::Ipv4 { IPV4_IN_IPV4 } else { IPV6_IN_IPV4 };
+                (SocketAddrV4::new(address, 0), Type::RAW, Protocol::from(protocol))
             }
             Endpoint::Ipv6(_) => return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
         };
@@ -65,15 +88,27 @@ impl Socket {
                 .or_else(|_| option(&socket, libc::SOL_SOCKET, plain, SOCKET_BUFFER_OCTETS as libc::c_int));
         }
         let icmp = match wanted.local {
-            Endpoint::Ipv4(address) => Some(Icmp::open(address, wanted.interface.as_deref())?),
-            Endpoint::Udp(_) | Endpoint::Ipv6(_) => None,
+            // One socket receives the errors of both protocols.
+            Endpoint::Ipv4(address) if carried == Carried::Ipv6 => {
+                Some(Icmp::open(address, wanted.interface.as_deref())?)
+            }
+            Endpoint::Ipv4(_) | Endpoint::Udp(_) | Endpoint::Ipv6(_) => None,
         };
-        let opened = Socket { desired: wanted.clone(), file: watch(socket)?, is_raw, icmp };
+        let opened = Socket { desired: wanted.clone(), file: watch(socket)?, carried, is_raw, icmp };
         opened.allow_fragments(false)?;
         if merge {
             opened.merge(true);
         }
         Ok(opened)
+    }
+
+    /// Returns whether the socket carries packets of this family.
+    pub(super) fn carries(&self, is_ipv4: bool) -> bool {
+        match self.carried {
+            Carried::Both => true,
+            Carried::Ipv4 => is_ipv4,
+            Carried::Ipv6 => !is_ipv4,
+        }
     }
 
     /// Sets whether the kernel may merge several packets into one burst.

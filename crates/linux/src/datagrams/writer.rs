@@ -23,6 +23,8 @@ struct BurstDestination {
     local: Endpoint,
     remote: Endpoint,
     traffic_class: u8,
+    /// Whether the packets are IPv4 packets.
+    is_ipv4: bool,
 }
 
 /// Sends packets through the sockets of all tunnels inside IPv4. A written packet may wait until
@@ -57,12 +59,15 @@ impl DatagramWriter {
         self.io.unsent()
     }
 
-    /// Sends an IPv6 packet inside IPv4 from one tunnel end to the other, at the latest at the next
+    /// Sends a packet inside IPv4 from one tunnel end to the other, at the latest at the next
     /// [`Self::flush`]. The outer header has the traffic class of the packet. The order of packets stays.
     pub fn write(&mut self, local: Endpoint, remote: Endpoint, may_fragment: bool, packet: &[u8]) {
         let [first, second, ..] = packet else { return };
-        // The first four octets contain Version, Traffic Class and Flow Label (RFC 8200 3).
-        let to = BurstDestination { local, remote, traffic_class: first << 4 | second >> 4 };
+        // The first four octets of an IPv6 header contain Version, Traffic Class and Flow Label (RFC 8200 3).
+        // The second octet of an IPv4 header is DS field and ECN.
+        let is_ipv4 = first >> 4 == 4;
+        let traffic_class = if is_ipv4 { *second } else { first << 4 | second >> 4 };
+        let to = BurstDestination { local, remote, traffic_class, is_ipv4 };
         let fits = self.to == Some(to)
             && packet.len() <= self.segment
             && self.packets < SEGMENTS_MAX
@@ -90,7 +95,7 @@ impl DatagramWriter {
         let packets = std::mem::take(&mut self.packets);
         let Some(to) = self.to.take().filter(|_| packets > 0) else { return };
         let burst = std::mem::take(&mut self.burst);
-        match self.io.find(to.local) {
+        match self.io.find(to.local, to.is_ipv4) {
             None => self.io.lose(packets as u64),
             Some(socket) => {
                 let segment = u16::try_from(self.segment).ok().filter(|_| packets > 1);
@@ -120,7 +125,7 @@ impl DatagramWriter {
     }
 
     fn send_one(&mut self, to: BurstDestination, may_fragment: bool, packet: &[u8]) {
-        let Some(socket) = self.io.find(to.local) else {
+        let Some(socket) = self.io.find(to.local, to.is_ipv4) else {
             self.io.lose(1);
             return;
         };

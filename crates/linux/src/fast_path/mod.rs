@@ -38,7 +38,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use carnet_base::{Endpoint, parts};
+use carnet_base::{Endpoint, mapped, parts};
 use carnet_nemo::forwarding::desired::{self, TunnelEnd};
 use ipnet::Ipv6Net;
 
@@ -187,7 +187,8 @@ impl Tunnel {
             home_address: *home_address,
             local: local.ipv6()?,
             remote: remote.ipv6()?,
-            inner: inner.clone(),
+            // The programs carry IPv6 only; the slow path carries IPv4.
+            inner: inner.iter().copied().filter(|prefix| mapped::to_ipv4(*prefix).is_none()).collect(),
             transmit: *transmit,
             mtu: *mtu,
         })

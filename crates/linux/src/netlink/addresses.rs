@@ -1,8 +1,11 @@
-//! Reads, adds and removes IPv6 addresses of interfaces.
+//! Reads, adds and removes IPv6 addresses of interfaces, and the IPv4 addresses of mobile networks. An
+//! address in IPv4-mapped form ([`carnet_base::mapped`]) is one of IPv4, and its prefix length that of the
+//! mapped form.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
+use carnet_base::mapped::{self, ALL_IPV4};
 use carnet_station::io::Address;
 use ipnet::Ipv6Net;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -42,15 +45,19 @@ impl AddressInfo {
     }
 
     fn from_message(message: AddressMessage) -> Option<AddressInfo> {
-        if message.header.family != AddressFamily::Inet6 {
-            return None;
-        }
+        let front = match message.header.family {
+            AddressFamily::Inet6 => 0,
+            AddressFamily::Inet => ALL_IPV4.prefix_len(),
+            _ => return None,
+        };
         let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
         let (mut local, mut address, mut protocol) = (None, None, 0);
         for attribute in message.attributes {
             match attribute {
                 AddressAttribute::Local(IpAddr::V6(a)) => local = Some(a),
                 AddressAttribute::Address(IpAddr::V6(a)) => address = Some(a),
+                AddressAttribute::Local(IpAddr::V4(a)) => local = Some(a.to_ipv6_mapped()),
+                AddressAttribute::Address(IpAddr::V4(a)) => address = Some(a.to_ipv6_mapped()),
                 AddressAttribute::Flags(f) => flags = f,
                 AddressAttribute::Protocol(p) => protocol = p.into(),
                 _ => {}
@@ -64,7 +71,7 @@ impl AddressInfo {
                 // On a point-to-point interface, IFA_ADDRESS is the peer's address and IFA_LOCAL the
                 // interface's own address.
                 address: local.or(address)?,
-                prefix_length: message.header.prefix_len,
+                prefix_length: message.header.prefix_len.saturating_add(front),
                 tentative: flags.contains(AddressFlags::Tentative)
                     && !flags.contains(AddressFlags::Optimistic)
                     && !duplicate,
@@ -82,11 +89,13 @@ impl AddressInfo {
 
 fn message(index: u32, address: Ipv6Addr, prefix_length: u8) -> AddressMessage {
     let mut message = AddressMessage::default();
-    message.header.family = AddressFamily::Inet6;
-    message.header.prefix_len = prefix_length;
+    let is_ipv4 = mapped::is_ipv4(address);
+    let front = if is_ipv4 { ALL_IPV4.prefix_len() } else { 0 };
+    message.header.family = if is_ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    message.header.prefix_len = prefix_length.saturating_sub(front);
     message.header.index = index;
-    message.attributes =
-        vec![AddressAttribute::Local(address.into()), AddressAttribute::Address(address.into())];
+    let address = if is_ipv4 { address.to_canonical() } else { address.into() };
+    message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
     message
 }
 
@@ -96,13 +105,28 @@ pub(crate) struct Addresses<'a>(pub(super) &'a mut Requests);
 impl Addresses<'_> {
     /// Returns all IPv6 addresses.
     pub(crate) fn list(&mut self) -> Result<Vec<AddressInfo>> {
+        self.list_family(AddressFamily::Inet6)
+    }
+
+    /// Returns all IPv4 addresses, in IPv4-mapped form.
+    pub(crate) fn list_ipv4(&mut self) -> Result<Vec<AddressInfo>> {
+        self.list_family(AddressFamily::Inet)
+    }
+
+    /// Returns all addresses of the family of `address`.
+    pub(crate) fn list_like(&mut self, address: Ipv6Addr) -> Result<Vec<AddressInfo>> {
+        if mapped::is_ipv4(address) { self.list_ipv4() } else { self.list() }
+    }
+
+    fn list_family(&mut self, family: AddressFamily) -> Result<Vec<AddressInfo>> {
         let mut question = AddressMessage::default();
-        question.header.family = AddressFamily::Inet6;
-        let answers = self
-            .0
-            .dump(RouteNetlinkMessage::GetAddress(question), || "list the IPv6 addresses".to_owned())?;
+        question.header.family = family;
+        let answers =
+            self.0.dump(RouteNetlinkMessage::GetAddress(question), || "list the addresses".to_owned())?;
         let addresses = answers.into_iter().filter_map(|answer| match answer {
-            RouteNetlinkMessage::NewAddress(message) => AddressInfo::from_message(message),
+            RouteNetlinkMessage::NewAddress(message) if message.header.family == family => {
+                AddressInfo::from_message(message)
+            }
             _ => None,
         });
         Ok(addresses.collect())
@@ -135,15 +159,17 @@ impl Addresses<'_> {
     fn put(&mut self, index: u32, interface: &str, mut message: AddressMessage) -> Result<()> {
         let prefix_length = message.header.prefix_len;
         let address = message.attributes.iter().find_map(|attribute| match attribute {
-            AddressAttribute::Local(IpAddr::V6(address)) => Some(*address),
+            AddressAttribute::Local(address) => Some(*address),
             _ => None,
         });
-        let address = address.unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let address = address.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
         message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         message.attributes.push(AddressAttribute::Protocol(AddressProtocol::Other(ROUTE_PROTOCOL)));
         self.0.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("add address {address}/{prefix_length} to {interface}")
         })?;
+        // The kernel knows an IPv4 address at once.
+        let IpAddr::V6(address) = address else { return Ok(()) };
         self.0.channel.join(index, address);
         for _ in 0..SETTLING_LOOKS {
             // If this check fails, suppose that the address is usable, because the kernel has accepted it.
@@ -172,7 +198,9 @@ impl Addresses<'_> {
         address: Ipv6Addr,
         prefix_length: u8,
     ) -> Result<()> {
-        self.0.channel.leave(index, address);
+        if !mapped::is_ipv4(address) {
+            self.0.channel.leave(index, address);
+        }
         let message = message(index, address, prefix_length);
         let result = self.0.change(RouteNetlinkMessage::DelAddress(message), 0, || {
             format!("remove address {address}/{prefix_length} from {interface}")

@@ -53,7 +53,7 @@ pub(crate) use policy::{MAX_LONG_PREFIX_HALVES, RoutingFields, use_only_interfac
 #[cfg(test)]
 pub(crate) use routes::Hop;
 pub(crate) use routes::{RouteInfo, effective_metric};
-pub(crate) use rules::{Action, RuleInfo};
+pub(crate) use rules::{Action, RuleInfo, is_ipv4 as is_ipv4_rule};
 
 use crate::error::{Error, Result};
 use addresses::Addresses;

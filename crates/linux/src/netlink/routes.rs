@@ -1,4 +1,5 @@
-//! Reads, installs and removes IPv6 routes.
+//! Reads, installs and removes IPv6 routes, and the IPv4 routes of mobile networks. A destination in
+//! IPv4-mapped form ([`carnet_base::mapped`]) is one of IPv4.
 //!
 //! Table, destination and metric identify a route. `NLM_F_CREATE | NLM_F_REPLACE` exchanges the route with
 //! these three values under the kernel's lock, so that a route exists at every moment. Without
@@ -6,6 +7,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use carnet_base::mapped::{self, ALL_IPV4};
 use carnet_nemo::forwarding::desired::{Route, RouteAction};
 use ipnet::Ipv6Net;
 use netlink_packet_route::route::{
@@ -64,11 +66,14 @@ pub(crate) fn effective_metric(metric: u32) -> u32 {
 impl RouteInfo {
     fn from_message(message: &RouteMessage, objects: &NextHopObjects) -> Option<RouteInfo> {
         let header = &message.header;
-        if header.address_family != AddressFamily::Inet6 || header.flags.contains(RouteFlags::Cloned) {
+        let is_ipv4 = header.address_family == AddressFamily::Inet;
+        if !is_ipv4 && header.address_family != AddressFamily::Inet6
+            || header.flags.contains(RouteFlags::Cloned)
+        {
             return None;
         }
         let mut table = u32::from(header.table);
-        let mut destination = Ipv6Addr::UNSPECIFIED;
+        let mut destination = if is_ipv4 { ALL_IPV4.addr() } else { Ipv6Addr::UNSPECIFIED };
         let (mut metric, mut preference) = (0, 0);
         let (mut interface, mut gateway, mut hops) = (None, None, Vec::new());
         let (mut source, mut preferred_source, mut expires) = (Ipv6Addr::UNSPECIFIED, None, None);
@@ -76,6 +81,9 @@ impl RouteInfo {
             match attribute {
                 RouteAttribute::Table(number) => table = *number,
                 RouteAttribute::Destination(RouteAddress::Inet6(address)) => destination = *address,
+                RouteAttribute::Destination(RouteAddress::Inet(address)) => {
+                    destination = address.to_ipv6_mapped();
+                }
                 RouteAttribute::Source(RouteAddress::Inet6(address)) => source = *address,
                 RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => preferred_source = Some(*address),
                 // The lifetime is signed, in hundredths of a second (USER_HZ). 0 means no limit.
@@ -110,10 +118,11 @@ impl RouteInfo {
                 _ => None,
             },
         }));
+        let front = if is_ipv4 { ALL_IPV4.prefix_len() } else { 0 };
         let source = Ipv6Net::new(source, header.source_prefix_length).ok();
         Some(RouteInfo {
             table,
-            destination: Ipv6Net::new(destination, header.destination_prefix_length).ok()?,
+            destination: Ipv6Net::new(destination, header.destination_prefix_length + front).ok()?,
             metric,
             protocol: header.protocol.into(),
             unreachable: header.kind == RouteType::Unreachable,
@@ -129,14 +138,18 @@ impl RouteInfo {
 
 fn message(table: u32, destination: Ipv6Net, metric: u32) -> RouteMessage {
     let mut message = RouteMessage::default();
-    message.header.address_family = AddressFamily::Inet6;
-    message.header.destination_prefix_length = destination.prefix_len();
+    let (family, address, length) = match mapped::to_ipv4(destination) {
+        Some(ipv4) => (AddressFamily::Inet, RouteAddress::Inet(ipv4.addr()), ipv4.prefix_len()),
+        None => (AddressFamily::Inet6, RouteAddress::Inet6(destination.addr()), destination.prefix_len()),
+    };
+    message.header.address_family = family;
+    message.header.destination_prefix_length = length;
     message.header.table = u8::try_from(table).unwrap_or(0);
     message.header.protocol = RouteProtocol::from(ROUTE_PROTOCOL);
     message.header.scope = RouteScope::Universe;
     message.attributes = vec![
         RouteAttribute::Table(table),
-        RouteAttribute::Destination(RouteAddress::Inet6(destination.addr())),
+        RouteAttribute::Destination(address),
         RouteAttribute::Priority(effective_metric(metric)),
     ];
     message
@@ -144,6 +157,7 @@ fn message(table: u32, destination: Ipv6Net, metric: u32) -> RouteMessage {
 
 fn describe(route: &Route) -> String {
     let Route { table, destination, .. } = route;
+    let destination = mapped::text(*destination);
     match &*route.action {
         RouteAction::Forward { interface, gateway: Some(gateway) } => {
             format!("route {destination} via {gateway} dev {interface} to table {table}")
@@ -176,6 +190,10 @@ impl OwnRoute for NewRoute<'_> {
         message.attributes.extend(source);
         match &*route.action {
             RouteAction::Forward { gateway, .. } => {
+                // An IPv4 route without a gateway has the scope of its link.
+                if mapped::to_ipv4(route.destination).is_some() {
+                    message.header.scope = RouteScope::Link;
+                }
                 message.attributes.extend(index.map(RouteAttribute::Oif));
                 message.attributes.extend(gateway.map(|g| RouteAttribute::Gateway(RouteAddress::Inet6(g))));
             }
@@ -193,7 +211,10 @@ impl OwnRoute for NewRoute<'_> {
     }
 
     fn protocols(&self, requests: &mut Requests) -> Result<Vec<u8>> {
-        let known = requests.routes().list(Some(self.route.table), None)?;
+        let known = match mapped::to_ipv4(self.route.destination) {
+            Some(_) => requests.routes().list_ipv4(Some(self.route.table), None)?,
+            None => requests.routes().list(Some(self.route.table), None)?,
+        };
         let (destination, metric) = (self.route.destination, effective_metric(self.route.metric));
         let has_key = |it: &RouteInfo| it.destination == destination && it.metric == metric;
         Ok(known.into_iter().filter(has_key).map(|it| it.protocol).collect())
@@ -207,16 +228,33 @@ impl Routes<'_> {
     /// Returns the IPv6 routes of a table that have this routing protocol number. `None` means any table, or
     /// any number.
     pub(crate) fn list(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<RouteInfo>> {
+        self.list_family(AddressFamily::Inet6, table, protocol)
+    }
+
+    /// Returns the IPv4 routes, as [`Self::list`] does for IPv6, without their gateways. The destinations are
+    /// in IPv4-mapped form.
+    pub(crate) fn list_ipv4(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<RouteInfo>> {
+        self.list_family(AddressFamily::Inet, table, protocol)
+    }
+
+    fn list_family(
+        &mut self,
+        family: AddressFamily,
+        table: Option<u32>,
+        protocol: Option<u8>,
+    ) -> Result<Vec<RouteInfo>> {
         let mut question = RouteMessage::default();
-        question.header.address_family = AddressFamily::Inet6;
+        question.header.address_family = family;
         question.header.protocol = protocol.unwrap_or(0).into();
         if let Some(number) = table {
             question.attributes.push(RouteAttribute::Table(number));
         }
-        let answers = self.0.dump_routes(question, || "list the IPv6 routes".to_owned())?;
+        let answers = self.0.dump_routes(question, || "list the routes".to_owned())?;
         let objects = referred_objects(self.0, &answers)?;
         let routes = answers.iter().filter_map(|answer| match answer {
-            RouteNetlinkMessage::NewRoute(message) => RouteInfo::from_message(message, &objects),
+            RouteNetlinkMessage::NewRoute(message) if message.header.address_family == family => {
+                RouteInfo::from_message(message, &objects)
+            }
             _ => None,
         });
         let wanted = |route: &RouteInfo| {
@@ -237,9 +275,13 @@ impl Routes<'_> {
 
     /// Removes carnet's route with this key. A missing route is no error.
     pub(crate) fn delete(&mut self, table: u32, destination: Ipv6Net, metric: u32) -> Result<()> {
-        let message = message(table, destination, metric);
+        let mut message = message(table, destination, metric);
+        if mapped::to_ipv4(destination).is_some() {
+            // In a request to delete an IPv4 route, this scope matches any scope.
+            message.header.scope = RouteScope::NoWhere;
+        }
         let result = self.0.change(RouteNetlinkMessage::DelRoute(message), 0, || {
-            format!("remove route {destination} from table {table}")
+            format!("remove route {} from table {table}", mapped::text(destination))
         });
         tolerate(result, &[libc::ESRCH, libc::ENOENT, libc::ENODEV])
     }

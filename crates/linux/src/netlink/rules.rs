@@ -1,7 +1,9 @@
-//! Reads, adds and removes IPv6 policy routing rules.
+//! Reads, adds and removes IPv6 policy routing rules, and the IPv4 rules of mobile networks. A rule with a
+//! prefix in IPv4-mapped form ([`carnet_base::mapped`]) is one of IPv4; [`ALL_IPV4`] stands for any address.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
+use carnet_base::mapped::{self, ALL_IPV4};
 use carnet_nemo::forwarding::desired::Rule;
 use ipnet::Ipv6Net;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -48,9 +50,13 @@ pub(crate) struct RuleInfo {
 impl RuleInfo {
     pub(super) fn from_message(message: &RuleMessage) -> Option<RuleInfo> {
         let header = &message.header;
-        if header.family != AddressFamily::Inet6 {
+        let is_ipv4 = header.family == AddressFamily::Inet;
+        if !is_ipv4 && header.family != AddressFamily::Inet6 {
             return None;
         }
+        let ipv4_prefix = |address: Ipv4Addr, length: u8| {
+            Ipv6Net::new(address.to_ipv6_mapped(), length.checked_add(ALL_IPV4.prefix_len())?).ok()
+        };
         let mut rule = Rule {
             priority: 0,
             input_interface: None,
@@ -74,6 +80,8 @@ impl RuleInfo {
                 RuleAttribute::Iifname(name) => rule.input_interface = Some(name.clone()),
                 RuleAttribute::Source(IpAddr::V6(a)) => rule.from = Ipv6Net::new(*a, header.src_len).ok(),
                 RuleAttribute::Destination(IpAddr::V6(a)) => rule.to = Ipv6Net::new(*a, header.dst_len).ok(),
+                RuleAttribute::Source(IpAddr::V4(a)) => rule.from = ipv4_prefix(*a, header.src_len),
+                RuleAttribute::Destination(IpAddr::V4(a)) => rule.to = ipv4_prefix(*a, header.dst_len),
                 RuleAttribute::IpProtocol(number) => rule.protocol = Some(u8::from(*number)),
                 RuleAttribute::Protocol(number) => protocol = u8::from(*number),
                 RuleAttribute::Goto(priority) => action = Action::Goto(*priority),
@@ -86,13 +94,22 @@ impl RuleInfo {
                 _ => plain = false,
             }
         }
+        if is_ipv4 && rule.from.is_none() && rule.to.is_none() {
+            rule.from = Some(ALL_IPV4);
+        }
         Some(RuleInfo { rule, action, protocol, plain, bare: plain && known })
     }
 }
 
+/// Returns whether a rule is one of IPv4.
+pub(crate) fn is_ipv4(rule: &Rule) -> bool {
+    [rule.from, rule.to].into_iter().flatten().any(|prefix| mapped::to_ipv4(prefix).is_some())
+}
+
 fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
     let mut message = RuleMessage::default();
-    message.header.family = AddressFamily::Inet6;
+    let is_ipv4 = is_ipv4(rule);
+    message.header.family = if is_ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
     message.header.action = match action {
         // In a request to delete a rule, an unspecified action matches any action.
         Action::Other => RuleAction::Unspec,
@@ -102,8 +119,10 @@ fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
         Action::Discard => RuleAction::Blackhole,
     };
     message.header.table = u8::try_from(rule.table).unwrap_or(0);
-    message.header.src_len = rule.from.map_or(0, |p| p.prefix_len());
-    message.header.dst_len = rule.to.map_or(0, |p| p.prefix_len());
+    let front = if is_ipv4 { ALL_IPV4.prefix_len() } else { 0 };
+    let length = |prefix: Option<Ipv6Net>| prefix.map_or(0, |it| it.prefix_len().saturating_sub(front));
+    message.header.src_len = length(rule.from);
+    message.header.dst_len = length(rule.to);
     let attributes = &mut message.attributes;
     attributes.push(RuleAttribute::Priority(rule.priority));
     attributes.extend((rule.table != 0).then_some(RuleAttribute::Table(rule.table)));
@@ -112,8 +131,9 @@ fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
     }
     attributes.push(RuleAttribute::Protocol(RouteProtocol::from(protocol)));
     attributes.extend(rule.input_interface.clone().map(RuleAttribute::Iifname));
-    attributes.extend(rule.from.map(|p| RuleAttribute::Source(p.addr().into())));
-    attributes.extend(rule.to.map(|p| RuleAttribute::Destination(p.addr().into())));
+    let from = rule.from.filter(|prefix| *prefix != ALL_IPV4);
+    attributes.extend(from.map(|p| RuleAttribute::Source(p.addr().to_canonical())));
+    attributes.extend(rule.to.map(|p| RuleAttribute::Destination(p.addr().to_canonical())));
     attributes.extend(rule.protocol.map(|p| RuleAttribute::IpProtocol(i32::from(p).into())));
     message
 }
@@ -123,8 +143,8 @@ fn describe(rule: &Rule, action: Action) -> String {
     let mut text = format!("rule pref {}", rule.priority);
     for (word, value) in [
         ("iif", rule.input_interface.clone()),
-        ("from", rule.from.map(|p| p.to_string())),
-        ("to", rule.to.map(|p| p.to_string())),
+        ("from", rule.from.map(mapped::text)),
+        ("to", rule.to.map(mapped::text)),
         ("ipproto", rule.protocol.map(|p| p.to_string())),
     ] {
         if let Some(value) = value {
@@ -146,12 +166,22 @@ pub(crate) struct Rules<'a>(pub(super) &'a mut Requests);
 impl Rules<'_> {
     /// Returns all IPv6 rules, in the kernel's order of lookup.
     pub(crate) fn list(&mut self) -> Result<Vec<RuleInfo>> {
+        self.list_family(AddressFamily::Inet6)
+    }
+
+    /// Returns all IPv4 rules, with their prefixes in IPv4-mapped form.
+    pub(crate) fn list_ipv4(&mut self) -> Result<Vec<RuleInfo>> {
+        self.list_family(AddressFamily::Inet)
+    }
+
+    fn list_family(&mut self, family: AddressFamily) -> Result<Vec<RuleInfo>> {
         let mut question = RuleMessage::default();
-        question.header.family = AddressFamily::Inet6;
-        let answers =
-            self.0.dump(RouteNetlinkMessage::GetRule(question), || "list the IPv6 rules".to_owned())?;
+        question.header.family = family;
+        let answers = self.0.dump(RouteNetlinkMessage::GetRule(question), || "list the rules".to_owned())?;
         let rules = answers.iter().filter_map(|answer| match answer {
-            RouteNetlinkMessage::NewRule(message) => RuleInfo::from_message(message),
+            RouteNetlinkMessage::NewRule(message) if message.header.family == family => {
+                RuleInfo::from_message(message)
+            }
             _ => None,
         });
         Ok(rules.collect())

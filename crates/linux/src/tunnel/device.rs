@@ -117,7 +117,7 @@ fn offload(file: &impl AsRawFd) -> BurstKinds {
             unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags)) };
         result == 0
     };
-    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO6;
+    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO6 | libc::TUN_F_TSO4;
     if set(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6) {
         return BurstKinds { tcp: true, udp: true };
     }

@@ -2,14 +2,15 @@
 //!
 //! The kernel delivers TCP and UDP payload of one flow as one packet that is larger than any path carries,
 //! together with the segment size. Each segment gets the headers of the burst, with its own lengths, TCP
-//! sequence number and checksum. Only the last segment keeps FIN and PSH, and only the first keeps CWR (RFC
-//! 3168 6.1.2). The station never sees a burst, so it compares the real packets with the path MTU.
+//! sequence number and checksum; each IPv4 segment also its own Identification. Only the last segment keeps
+//! FIN and PSH, and only the first keeps CWR (RFC 3168 6.1.2). The station never sees a burst, so it compares
+//! the real packets with the path MTU.
 //!
-//! The module rejects a virtio header whose values point outside of the packet. Left out: IPv4, fragments,
-//! and bursts inside tunnels, which the device does not request.
+//! The module rejects a virtio header whose values point outside of the packet. Left out: fragments, and
+//! bursts inside tunnels, which the device does not request.
 
-use carnet_wire::checksum;
 use carnet_wire::ipv6::HEADER_LEN;
+use carnet_wire::{checksum, ipv4};
 
 use super::virtio::{Burst, Header, Transport, Unfinished};
 
@@ -24,6 +25,7 @@ const CWR: u8 = 0x80;
 #[derive(Debug)]
 pub(crate) struct Segments {
     transport: Transport,
+    is_ipv4: bool,
     unfinished: Unfinished,
     /// Length of all headers in octets.
     headers: usize,
@@ -39,11 +41,17 @@ impl Segments {
         let Burst { transport, segment } = header.burst?;
         let unfinished = header.unfinished?;
         let start = usize::from(unfinished.start);
-        let length = match packet.get(..HEADER_LEN)? {
-            [first, _, _, _, high, low, ..] if first >> 4 == 6 => u16::from_be_bytes([*high, *low]),
-            _ => return None,
+        let is_ipv4 = packet.first()? >> 4 == 4;
+        let (least, length) = match packet.get(..HEADER_LEN)? {
+            [first, _, _, _, high, low, ..] if first >> 4 == 6 => {
+                (HEADER_LEN, HEADER_LEN + usize::from(u16::from_be_bytes([*high, *low])))
+            }
+            _ => {
+                let header = ipv4::Header::parse(packet).ok()?;
+                (header.header_length, header.total_length.into())
+            }
         };
-        let whole = start >= HEADER_LEN && packet.len() == HEADER_LEN + usize::from(length);
+        let whole = start >= least && packet.len() == length;
         let behind = packet.get(start..)?;
         let transport_header = match transport {
             Transport::Tcp => usize::from(behind.get(12)? >> 4) * 4,
@@ -56,11 +64,22 @@ impl Segments {
             && usize::from(unfinished.offset) == transport.checksum_offset();
         (whole && fits && segment > 0).then(|| Segments {
             transport,
+            is_ipv4,
             unfinished,
             headers,
             size: segment.into(),
             next_payload_offset: headers,
         })
+    }
+
+    /// Gives an IPv4 header the length of its segment, a number of its own and a checksum.
+    fn finish_ipv4(&self, header: &mut [u8], length: u16) {
+        let number = (self.next_payload_offset - self.headers) / self.size;
+        if let Some([high, low]) = header.get(4..6).and_then(|field| field.first_chunk()).copied() {
+            put(header, 4, u16::from_be_bytes([high, low]).wrapping_add(number as u16));
+        }
+        put(header, 2, length);
+        ipv4::set_checksum(header);
     }
 
     /// Returns whether all segments have been returned.
@@ -87,7 +106,10 @@ impl Segments {
             self.next_payload_offset == self.headers,
             self.next_payload_offset + payload.len() == packet.len(),
         );
-        put(front, 4, (length - HEADER_LEN) as u16);
+        match self.is_ipv4 {
+            true => self.finish_ipv4(front, length as u16),
+            false => put(front, 4, (length - HEADER_LEN) as u16),
+        }
         let start = usize::from(self.unfinished.start);
         let transport_length = length - start;
         let transport = front.get_mut(start..)?;

@@ -13,6 +13,7 @@ pub(crate) const LENGTH: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
 /// Kinds of bursts, `VIRTIO_NET_HDR_GSO_*`.
 const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 
@@ -23,7 +24,7 @@ const TCP_CHECKSUM: usize = 16;
 /// Transport protocols that can form bursts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// TCP (`VIRTIO_NET_HDR_GSO_TCPV6`), as for TSO and GRO.
+    /// TCP (`VIRTIO_NET_HDR_GSO_TCPV6` and `_TCPV4`), as for TSO and GRO.
     Tcp,
     /// UDP (`VIRTIO_NET_HDR_GSO_UDP_L4`), as for USO and `UDP_SEGMENT`.
     Udp,
@@ -104,7 +105,7 @@ impl Header {
                 .then(|| Unfinished { start: word(s0, s1), offset: word(o0, o1) }),
             burst: match kind {
                 GSO_NONE => None,
-                GSO_TCPV6 => burst(Transport::Tcp),
+                GSO_TCPV4 | GSO_TCPV6 => burst(Transport::Tcp),
                 GSO_UDP_L4 => burst(Transport::Udp),
                 _ => return Err(UnknownBurst),
             },

@@ -11,12 +11,12 @@ use carnet_base::{Endpoint, RateLimiter, Time};
 use carnet_wire::icmpv6;
 use carnet_wire::mobility::flow::FlowActionOption;
 use carnet_wire::mobility::status::Status;
-use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption, ipv4_status};
+use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
 
 use super::HomeAgentConfig;
-use super::care_of_address::is_unicast;
 use super::flows::FlowAnswers;
-use super::request::{Ipv4Home, Request};
+use super::ipv4_homes::Ipv4Answer;
+use super::request::Request;
 use crate::{HOP_LIMIT, MobilityMessage, Output, lifetime_units};
 
 /// Size of a Mobility Header, in octets, up to which the home agent copies the sub-options of flows into an
@@ -35,8 +35,8 @@ pub(super) struct Answer {
     pub statuses: Vec<u8>,
     pub nat_detection: Option<MobilityOption<'static>>,
     pub flows: FlowAnswers,
-    /// Whether the node got a registration: then the acknowledgement answers the IPv4 Home Address options.
-    pub registered: bool,
+    /// Answers to the IPv4 Home Address options of an accepted registration.
+    pub ipv4_homes: Vec<Ipv4Answer>,
 }
 
 impl Answer {
@@ -73,14 +73,8 @@ pub(super) fn acknowledgement(
         lifetime_units(answer.lifetime),
     );
     // RFC 5648 8.2: "MUST be present before any Binding Identifier mobility option".
-    if answer.registered {
-        for home in &request.ipv4_homes {
-            builder = builder.option(&MobilityOption::Ipv4AddressAcknowledgement {
-                status: refuse_ipv4_home(home),
-                prefix_length: 0,
-                address: home.address,
-            });
-        }
+    for home in &answer.ipv4_homes {
+        builder = builder.option(&home.option());
     }
     for (index, identifier) in request.identifiers.iter().enumerate() {
         // RFC 5648 4.3: no care-of address "in any messages other than a Binding Update".
@@ -177,20 +171,4 @@ fn add_flows(mut builder: Builder, flows: &FlowAnswers) -> Builder {
         }
     }
     builder
-}
-
-/// Returns the status that refuses an IPv4 home address: carnet assigns none to mobile nodes (RFC 5555 3.2.1,
-/// 4.5).
-fn refuse_ipv4_home(home: &Ipv4Home) -> u8 {
-    if home.prefix_length == 0 || home.prefix_length > 32 {
-        ipv4_status::INVALID_ADDRESS
-    } else if home.prefix {
-        ipv4_status::PREFIX_UNAUTHORIZED
-    } else if home.address.is_unspecified() {
-        ipv4_status::NO_DYNAMIC_ADDRESS
-    } else if is_unicast(home.address) {
-        ipv4_status::INCORRECT_ADDRESS
-    } else {
-        ipv4_status::INVALID_ADDRESS
-    }
 }

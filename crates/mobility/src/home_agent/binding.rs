@@ -79,6 +79,7 @@ pub struct Binding {
     /// L flag: the home agent defends the link-local address as well (RFC 6275 6.1.7).
     pub link_local: bool,
     /// The prefixes whose packets the home agent forwards to the node, the same for all bindings of a node.
+    /// IPv4 prefixes are in IPv4-mapped form.
     pub prefixes: Arc<[Ipv6Net]>,
     /// The last accepted sequence number, which all bindings of a node share (RFC 5648 4.1).
     pub sequence: u16,

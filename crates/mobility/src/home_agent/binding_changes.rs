@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Time, WallTime};
+use carnet_base::{Time, WallTime, mapped};
 use carnet_wire::mobility::status::Status;
 
 use super::answers::Answer;
@@ -387,7 +387,7 @@ impl HomeAgent {
             statuses: registration.statuses.clone(),
             nat_detection: registration.nat_detection,
             flows,
-            registered: true,
+            ipv4_homes: registration.ipv4_homes.clone(),
             timestamp: request.timestamp.or_else(|| self.notices.time_for_node(now, &self.config, request)),
             ..Answer::plain(request)
         };
@@ -464,11 +464,13 @@ impl HomeAgent {
                 }
                 Some(_) => "refreshed",
             };
+            let (prefixes, ipv4_prefixes) = mapped::divide(binding.prefixes.iter().copied());
             events.push(Event::Binding {
                 home_address,
                 care_of_address: binding.care_of_address,
                 bid: binding.bid,
-                prefixes: binding.prefixes.to_vec(),
+                prefixes,
+                ipv4_prefixes,
                 lifetime_s: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
                 change: change.into(),
             });

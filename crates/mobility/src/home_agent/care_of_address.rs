@@ -11,7 +11,7 @@
 //! changed the address, and only UDP passes a NAT.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carnet_base::Endpoint;
 use carnet_wire::mobility::MobilityOption;
@@ -38,8 +38,17 @@ pub(super) fn is_acceptable(
                 && !cache.owners().is_home_address(address)
                 && !closes_ring(config, cache, home_address, address)
         }
-        Endpoint::Ipv4(address) => is_unicast(address) && agent.ipv4() != Some(address),
-        Endpoint::Udp(socket) => is_unicast(*socket.ip()) && socket.port() != 0 && agent != care_of_address,
+        Endpoint::Ipv4(address) => {
+            is_unicast(address)
+                && agent.ipv4() != Some(address)
+                && !closes_ring(config, cache, home_address, address.to_ipv6_mapped())
+        }
+        Endpoint::Udp(socket) => {
+            is_unicast(*socket.ip())
+                && socket.port() != 0
+                && agent != care_of_address
+                && !closes_ring(config, cache, home_address, socket.ip().to_ipv6_mapped())
+        }
     }
 }
 
@@ -51,7 +60,7 @@ pub(super) fn is_unicast(address: Ipv4Addr) -> bool {
 }
 
 /// Returns whether the tunnels by which the home agent reaches `care_of_address` lead back to the node
-/// itself.
+/// itself. IPv4 addresses are in IPv4-mapped form.
 fn closes_ring(
     config: &HomeAgentConfig,
     cache: &BindingCache,
@@ -70,7 +79,11 @@ fn closes_ring(
         }
         // The search visits each care-of address at most once, and the configuration limits their number.
         debug_assert!(seen.len() <= 1 + config.nodes.len() * super::MAX_BINDINGS);
-        hops.extend(cache.leading_to(hop, home_address).filter_map(|binding| binding.care_of_address.ipv6()));
+        let bindings = cache.leading_to(hop, home_address);
+        hops.extend(bindings.map(|binding| match binding.care_of_address.address() {
+            IpAddr::V6(address) => address,
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+        }));
     }
     false
 }

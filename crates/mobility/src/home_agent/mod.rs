@@ -20,9 +20,12 @@
 //! The home agent limits its answers to refused Binding Updates for each node, because such updates may be
 //! replays or forgeries; see `limits`. It logs updates that it does not answer; see `silence`.
 //!
-//! Left out: IPv4 home addresses (the home agent refuses them), simultaneous binding to the home link (status
-//! 169), Binding Refresh Advice (the state survives restarts, so nodes need not refresh earlier), key
-//! management mobility (the answer to the K flag is always 0).
+//! `ipv4_homes` validates IPv4 home addresses and prefixes (RFC 5555 4.5). From then on the IPv4 prefixes of
+//! a node are with its IPv6 prefixes, in IPv4-mapped form ([`carnet_base::mapped`]).
+//!
+//! Left out: dynamic IPv4 home addresses (status 132), proxy ARP for IPv4 home addresses, simultaneous
+//! binding to the home link (status 169), Binding Refresh Advice (the state survives restarts, so nodes need
+//! not refresh earlier), key management mobility (the answer to the K flag is always 0).
 
 mod answers;
 mod binding;
@@ -37,6 +40,7 @@ mod heartbeat;
 mod home_agents_list;
 pub(crate) mod home_link;
 mod identifiers;
+mod ipv4_homes;
 mod limits;
 mod node;
 mod notices;
@@ -153,7 +157,8 @@ pub enum MultipleCareOfAddresses {
 pub struct AuthorizedNode {
     /// Home address of the node.
     pub home_address: Ipv6Addr,
-    /// The only prefixes that the node may register; empty for a mobile node.
+    /// The only prefixes that the node may register, IPv4 prefixes in IPv4-mapped form; empty for a mobile
+    /// node.
     pub prefixes: Arc<[Ipv6Net]>,
     /// Method by which the home agent verifies the node's messages.
     pub authentication: Authentication,

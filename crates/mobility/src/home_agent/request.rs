@@ -18,8 +18,9 @@ pub(super) const MAX_IDENTIFIERS: usize = 32;
 const MAX_FLOW_OPTIONS: usize = super::MAX_FLOWS;
 /// Maximum number of flows in Flow Summary options that the home agent reads.
 const MAX_SUMMARY: usize = 128;
-/// Maximum number of IPv4 Home Address options that the home agent answers.
-const MAX_IPV4_HOMES: usize = 4;
+/// Maximum number of IPv4 Home Address options that the home agent answers. A router has only a few IPv4
+/// prefixes.
+const MAX_IPV4_HOMES: usize = 16;
 /// Option in place of a Mobile Network Prefix option that the parser cannot read. The home agent refuses it
 /// as invalid.
 const NO_PREFIX: MobilityOption<'static> =

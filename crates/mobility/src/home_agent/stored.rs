@@ -6,8 +6,8 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Time, WallTime};
-use ipnet::Ipv6Net;
+use carnet_base::{Endpoint, Time, WallTime, mapped};
+use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS};
@@ -92,6 +92,9 @@ pub struct StoredRegistration {
     pub link_local: bool,
     /// Prefixes whose packets the home agent forwards to the node.
     pub prefixes: Vec<Ipv6Net>,
+    /// IPv4 prefixes whose packets the home agent forwards to the node. Earlier versions had none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ipv4_prefixes: Vec<Ipv4Net>,
     /// Granted lifetime in seconds.
     pub lifetime_s: u64,
     /// End of the lifetime.
@@ -237,6 +240,7 @@ impl HomeAgent {
     }
 
     fn store(&self, now: Time, wall: WallTime, binding: &Binding) -> StoredRegistration {
+        let (prefixes, ipv4_prefixes) = mapped::divide(binding.prefixes.iter().copied());
         StoredRegistration {
             bid: binding.bid,
             priority: binding.priority,
@@ -245,7 +249,8 @@ impl HomeAgent {
             agent: Some(binding.agent).filter(|agent| *agent != self.config.address),
             mobile_router: binding.mobile_router,
             link_local: binding.link_local,
-            prefixes: binding.prefixes.to_vec(),
+            prefixes,
+            ipv4_prefixes,
             lifetime_s: binding.lifetime.as_secs(),
             expires: wall + binding.expires.saturating_since(now),
             previous: None,
@@ -323,8 +328,10 @@ impl HomeAgent {
                 // If the home agent no longer has this IPv4 address, its packets do not reach the node, so
                 // the node must register again.
                 let reached = agent.ipv4().is_none_or(|own| self.config.ipv4_address == Some(own));
+                let ipv4 = registration.ipv4_prefixes.iter().copied().map(mapped::from_ipv4);
+                let prefixes: Vec<Ipv6Net> = ipv4.chain(registration.prefixes).collect();
                 let permitted = reached
-                    && registration.prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)))
+                    && prefixes.iter().all(|p| own.iter().any(|own| own.contains(p)))
                     && is_acceptable(&self.config, &self.cache, home_address, ends);
                 if remaining.is_zero() || !permitted {
                     continue;
@@ -347,7 +354,7 @@ impl HomeAgent {
                     agent,
                     mobile_router: registration.mobile_router,
                     link_local: registration.link_local,
-                    prefixes: shared(&own, registration.prefixes),
+                    prefixes: shared(&own, prefixes),
                     sequence: entry.sequence.unwrap_or(0),
                     lifetime,
                     expires: now + remaining,

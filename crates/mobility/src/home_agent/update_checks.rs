@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use carnet_base::WallTime;
+use carnet_base::{WallTime, mapped};
 use carnet_wire::mobility::MobilityOption;
 use carnet_wire::mobility::status::Status;
 use ipnet::Ipv6Net;
@@ -15,6 +15,7 @@ use ipnet::Ipv6Net;
 use super::binding::NewBinding;
 use super::binding_cache::BindingCache;
 use super::care_of_address::{ipv4_path, is_acceptable};
+use super::ipv4_homes::{self, Ipv4Answer};
 use super::replay_state::Replay;
 use super::request::Request;
 use super::{AuthorizedNode, HomeAgentConfig, identifiers};
@@ -38,6 +39,8 @@ pub(super) struct Registration {
     pub statuses: Vec<u8>,
     /// NAT Detection option of the answer.
     pub nat_detection: Option<MobilityOption<'static>>,
+    /// Answers to the IPv4 Home Address options.
+    pub ipv4_homes: Vec<Ipv4Answer>,
 }
 
 /// Verdict on a [`Request`].
@@ -178,8 +181,12 @@ pub(super) fn judge(
     if !node.nat && !request.names_outer_address() && !renews_outer_address(cache, request) {
         return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
     }
-    let prefixes =
-        if request.mobile_router { judge_prefixes(config, node, request) } else { Ok(Arc::default()) };
+    let (ipv4_prefixes, ipv4_homes) = ipv4_homes::judge(node, request);
+    let prefixes = if request.mobile_router {
+        judge_prefixes(config, node, request, ipv4_prefixes)
+    } else {
+        Ok(Arc::default())
+    };
     let lifetime = request.lifetime.min(config.max_lifetime);
     if request.is_multiple() {
         // `identifiers` validates the bindings one by one; the checks that concern all of them come first.
@@ -196,6 +203,7 @@ pub(super) fn judge(
                 status: judged.status,
                 statuses: judged.statuses,
                 nat_detection: judged.nat_detection,
+                ipv4_homes,
             }),
             Err((status, statuses)) => Verdict::Reject {
                 status,
@@ -227,6 +235,7 @@ pub(super) fn judge(
             status: Status::ACCEPTED,
             statuses: Vec::new(),
             nat_detection,
+            ipv4_homes,
         }),
         Err(status) => reject(status, MobilityDrop::Refused),
     }
@@ -309,40 +318,45 @@ fn judge_timestamp(
     Some((Status::ID_MISMATCH, answer))
 }
 
-/// Accepts all prefixes of an update or none of them (RFC 3963 6.2).
+/// Accepts all IPv6 prefixes of an update or none of them (RFC 3963 6.2). Returns them together with the
+/// accepted IPv4 prefixes, which have answers of their own.
 fn judge_prefixes(
     config: &HomeAgentConfig,
     node: &AuthorizedNode,
     request: &Request,
+    ipv4_prefixes: Vec<Ipv6Net>,
 ) -> Result<Arc<[Ipv6Net]>, Status> {
     if !config.serves_mobile_routers() {
         return Err(Status::MOBILE_ROUTER_NOT_PERMITTED);
     }
+    let mut prefixes = ipv4_prefixes;
     if request.prefixes.is_empty() {
         // In implicit mode the prefixes of this home address come from the config.
-        return if node.prefixes.is_empty() {
+        prefixes.extend(node.prefixes.iter().filter(|prefix| mapped::to_ipv4(**prefix).is_none()));
+        return if prefixes.is_empty() {
             Err(Status::FORWARDING_SETUP_FAILED)
         } else {
-            Ok(node.prefixes.clone())
+            Ok(shared(&node.prefixes, prefixes))
         };
     }
     if request.prefixes.len() > MAX_PREFIXES {
         return Err(Status::INVALID_PREFIX);
     }
-    let mut prefixes = Vec::with_capacity(request.prefixes.len());
+    let mut ipv6 = Vec::with_capacity(request.prefixes.len());
     for &(address, length) in &request.prefixes {
         let prefix = Ipv6Net::new(address, length).map_err(|_| Status::INVALID_PREFIX)?;
         if length == 0 || prefix.addr() != prefix.network() || !is_unicast_routable(address) {
             return Err(Status::INVALID_PREFIX);
         }
-        prefixes.push(prefix);
+        ipv6.push(prefix);
     }
     // The prefix table (RFC 3963 6.1.2) must have the prefix itself, or a shorter prefix that contains it.
-    if !prefixes.iter().all(|prefix| node.prefixes.iter().any(|own| own.contains(prefix))) {
+    if !ipv6.iter().all(|prefix| node.prefixes.iter().any(|own| own.contains(prefix))) {
         return Err(Status::NOT_AUTHORIZED_FOR_PREFIX);
     }
-    prefixes.sort();
-    prefixes.dedup();
+    ipv6.sort();
+    ipv6.dedup();
+    prefixes.extend(ipv6);
     Ok(shared(&node.prefixes, prefixes))
 }
 

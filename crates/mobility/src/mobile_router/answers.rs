@@ -103,6 +103,9 @@ impl MobileRouter {
         if !status.is_rejection() {
             self.timestamp_acknowledged(&update, timestamp);
         }
+        if !status.is_rejection() && !update.removal {
+            self.ipv4_acknowledged(acknowledgement);
+        }
         if update.is_plain {
             self.plain_acknowledged(now, wall, &update, acknowledgement);
         } else {
@@ -662,6 +665,18 @@ impl MobileRouter {
     fn flows_acknowledged(&mut self, update: &Update, acknowledgement: &BindingAcknowledgement<'_>) {
         let warnings = self.flows.acknowledged(update, acknowledgement).into_iter();
         self.outputs.extend(warnings.map(|message| Output::Event(Event::Warning { message })));
+    }
+
+    /// Stores the answers about the IPv4 prefixes, and reports changes to the operator.
+    fn ipv4_acknowledged(&mut self, acknowledgement: &BindingAcknowledgement<'_>) {
+        let changes = self.ipv4_networks.acknowledged(acknowledgement);
+        if changes.is_empty() {
+            return;
+        }
+        self.outputs.push_back(Output::Forwarding(self.config.home_address));
+        for (prefix, state) in changes {
+            self.outputs.push_back(Output::Event(state.event(prefix, self.config.home_agent)));
+        }
     }
 
     /// Records the timestamp of an acknowledgement. It repeats the timestamp of the Binding Update. If a

@@ -395,7 +395,8 @@ impl MobileRouter {
 
     fn send_draft(&mut self, now: Time, wall: WallTime, draft: DueUpdate) {
         let about = (draft.members.as_slice(), draft.removal);
-        let prefixes = self.config.prefixes.len();
+        // An IPv4 prefix needs a third of the octets of an IPv6 prefix.
+        let prefixes = self.config.prefixes.len() + self.config.ipv4_prefixes.len().div_ceil(3);
         let (flows, summary) = self.flows.described(&self.uplinks, &self.list, about, prefixes);
         let own_address = draft.members.iter().find(|_| !draft.removal).map(|m| mapped(m.care_of_address));
         let source = match draft.via.1 {

@@ -24,13 +24,21 @@ pub(super) struct Composer<'a> {
 }
 
 impl Composer<'_> {
-    /// Adds the mobile network prefixes if the registration mode is explicit.
+    /// Adds the mobile network prefixes of both families if the registration mode is explicit. An IPv4 prefix
+    /// is an IPv4 Home Address option with the P flag (RFC 5555 3.1.1).
     pub(super) fn add_prefixes(&self, mut builder: Builder) -> Builder {
         if self.config.mode == RegistrationMode::Explicit {
             for prefix in &self.config.prefixes {
                 builder = builder.option(&MobilityOption::MobileNetworkPrefix {
                     prefix: prefix.network(),
                     prefix_length: prefix.prefix_len(),
+                });
+            }
+            for prefix in &self.config.ipv4_prefixes {
+                builder = builder.option(&MobilityOption::Ipv4HomeAddress {
+                    prefix_length: prefix.prefix_len(),
+                    prefix: true,
+                    address: prefix.network(),
                 });
             }
         }

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use ipnet::Ipv6Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::flows::Policy;
 use super::liveness::Liveness;
@@ -39,6 +39,8 @@ pub struct MobileRouterConfig {
     pub force_udp: bool,
     /// The mobile network prefixes; empty with [`RegistrationMode::Host`].
     pub prefixes: Vec<Ipv6Net>,
+    /// The IPv4 prefixes of the mobile network (RFC 5555); empty with [`RegistrationMode::Host`].
+    pub ipv4_prefixes: Vec<Ipv4Net>,
     /// Explicit or implicit, or no mobile network at all.
     pub mode: RegistrationMode,
     /// Requested lifetime.

@@ -134,6 +134,7 @@ mod tests {
             home_agent_ipv4: None,
             probes_portals: false,
             force_udp: false,
+            ipv4_prefixes: Vec::new(),
             prefixes: vec!["2001:db8:1:a::/64".parse().expect("a prefix")],
             mode: RegistrationMode::Explicit,
             lifetime: Duration::from_secs(60),

@@ -23,6 +23,8 @@
 //! [`crate::agents`] selects one of several home agents, and creates a `MobileRouter` for each that it tries.
 //! `agent_orders` handles the requests of a home agent.
 //!
+//! `ipv4_networks` has the home agent's answers about IPv4 prefixes (RFC 5555 4.4.2).
+//!
 //! Left out: the K and L flags.
 
 mod address_and_router;
@@ -37,6 +39,7 @@ mod config;
 mod family;
 mod flows;
 mod home_network;
+mod ipv4_networks;
 mod link_routers;
 mod liveness;
 mod movement;
@@ -61,6 +64,7 @@ use std::time::Duration;
 use carnet_base::{Rng, Time, TimerTable, WallTime};
 use carnet_wire::mobility::status::Status;
 use carnet_wire::mobility::{BindingError, Message, MobilityOption};
+use ipnet::Ipv4Net;
 
 pub use address_and_router::Candidate;
 use agent_orders::AgentOrders;
@@ -72,6 +76,8 @@ pub use config::{MobileRouterConfig, RegistrationMode};
 use flows::Flows;
 pub use flows::{MAX_FLOWS, Policy};
 use home_network::HomePresence;
+use ipv4_networks::Ipv4Networks;
+pub use ipv4_networks::Ipv4PrefixState;
 pub use liveness::{Liveness, Quality};
 use notices::Notices;
 pub use parent::Parent;
@@ -113,6 +119,7 @@ pub struct MobileRouter {
     hints: BindingLossHints,
     home: HomePresence,
     flows: Flows,
+    ipv4_networks: Ipv4Networks,
     portals: PortalProber,
     handovers: Handovers,
     /// Whether the router is de-registering because the station stops.
@@ -134,6 +141,7 @@ impl MobileRouter {
             hints: BindingLossHints::default(),
             home: HomePresence::default(),
             flows: Flows::new(&config.policies),
+            ipv4_networks: Ipv4Networks::new(&config.ipv4_prefixes),
             portals: PortalProber::default(),
             handovers: Handovers::default(),
             stopping: false,
@@ -161,6 +169,17 @@ impl MobileRouter {
     /// Returns the Binding Update List entries with identifiers, in the order of the uplinks.
     pub fn bindings(&self) -> &[BindingUpdateListEntry] {
         &self.list.bindings
+    }
+
+    /// Returns the IPv4 prefixes of the config, each with the home agent's last answer.
+    pub fn ipv4_prefixes(&self) -> &[(Ipv4Net, Ipv4PrefixState)] {
+        self.ipv4_networks.all()
+    }
+
+    /// Returns the IPv4 prefixes whose packets the tunnel carries.
+    pub fn accepted_ipv4_prefixes(&self) -> impl Iterator<Item = Ipv4Net> {
+        let prefixes = self.ipv4_prefixes().iter();
+        prefixes.filter(|(_, state)| state.is_accepted()).map(|(prefix, _)| *prefix)
     }
 
     /// Returns the state of the router.
@@ -253,6 +272,7 @@ impl MobileRouter {
         let same_home = self.config.home_address == old.config.home_address
             && self.config.home_agent == old.config.home_agent;
         if same_home {
+            self.ipv4_networks.adopt(&old.ipv4_networks);
             self.refusals.was_acknowledged = old.refusals.was_acknowledged;
             self.uplinks.target = old.uplinks.target.and_then(position);
             self.home.at_home = old.home.at_home && self.uplinks.target.is_some();

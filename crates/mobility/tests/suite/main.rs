@@ -34,6 +34,7 @@ mod faults;
 mod home_network;
 mod host_configuration;
 mod hostile;
+mod ipv4_networks;
 mod peers;
 mod recordings;
 mod road_arrivals;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Address, Endpoint, Interface, Ipv6Router, LinkMessage, Rng, Time, WallTime};
+use carnet_base::{Address, Endpoint, Interface, Ipv6Router, LinkMessage, Rng, Time, WallTime, mapped};
 use carnet_mobility::home_agent::{HomeAgentConfig, StoredBinding};
 use carnet_mobility::{Event, HomeAgent, MobileRouter, MobilityDrop, Output};
 use carnet_virtual::Timeline;
@@ -258,7 +258,7 @@ impl Pair {
             (Some(registration), Some(binding)) => {
                 registration.care_of_address == binding.care_of_address.address()
                     && router.machine.path() == Some(binding.care_of_address)
-                    && *binding.prefixes == *router.config.prefixes
+                    && mapped::divide(binding.prefixes.iter().copied()).0 == router.config.prefixes
             }
             _ => false,
         }

@@ -88,6 +88,7 @@ pub fn router_config() -> MobileRouterConfig {
         liveness: None,
         policies: Vec::new(),
         probes_portals: false,
+        ipv4_prefixes: Vec::new(),
         prefixes: vec![net(PREFIX)],
         mode: RegistrationMode::Explicit,
         lifetime: Duration::from_secs(60),

@@ -104,7 +104,7 @@ pub fn said(seen: &Seen) -> Said {
             }
             MobilityOption::NatDetection { force_udp, refresh } => said.nat = Some((force_udp, refresh)),
             MobilityOption::Ipv4AddressAcknowledgement { status, prefix_length, address } => {
-                assert_eq!(prefix_length, 0, "RFC 5555 3.2.1: zero in case of failure");
+                assert_eq!(prefix_length == 0, status >= 128, "RFC 5555 3.2.1: zero in case of failure");
                 said.ipv4.push((status, address));
             }
             MobilityOption::FlowIdentification { fid, status, .. } => said.flows.push((fid, status)),

@@ -114,8 +114,8 @@ pub enum TunnelEnd {
     Direct,
 }
 
-/// Tunnel for IPv6 packets between a care-of address and a home agent. The outer header is IPv6 (RFC 2473),
-/// IPv4, or IPv4 and UDP (RFC 5555). A home address has one tunnel for each of its registered care-of
+/// Tunnel for IPv6 and IPv4 packets between a care-of address and a home agent. The outer header is IPv6 (RFC
+/// 2473), IPv4, or IPv4 and UDP (RFC 5555). A home address has one tunnel for each of its registered care-of
 /// addresses (RFC 5648).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
@@ -130,7 +130,8 @@ pub struct Tunnel {
     pub local: Endpoint,
     /// Outer destination of sent packets, outer source of accepted packets (RFC 6275 10.4.5).
     pub remote: Endpoint,
-    /// Addresses on the mobile side: the home address as a /128, and the mobile network prefixes.
+    /// Addresses on the mobile side: the home address as a /128, and the mobile network prefixes. IPv4
+    /// prefixes are in IPv4-mapped form.
     pub inner: Vec<Ipv6Net>,
     /// Whether the station sends packets into this tunnel. After a handover the old tunnel has `false`, and
     /// still accepts packets in transit. If several tunnels of a home address have `true`, a [`Distribution`]
@@ -182,7 +183,7 @@ pub struct Member {
     pub weight: u16,
 }
 
-/// Socket for IPv6 packets inside IPv4 or UDP. Key: all fields.
+/// Socket for packets inside IPv4 or UDP. Key: all fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Socket {
     /// Local address of the socket.
@@ -214,7 +215,7 @@ pub enum RouteAction {
 pub struct Route {
     /// Routing table number.
     pub table: u32,
-    /// Destination prefix, host bits zero.
+    /// Destination prefix, host bits zero. A prefix in IPv4-mapped form is a route of IPv4.
     pub destination: Ipv6Net,
     /// Kernel metric (lower wins).
     pub metric: u32,
@@ -241,7 +242,8 @@ impl Route {
     }
 }
 
-/// A policy routing rule. Key: all fields.
+/// A policy routing rule. Key: all fields. A prefix in IPv4-mapped form makes it a rule of IPv4;
+/// [`carnet_base::mapped::ALL_IPV4`] selects any address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Rule {
     /// Order among rules (the kernel evaluates the lowest first), one of [`priority`].
@@ -295,17 +297,17 @@ pub struct Ipv4Rule {
 pub struct InterfaceAddress {
     /// Name of the interface.
     pub interface: String,
-    /// The address that carnet adds.
+    /// The address that carnet adds; in IPv4-mapped form an IPv4 address.
     pub address: Ipv6Addr,
-    /// Prefix length; 128 if the kernel must not derive an on-link prefix.
+    /// Prefix length of the mapped form; 128 if the kernel must not derive an on-link prefix.
     pub prefix_length: u8,
     /// Whether the kernel avoids the address as a source address (RFC 6724 5, rule 3).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deprecated: bool,
 }
 
-/// A sysctl below `net.ipv6.conf` that carnet needs; `rp_filter` is below `net.ipv4.conf`. When carnet ends,
-/// it restores the former value.
+/// A sysctl below `net.ipv6.conf` that carnet needs; `rp_filter` and `ipv4_forwarding`, which is
+/// `forwarding`, are below `net.ipv4.conf`. When carnet ends, it restores the former value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     /// Name of the interface, or `all`.

@@ -20,7 +20,8 @@
 //! A fast path chooses by the same rules, weights and hash key, and therefore the same tunnel
 //! (`bpf/choice.h`). For this reason the hash uses integers only.
 //!
-//! Left out: inner packets of IPv4, because carnet's tunnels carry only IPv6.
+//! The selectors of flows are those of IPv6 (RFC 6088). An IPv4 packet matches a selector that names neither
+//! addresses nor flow label: its DSCP, protocol and ports compare like those of an IPv6 packet.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::Ipv6Addr;
@@ -30,9 +31,11 @@ use carnet_base::Time;
 use carnet_mobility::flow::{Flow, FlowAction};
 use carnet_wire::extension::upper_layer;
 use carnet_wire::fragment::FragmentHeader;
+use carnet_wire::ipv4;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
 use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
+use super::inner;
 use super::path_mtu::Ends;
 
 /// Internal value of the weight 1: integers can then express fractions of a weight.
@@ -203,7 +206,7 @@ impl Distributor {
             ports: None,
             spi: None,
         };
-        let Some((upper, offset, whole)) = upper_layer(packet) else { return flow };
+        let Some((upper, offset, whole)) = upper_layer_of(packet) else { return flow };
         flow.next_header = upper;
         let rest = packet.get(offset..).unwrap_or_default();
         if whole {
@@ -218,15 +221,15 @@ impl Distributor {
                 _ => {}
             }
         }
-        let Some(fragment) = fragment_of(packet) else { return flow };
-        let name = (header.source, header.destination, fragment.identification);
-        if fragment.is_later() {
+        let Some((identification, is_later, more)) = fragment_of(packet) else { return flow };
+        let name = (header.source, header.destination, identification);
+        if is_later {
             let known = self.fragmented.get(&name);
             return known
                 .filter(|(since, _)| now.saturating_since(*since) < FRAGMENTED_LIFETIME)
                 .map_or(flow, |(_, first)| *first);
         }
-        if fragment.more {
+        if more {
             self.remember(now, name, flow);
         }
         flow
@@ -248,8 +251,30 @@ impl Distributor {
     }
 }
 
-/// Returns the Fragment header, if any.
-fn fragment_of(packet: &[u8]) -> Option<FragmentHeader> {
+/// Finds the upper layer of a packet, as [`upper_layer`] does for IPv6.
+fn upper_layer_of(packet: &[u8]) -> Option<(u8, usize, bool)> {
+    if !inner::is_ipv4(packet) {
+        return upper_layer(packet);
+    }
+    let header = ipv4::Header::parse(packet).ok()?;
+    Some((header.protocol, header.header_length, !header.is_later_fragment()))
+}
+
+/// Returns the Identification of a fragment, whether it is a later one, and whether more follow; `None` if
+/// the packet is no fragment.
+fn fragment_of(packet: &[u8]) -> Option<(u32, bool, bool)> {
+    if inner::is_ipv4(packet) {
+        let header = ipv4::Header::parse(packet).ok()?;
+        let is_fragment = header.more_fragments || header.is_later_fragment();
+        let of = (header.identification.into(), header.is_later_fragment(), header.more_fragments);
+        return is_fragment.then_some(of);
+    }
+    let fragment = ipv6_fragment_of(packet)?;
+    Some((fragment.identification, fragment.is_later(), fragment.more))
+}
+
+/// Returns the Fragment header of an IPv6 packet, if any.
+fn ipv6_fragment_of(packet: &[u8]) -> Option<FragmentHeader> {
     let mut next = Header::parse(packet).ok()?.next_header;
     let mut offset = HEADER_LEN;
     for _ in 0..carnet_wire::extension::MAX_HEADERS {

@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 use std::sync::{Arc, LazyLock};
 
+use carnet_base::mapped;
 use ipnet::Ipv6Net;
 
 use super::desired::{Entry, Route, RouteAction, TUNNEL_DEVICE};
@@ -17,6 +18,15 @@ pub(super) const LOCAL: &str = "lo";
 /// Returns the prefix that contains only this address.
 pub(super) fn host(address: Ipv6Addr) -> Ipv6Net {
     Ipv6Net::from(address)
+}
+
+/// Returns the first address of a prefix that a host may have: `PREFIX::1`, or `.1` of an IPv4 prefix. The
+/// router on board has this address.
+pub(crate) fn first_host(prefix: Ipv6Net) -> Ipv6Addr {
+    match mapped::to_ipv4(prefix) {
+        Some(prefix) => prefix.hosts().next().unwrap_or(prefix.network()).to_ipv6_mapped(),
+        None => Ipv6Addr::from(u128::from(prefix.network()) | 1),
+    }
 }
 
 /// Returns a route for all source addresses.

@@ -1,5 +1,5 @@
-//! The slow path: tunnelling of IPv6 in IPv6 (RFC 2473), in IPv4 and in UDP (RFC 5555) between care-of
-//! addresses and home agents.
+//! The slow path: tunnelling of IPv6 and IPv4 in IPv6 (RFC 2473), in IPv4 and in UDP (RFC 5555) between
+//! care-of addresses and home agents.
 //!
 //! Packets come from the tunnel device and go back into it; the kernel routes them to and from the wire. The
 //! forwarder decapsulates a packet for the local address of a tunnel after the checks of RFC 6275 10.4.5 and
@@ -19,6 +19,10 @@
 //! the path MTU from this message, and sets the tunnel's MTU. The forwarder lowers the Maximum Segment Size
 //! of TCP connections to that MTU ([`super::mss`]).
 //!
+//! An IPv4 packet of up to 576 octets always passes. The forwarder cuts a larger one to the tunnel's MTU if
+//! it has no DF, so that the other end need not reassemble it. With DF it answers "fragmentation needed" (RFC
+//! 1191 4).
+//!
 //! The module `limits` bounds the nesting of tunnels. Left out: if a packet takes several tunnels, its copies
 //! carry no Tunnel Encapsulation Limit option.
 
@@ -32,7 +36,8 @@ use carnet_wire::extension::{
     Extensions, SEQUENCE_DESTINATION_LEN, encapsulation_limit_destination, sequence_destination,
 };
 use carnet_wire::icmpv6::{self, ErrorMessage};
-use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, is_unicast_routable, protocol};
+use carnet_wire::ipv4;
+use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use foldhash::quality::FixedState;
 use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
@@ -41,10 +46,10 @@ use super::desired::{Tunnel, TunnelEnd};
 use super::distribution::{Choice, Distributor};
 use super::duplicates::{Copy as Arrival, Window, mark};
 use super::fragments::fragment;
-use super::mss;
 use super::packet::PacketBuffer;
 use super::path_mtu::Ends;
 use super::prefix_table::PrefixTable;
+use super::{inner, mss};
 use crate::drop_reason::TunnelDrop;
 use limits::is_too_deep;
 pub use table::Traffic;
@@ -101,7 +106,8 @@ impl Copies {
 pub enum Verdict {
     /// The buffer holds a packet to be written into the tunnel device.
     Forward,
-    /// The buffer holds an IPv6 packet to be sent inside IPv4 or UDP. The outer header has its traffic class.
+    /// The buffer holds an inner packet to be sent inside IPv4 or UDP. The outer header has its traffic
+    /// class.
     Encapsulate {
         /// Local end of the tunnel.
         local: Endpoint,
@@ -172,7 +178,7 @@ pub enum Caused {
     Encapsulated {
         /// Local and remote end of the tunnel.
         ends: Ends,
-        /// The IPv6 packet.
+        /// The inner packet.
         packet: Vec<u8>,
         /// Whether routers may fragment the outer packet.
         may_fragment: bool,
@@ -344,9 +350,10 @@ impl Forwarder {
         self.paths.contains_key(&(local.into(), remote.into()))
     }
 
-    /// Encapsulates the packet in `buffer`, which is not addressed to this station.
+    /// Encapsulates the packet in `buffer`, which is not addressed to this station. The header of an IPv4
+    /// packet has IPv4-mapped addresses.
     pub fn encapsulate(&mut self, now: Time, header: &Header, buffer: &mut PacketBuffer) -> Verdict {
-        if !is_unicast_routable(header.source) || !is_unicast_routable(header.destination) {
+        if !inner::is_routable(header, buffer.as_slice()) {
             return self.drop(TunnelDrop::Scope);
         }
         let (sender, end) = match self.towards.lookup(header.destination) {
@@ -357,6 +364,7 @@ impl Forwarder {
             },
         };
         let limit = limits::of(header, buffer.as_slice());
+        let min_mtu = inner::min_mtu(buffer.as_slice());
         if let Some((0, offset)) = limit {
             // RFC 2473 4.1.1 (b): the Parameter Problem points at the option.
             let pointer = u32::try_from(offset).unwrap_or(u32::MAX);
@@ -387,7 +395,7 @@ impl Forwarder {
             path.watched = false;
             self.used.push(ends);
         }
-        if is_loop(ends, header) || is_too_deep(buffer.as_slice()) {
+        if is_loop(ends, header, buffer.as_slice()) || is_too_deep(buffer.as_slice()) {
             return self.drop(TunnelDrop::Nesting);
         }
         let length = buffer.as_slice().len();
@@ -395,21 +403,25 @@ impl Forwarder {
         let limit = limit.filter(|_| ends.0.ipv6().is_some());
         let option = limit.map(|(limit, _)| encapsulation_limit_destination(protocol::IPV6, limit - 1));
         let (whole, mtu) = (mtu, mtu.saturating_sub(option.map_or(0, |option| option.len())));
-        if length > mtu.max(MIN_MTU) {
+        if length > mtu.max(min_mtu) {
+            if inner::may_fragment(buffer.as_slice()) {
+                return self.send_pieces(ends, mtu, header, buffer.as_slice());
+            }
             return self.too_big(now, mtu, sender.home_address, header, buffer);
         }
         let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) = ends else {
             path.traffic.sent(length);
             mss::clamp(buffer.as_mut_slice(), mtu);
             self.counters.encapsulated += 1;
-            // RFC 4213 3.2.2: an inner packet of up to 1280 octets may exceed the MTU. Routers may then
-            // fragment the outer packet.
+            // RFC 4213 3.2.2: a packet that must not be refused may exceed the MTU. Routers may then fragment
+            // the outer packet.
             return Verdict::Encapsulate { local: ends.0, remote: ends.1, may_fragment: length > mtu };
         };
         let outer_length = length + option.map_or(0, |option| option.len());
         let Some(mut outer) = outer::header(self.secret, (local, remote), header, outer_length) else {
             return self.drop(TunnelDrop::TooBig);
         };
+        outer.next_header = inner::protocol_of(buffer.as_slice());
         mss::clamp(buffer.as_mut_slice(), mtu);
         if let Some(option) = option {
             outer.next_header = protocol::DESTINATION_OPTIONS;
@@ -427,6 +439,22 @@ impl Forwarder {
             return Verdict::Consumed;
         }
         Verdict::Forward
+    }
+
+    /// Sends an IPv4 packet without DF in fragments that fit the tunnel. Every router may cut such a packet.
+    fn send_pieces(&mut self, ends: Ends, mtu: usize, header: &Header, packet: &[u8]) -> Verdict {
+        let pieces = ipv4::fragment(packet, mtu.max(inner::min_mtu(packet)));
+        if pieces.is_empty() {
+            return self.drop(TunnelDrop::TooBig);
+        }
+        if let Some(path) = self.paths.get_mut(&ends) {
+            path.traffic.sent(packet.len());
+        }
+        for piece in pieces {
+            self.send_with(ends, header, &piece, piece.len() > mtu);
+        }
+        self.counters.encapsulated += 1;
+        Verdict::Consumed
     }
 
     /// Sends an outer packet in fragments: RFC 2473 7.1 (b), for inner packets of at most 1280 octets.
@@ -459,7 +487,8 @@ impl Forwarder {
         header: &Header,
         packet: &[u8],
     ) -> bool {
-        let ends: Ends = (header.source.into(), header.destination.into());
+        let end = |address| Endpoint::from(inner::address(address, packet));
+        let ends: Ends = (end(header.source), end(header.destination));
         if self.paths.contains_key(&ends) || is_numbered(header, packet) {
             return false;
         }
@@ -479,22 +508,32 @@ impl Forwarder {
         // Each copy contains the number. Its size must fit the smallest MTU of all tunnels.
         let room = |ends: &Ends| self.paths.get(ends).map(|path| path.mtu.saturating_sub(extra(*ends)));
         let Some(mtu) = all.iter().filter_map(room).min() else { return self.drop(TunnelDrop::NoTunnel) };
-        if all.iter().any(|ends| is_loop(*ends, header)) || is_too_deep(buffer.as_slice()) {
+        if all.iter().any(|ends| is_loop(*ends, header, buffer.as_slice())) || is_too_deep(buffer.as_slice())
+        {
             return self.drop(TunnelDrop::Nesting);
         }
-        if buffer.as_slice().len() > mtu.max(MIN_MTU) {
+        let min_mtu = inner::min_mtu(buffer.as_slice());
+        let is_too_long = buffer.as_slice().len() > mtu.max(min_mtu);
+        if is_too_long && !inner::may_fragment(buffer.as_slice()) {
             return self.too_big(now, mtu, name.1, header, buffer);
         }
         mss::clamp(buffer.as_mut_slice(), mtu);
         let Some(binding) = self.bindings.get(&name) else { return self.drop(TunnelDrop::NoTunnel) };
         let home_agent = binding.home_agent();
-        let sequence = self.copies.entry(name).or_default().next();
         let between = match name {
             (TunnelEnd::MobileRouter, home_address) => (home_address, home_agent),
             (TunnelEnd::HomeAgent | TunnelEnd::Direct, home_address) => (home_agent, home_address),
         };
-        for ends in all {
-            self.send_numbered(*ends, between, sequence, header, buffer.as_slice());
+        let pieces = match is_too_long {
+            true => ipv4::fragment(buffer.as_slice(), mtu.max(min_mtu)),
+            false => Vec::new(),
+        };
+        let whole = [buffer.as_slice()].into_iter().filter(|_| !is_too_long);
+        for packet in whole.chain(pieces.iter().map(Vec::as_slice)) {
+            let sequence = self.copies.entry(name).or_default().next();
+            for ends in all {
+                self.send_numbered(*ends, between, sequence, header, packet);
+            }
         }
         self.counters.encapsulated += 1;
         self.counters.duplicated += all.len().saturating_sub(1) as u64;
@@ -524,7 +563,7 @@ impl Forwarder {
         };
         let Some(outer) = outer::header(self.secret, between, header, length) else { return };
         let outer = Header { next_header: protocol::DESTINATION_OPTIONS, ..outer };
-        let option = sequence_destination(protocol::IPV6, sequence);
+        let option = sequence_destination(inner::protocol_of(inner), sequence);
         let packet = [&outer.emit()[..], &option, inner].concat();
         let fits = inner.len() + extra(ends) <= mtu;
         if ends.0.ipv6().is_none() {
@@ -544,7 +583,7 @@ impl Forwarder {
         header: &Header,
         buffer: &PacketBuffer,
     ) -> Verdict {
-        let mtu = u32::try_from(mtu.max(MIN_MTU)).unwrap_or(u32::MAX);
+        let mtu = u32::try_from(mtu.max(inner::min_mtu(buffer.as_slice()))).unwrap_or(u32::MAX);
         let speaker = self.speaker(header, otherwise);
         self.error(now, speaker, ErrorMessage::PacketTooBig { mtu }, buffer.as_slice());
         self.drop(TunnelDrop::TooBig)
@@ -566,6 +605,22 @@ impl Forwarder {
             header.and_then(|header| outer::header(self.secret, (local, remote), &header, inner.len()))
         {
             self.outputs.push_back(Caused::Packet([&outer.emit(), inner].concat()));
+        }
+    }
+
+    /// Sends an IPv4 packet through a tunnel. `header` is the header of the packet of which it is a fragment.
+    fn send_with(&mut self, ends: Ends, header: &Header, inner: &[u8], may_fragment: bool) {
+        let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) = ends else {
+            let packet = inner.to_vec();
+            self.outputs.push_back(Caused::Encapsulated { ends, packet, may_fragment });
+            return;
+        };
+        let Some(outer) = outer::header(self.secret, (local, remote), header, inner.len()) else { return };
+        let outer = Header { next_header: protocol::IPV4, ..outer };
+        let packet = [&outer.emit(), inner].concat();
+        match (may_fragment, self.paths.get(&ends).map(|path| path.mtu)) {
+            (true, Some(mtu)) => self.cut(ends, mtu, &packet),
+            _ => self.outputs.push_back(Caused::Packet(packet)),
         }
     }
 
@@ -593,17 +648,13 @@ impl Forwarder {
         offset: usize,
         buffer: &mut PacketBuffer,
     ) -> Result<(), (TunnelDrop, Option<Header>)> {
-        let (inner, payload) = buffer
-            .as_slice()
-            .get(offset..)
-            .and_then(|octets| Header::parse_packet(octets).ok())
-            .ok_or((TunnelDrop::Malformed, None))?;
-        let length = HEADER_LEN + payload.len();
+        let packet = buffer.as_slice().get(offset..).unwrap_or_default();
+        let (inner, length) = inner::parse(packet).map_err(|_| (TunnelDrop::Malformed, None))?;
         let refuse = |reason| Err((reason, Some(inner)));
         let Some(path) = self.paths.get(&ends) else {
             return refuse(TunnelDrop::OuterSource);
         };
-        if !is_unicast_routable(inner.source) || !is_unicast_routable(inner.destination) {
+        if !inner::is_routable(&inner, packet) {
             return refuse(TunnelDrop::Scope);
         }
         let mtu = path.mtu;
@@ -673,14 +724,19 @@ impl Forwarder {
         Verdict::from(reason)
     }
 
-    /// Sends an ICMPv6 error about the packet `invoking`, unless RFC 4443 forbids it or the rate limit is
-    /// reached.
+    /// Sends an ICMPv6 error about the packet `invoking`, or the corresponding ICMP error about an IPv4
+    /// packet, unless RFC 4443 or RFC 1122 forbids it or the rate limit is reached.
     pub fn error(&mut self, now: Time, source: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) {
-        let Ok(header) = Header::parse(invoking) else { return };
         let limiter = match error {
             ErrorMessage::PacketTooBig { .. } => &mut self.too_big,
             _ => &mut self.errors,
         };
+        if inner::is_ipv4(invoking) {
+            let message = inner::icmp_error(source, error, invoking).filter(|_| limiter.allow(now));
+            self.outputs.extend(message.map(Caused::Packet));
+            return;
+        }
+        let Ok(header) = Header::parse(invoking) else { return };
         if icmpv6::may_answer_with(error, invoking) && limiter.allow(now) {
             let message = icmpv6::error_packet(source, header.source, error, invoking);
             self.outputs.push_back(Caused::Packet(message));
@@ -713,17 +769,18 @@ impl Forwarder {
 /// Cuts the buffer to the inner packet of `length` octets at `offset`, and gives it this traffic class.
 fn strip(buffer: &mut PacketBuffer, offset: usize, length: usize, inner: &Header, traffic_class: u8) {
     buffer.strip(offset, length);
-    if traffic_class != inner.traffic_class
-        && let Some(first) = buffer.as_mut_slice().get_mut(..HEADER_LEN)
-    {
-        first.copy_from_slice(&Header { traffic_class, ..*inner }.emit());
+    if traffic_class != inner.traffic_class {
+        inner::set_traffic_class(buffer.as_mut_slice(), inner, traffic_class);
     }
 }
 
 /// Returns whether encapsulation would be a loop (RFC 2473 4.1). A fragment of an own outer packet does not
 /// show how deep it is nested, and would be fragmented again in each round. Two bindings whose care-of
 /// addresses are in each other's network must not multiply packets.
-fn is_loop(ends: Ends, header: &Header) -> bool {
+fn is_loop(ends: Ends, header: &Header, packet: &[u8]) -> bool {
+    if inner::is_ipv4(packet) {
+        return inner::is_between(ends, header, packet);
+    }
     let own_fragment = ends.0 == header.source && header.next_header == protocol::FRAGMENT;
     own_fragment || (ends.0 == header.source && ends.1 == header.destination)
 }
@@ -732,6 +789,7 @@ fn is_loop(ends: Ends, header: &Header) -> bool {
 /// shows only that a Destination Options header follows.
 fn is_numbered(header: &Header, packet: &[u8]) -> bool {
     match header.next_header {
+        _ if inner::is_ipv4(packet) => false,
         protocol::DESTINATION_OPTIONS => {
             Extensions::parse(packet).is_ok_and(|extensions| extensions.sequence.is_some())
         }

@@ -1,7 +1,8 @@
 //! The interfaces of the mobile network, and which prefixes each has.
 
+use carnet_base::mapped;
 use carnet_mobility::router_advertiser::HostConfiguration;
-use ipnet::Ipv6Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 
 /// An interface of the mobile network.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,4 +52,12 @@ pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(St
             Some((lan.interface.clone(), link))
         })
         .collect()
+}
+
+/// Chooses the IPv4 prefixes of the LAN interfaces, in IPv4-mapped form. The first interface gets the first
+/// prefix and so on, and the last one gets the rest.
+pub(crate) fn lan_ipv4_prefixes(prefixes: &[Ipv4Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
+    let of_place = |index: usize| lan.get(index).or(lan.last()).filter(|lan| lan.advertise);
+    let shared = prefixes.iter().enumerate().filter_map(|(index, prefix)| Some((of_place(index)?, prefix)));
+    shared.map(|(lan, prefix)| (lan.interface.clone(), mapped::from_ipv4(*prefix))).collect()
 }

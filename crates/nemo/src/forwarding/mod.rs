@@ -7,10 +7,10 @@
 //! divides the traffic among several tunnels.
 //!
 //! [`forwarder`] is the slow path: it encapsulates and decapsulates one packet at a time, in place in a
-//! [`packet::PacketBuffer`]. [`fragments`] cuts and reassembles outer packets. [`prefix_table`] finds the
-//! tunnel of an address. [`distribution`] chooses among several tunnels, and [`duplicates`] finds the first
-//! copy of a duplicated packet. [`path_mtu`] finds the path MTU of a tunnel, and [`mss`] lowers the segment
-//! size of TCP to it.
+//! [`packet::PacketBuffer`]. `inner` reads inner packets of both families. [`fragments`] cuts and reassembles
+//! outer packets. [`prefix_table`] finds the tunnel of an address. [`distribution`] chooses among several
+//! tunnels, and [`duplicates`] finds the first copy of a duplicated packet. [`path_mtu`] finds the path MTU
+//! of a tunnel, and [`mss`] lowers the segment size of TCP to it.
 
 pub mod desired;
 pub mod distribution;
@@ -18,6 +18,7 @@ pub mod duplicates;
 mod entries;
 pub mod forwarder;
 pub mod fragments;
+pub(crate) mod inner;
 mod lan;
 pub mod mss;
 pub mod packet;
@@ -31,8 +32,9 @@ mod policy_routing_for_nested;
 pub mod prefix_table;
 mod ways;
 
+pub(crate) use entries::first_host;
 pub use lan::LanSettings;
-pub(crate) use lan::lan_prefixes;
+pub(crate) use lan::{lan_ipv4_prefixes, lan_prefixes};
 pub(crate) use policy_routing_for_direct::direct_entries;
 pub(crate) use policy_routing_for_home_agent::{agent_entries, node_entries};
 pub(crate) use policy_routing_for_mobile_router::{router_entries, setting_entries};

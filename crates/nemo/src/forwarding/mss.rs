@@ -1,7 +1,7 @@
 //! Clamps TCP's Maximum Segment Size to the MTU of a tunnel.
 //!
 //! A SYN announces the largest segment that its sender accepts (RFC 9293 3.7.1). The module lowers this size
-//! to the tunnel's MTU less the IPv6 and TCP headers. Then every segment of the connection fits into the
+//! to the tunnel's MTU less the IP and TCP headers. Then every segment of the connection fits into the
 //! tunnel, even if hosts do not receive Packet Too Big. The module updates the checksum by the difference
 //! alone (RFC 1624). So a wrong checksum stays wrong, and a first fragment needs no other treatment than a
 //! whole packet.
@@ -10,11 +10,15 @@
 //! packet must be a complete one. A partial checksum for checksum offload (a TUN device with
 //! `virtio_net_hdr`) covers only the pseudo-header, and must not change with the options.
 
-use carnet_wire::extension;
 use carnet_wire::ipv6::{HEADER_LEN, protocol};
+use carnet_wire::{extension, ipv4};
+
+use super::inner;
 
 /// Octets of the IPv6 and TCP headers without options (RFC 9293 3.7.1: the MSS does not count options).
 const HEADERS: usize = 60;
+/// Octets of the IPv4 and TCP headers without options.
+const IPV4_HEADERS: usize = 40;
 const FLAGS_AT: usize = 13;
 const CHECKSUM_AT: usize = 16;
 const TCP_HEADER_LEN: usize = 20;
@@ -23,10 +27,13 @@ const OPTION_END: u8 = 0;
 const OPTION_NOP: u8 = 1;
 const OPTION_MSS: u8 = 2;
 
-/// Lowers the MSS option in the SYN of an IPv6 packet, so that segments fit into `mtu` octets. Returns
-/// whether it had to.
+/// Lowers the MSS option in the SYN of an IPv6 or IPv4 packet, so that segments fit into `mtu` octets.
+/// Returns whether it had to.
 #[inline]
 pub fn clamp(packet: &mut [u8], mtu: usize) -> bool {
+    if inner::is_ipv4(packet) {
+        return clamp_ipv4(packet, mtu);
+    }
     // Most packets are not TCP, so this check returns early.
     let at = match packet.get(6) {
         Some(&protocol::TCP) => HEADER_LEN,
@@ -41,6 +48,18 @@ pub fn clamp(packet: &mut [u8], mtu: usize) -> bool {
     match packet.get_mut(at..) {
         Some(segment) if segment.get(FLAGS_AT).is_some_and(|flags| flags & SYN != 0) => {
             clamp_segment(segment, u16::try_from(mtu.saturating_sub(HEADERS)).unwrap_or(u16::MAX))
+        }
+        _ => false,
+    }
+}
+
+fn clamp_ipv4(packet: &mut [u8], mtu: usize) -> bool {
+    let tcp = ipv4::Header::parse(packet)
+        .ok()
+        .filter(|header| header.protocol == protocol::TCP && !header.is_later_fragment());
+    match tcp.and_then(|header| packet.get_mut(header.header_length..)) {
+        Some(segment) if segment.get(FLAGS_AT).is_some_and(|flags| flags & SYN != 0) => {
+            clamp_segment(segment, u16::try_from(mtu.saturating_sub(IPV4_HEADERS)).unwrap_or(u16::MAX))
         }
         _ => false,
     }

@@ -9,13 +9,16 @@
 //!   prefixes to the home address. Any router at home has such a route (RFC 3963 6.5, example 1).
 //! * Node registered at another home agent, on a virtual home link: a tunnel leads to that home agent.
 //!
+//! IPv4 prefixes of mobile networks are in IPv4-mapped form. They have the same routes, but none to a home
+//! link, which has no IPv4 home addresses.
+//!
 //! Mobile networks that are parts of the home prefix (RFC 4887 6) need no other entries. Their prefixes are
 //! longer than the prefix of the home link, so their routes win.
 
 use std::net::{Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 
-use carnet_base::Endpoint;
+use carnet_base::{Endpoint, mapped};
 use carnet_mobility::home_agent::{AuthorizedNode, Binding};
 use carnet_mobility::{Authentication, HomeAgent, UDP_PORT};
 use carnet_wire::ipv6::protocol;
@@ -59,6 +62,10 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
         setting("all", "forwarding", "1"),
         route(TABLE_MAIN, host(config.address), METRIC, into_tunnel_device()),
     ];
+    let is_ipv4 = |prefix: &Ipv6Net| mapped::to_ipv4(*prefix).is_some();
+    if config.nodes.iter().any(|node| node.prefixes.iter().any(is_ipv4)) {
+        entries.push(setting("all", "ipv4_forwarding", "1"));
+    }
     // RFC 4861 11.1: otherwise any host on the home link could attract all packets that leave this machine,
     // by a Router Advertisement.
     let stopped = config.home_link.iter().flat_map(|link| ADVERTISED.map(|name| setting(link, name, "0")));
@@ -176,12 +183,18 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
         match &config.home_link {
             // RFC 4887 5.3: a home address outside the home link's prefixes cannot be reached over the home
             // link.
-            Some(home_link) if !bound && config.home_prefix.contains(&home_address) => entries.push(route(
-                TABLE_MAIN,
-                *prefix,
-                METRIC,
-                RouteAction::Forward { interface: home_link.clone(), gateway: Some(home_address) },
-            )),
+            Some(home_link)
+                if !bound
+                    && config.home_prefix.contains(&home_address)
+                    && mapped::to_ipv4(*prefix).is_none() =>
+            {
+                entries.push(route(
+                    TABLE_MAIN,
+                    *prefix,
+                    METRIC,
+                    RouteAction::Forward { interface: home_link.clone(), gateway: Some(home_address) },
+                ));
+            }
             _ => entries.push(unreachable(TABLE_MAIN, *prefix)),
         }
     }

@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 
+use carnet_base::mapped::{self, ALL_IPV4};
 use carnet_base::{Endpoint, Interface};
 use carnet_mobility::mobile_router::{Attachment, MAX_NEXT_HOPS, MobileRouterConfig, Path};
 use carnet_mobility::{Authentication, MobileRouter};
@@ -34,13 +35,15 @@ use super::desired::{
     Entry, InterfaceAddress, Route, RouteAction, Rule, Setting, Socket, TABLE_CAPTURE, TABLE_MAIN,
     TABLE_NEXT_HOP, TABLE_NOWHERE, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
-use super::entries::{LOCAL, METRIC, host, into_tunnel_device, route, unreachable};
+use super::entries::{LOCAL, METRIC, first_host, host, into_tunnel_device, route, unreachable};
 use super::policy_routing_for_ipv4_tunnels;
 use super::ways::ways;
 
 /// Protocols of the home agent's packets to a care-of address: tunnelled packets, Mobility Headers, and
 /// fragments of either.
 const CAPTURED: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMENT];
+/// Sysctl by which the kernel forwards IPv4 packets that arrive on an interface.
+const IPV4_FORWARDING: &str = "ipv4_forwarding";
 
 /// Returns the interface settings in three groups, to be installed in this order and before all other
 /// entries. Uplinks must accept Router Advertisements before forwarding is turned on; otherwise the kernel
@@ -57,6 +60,15 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
     // With a strict filter the kernel accepts the home agent's answers only on the uplink of the main table's
     // route.
     let with_ipv4 = uplinks().filter(|_| router.config().home_agent_ipv4.is_some());
+    // An uplink needs no forwarding of IPv4: packets of the mobile network come out of the tunnel device.
+    let has_ipv4_networks = !router.config().ipv4_prefixes.is_empty();
+    let links: Vec<&str> = match lan {
+        [] => vec!["all"],
+        lan => lan.iter().map(String::as_str).chain([TUNNEL_DEVICE]).collect(),
+    };
+    let links = links.into_iter().filter(|_| has_ipv4_networks);
+    let ipv4_forwarding = links.map(|link| setting(link, IPV4_FORWARDING, "1"));
+    let forwarding = std::iter::once(setting("all", "forwarding", "1")).chain(ipv4_forwarding);
     [
         uplinks()
             .map(|uplink| setting(uplink, "accept_ra", "2"))
@@ -64,7 +76,7 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
             .chain(lan.iter().map(|interface| setting(interface, "accept_ra", "0")))
             .chain(with_ipv4.map(|uplink| setting(uplink, "rp_filter", "2")))
             .collect(),
-        vec![setting("all", "forwarding", "1")],
+        forwarding.collect(),
         uplinks().map(|uplink| setting(uplink, "forwarding", "0")).collect(),
     ]
 }
@@ -99,7 +111,8 @@ pub(crate) fn router_entries<'a>(
     for agent in agents.map(|router| router.config().home_agent).filter(|agent| !agent.is_unspecified()) {
         for uplink in &config.uplinks {
             let esp = (config.authentication == Authentication::Ipsec).then_some(protocol::ESP);
-            for protocol in CAPTURED.into_iter().chain(esp) {
+            let ipv4 = (!config.ipv4_prefixes.is_empty()).then_some(protocol::IPV4);
+            for protocol in CAPTURED.into_iter().chain(ipv4).chain(esp) {
                 entries.push(Entry::Rule(Box::new(Rule {
                     priority: priority::CAPTURE,
                     input_interface: Some(uplink.interface.clone()),
@@ -133,6 +146,7 @@ pub(crate) fn router_entries<'a>(
         // Without this route a packet to an unused part of the mobile network would loop.
         entries.push(unreachable(TABLE_MAIN, *prefix));
     }
+    entries.extend(ipv4_entries(router, lan, home_index));
     for interface in stations {
         entries.push(rule(priority::FROM_STATIONS, Some(interface), None, None, TABLE_NOWHERE));
     }
@@ -200,6 +214,44 @@ pub(crate) fn router_entries<'a>(
     entries
 }
 
+/// Returns the routes and rules of the IPv4 mobile network, in IPv4-mapped form. They are those of the IPv6
+/// mobile network, with two differences. An uplink may forward IPv4 to other networks than the mobile
+/// network, because an operator may translate addresses there (NAT). On the home link the mobile network has
+/// no IPv4 route, because the home link has no IPv4 home agent.
+fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>) -> Vec<Entry> {
+    let config = router.config();
+    if config.ipv4_prefixes.is_empty() {
+        return Vec::new();
+    }
+    let rule = |priority, input: Option<&str>, from, to, table| {
+        let input_interface = input.map(str::to_owned);
+        Entry::Rule(Box::new(Rule { priority, input_interface, from, to, protocol: None, table }))
+    };
+    let mut entries = vec![
+        route(TABLE_TUNNEL, ALL_IPV4, METRIC, into_tunnel_device()),
+        unreachable(TABLE_TUNNEL, ALL_IPV4),
+        unreachable(TABLE_NOWHERE, ALL_IPV4),
+    ];
+    let table = if router.is_home() { TABLE_NOWHERE } else { TABLE_TUNNEL };
+    for prefix in config.ipv4_prefixes.iter().copied().map(mapped::from_ipv4) {
+        for (index, uplink) in config.uplinks.iter().enumerate() {
+            if home_index != Some(index) {
+                let input = Some(uplink.interface.as_str());
+                entries.push(rule(priority::FROM_UPLINK, input, None, Some(prefix), TABLE_NOWHERE));
+            }
+        }
+        entries.push(rule(priority::TO_MOBILE_NETWORK, None, None, Some(prefix), TABLE_MAIN));
+        for input in inside(lan) {
+            entries.push(rule(priority::FROM_MOBILE_NETWORK, input, Some(prefix), None, table));
+        }
+        entries.push(unreachable(TABLE_MAIN, prefix));
+    }
+    for interface in lan {
+        entries.push(rule(priority::FROM_LAN, Some(interface), Some(ALL_IPV4), None, TABLE_NOWHERE));
+    }
+    entries
+}
+
 /// Makes the home address the source of a mobile node's own packets on this route (RFC 6275 11.3.1). Without
 /// it, the kernel might choose another address that the uplink has in the home prefix.
 fn of_node(config: &MobileRouterConfig, entry: Entry) -> Entry {
@@ -235,6 +287,7 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
     let config = router.config();
     let mut inner = vec![host(config.home_address)];
     inner.extend(&config.prefixes);
+    inner.extend(router.accepted_ipv4_prefixes().map(mapped::from_ipv4));
     let paths = router.paths();
     let living: Vec<_> =
         paths.iter().filter(|path| path.transmit).map(|path| (path.bid, (path.local, path.remote))).collect();
@@ -294,14 +347,20 @@ pub(super) fn next_hop_table(index: usize, number: usize) -> u32 {
     }
 }
 
+/// Returns the addresses of an interface, IPv4 addresses in IPv4-mapped form.
+fn addresses(interface: &Interface) -> impl Iterator<Item = Ipv6Addr> {
+    let ipv4 = interface.ipv4_addresses.iter().map(|address| address.addr().to_ipv6_mapped());
+    interface.addresses.iter().map(|address| address.address).chain(ipv4)
+}
+
 /// Returns the address `PREFIX::1` for each LAN interface that has no other address in its prefix.
 fn lan_addresses(assigned: &[(String, Ipv6Net)], interfaces: &BTreeMap<String, Interface>) -> Vec<Entry> {
     assigned
         .iter()
         .filter_map(|(interface, prefix)| {
-            let address = Ipv6Addr::from(u128::from(prefix.network()) | 1);
-            let taken = interfaces.get(interface).is_some_and(|i| {
-                i.addresses.iter().any(|a| prefix.contains(&a.address) && a.address != address)
+            let address = first_host(*prefix);
+            let taken = interfaces.get(interface).is_some_and(|interface| {
+                addresses(interface).any(|other| prefix.contains(&other) && other != address)
             });
             (!taken).then_some(Entry::Address(InterfaceAddress {
                 interface: interface.clone(),

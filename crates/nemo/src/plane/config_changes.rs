@@ -119,7 +119,8 @@ impl ConfigChanges {
         };
         let own = |it: &MobileRouterConfig| {
             (
-                (it.home_address, it.home_prefix, it.home_agent_ipv4, it.force_udp, it.prefixes.clone()),
+                (it.home_address, it.home_prefix, it.home_agent_ipv4, it.force_udp),
+                (it.prefixes.clone(), it.ipv4_prefixes.clone()),
                 (it.mode, it.lifetime, it.authentication.clone(), it.liveness),
             )
         };

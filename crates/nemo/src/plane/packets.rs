@@ -15,6 +15,7 @@ use super::path_mtus::is_probe_answer;
 use super::{Agent, Nemo};
 use crate::drop_reason::TunnelDrop;
 use crate::forwarding::forwarder::{ErrorOutcome, Verdict};
+use crate::forwarding::inner;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
 use crate::input::{Arrival, InRange};
@@ -54,11 +55,13 @@ impl Nemo {
     /// the packet to send by a socket. Other outputs may wait in addition.
     pub fn handle_packet(&mut self, at: Arrival<'_>, buffer: &mut PacketBuffer) -> Verdict {
         let Arrival { now, wall, .. } = at;
-        let Ok((header, payload)) = Header::parse_packet(buffer.as_slice()) else {
+        let Ok((header, length)) = inner::parse(buffer.as_slice()) else {
             return self.data_path.forwarder.drop(TunnelDrop::Malformed);
         };
-        let length = HEADER_LEN + payload.len();
         buffer.strip(0, length);
+        if inner::is_ipv4(buffer.as_slice()) {
+            return self.encapsulate(now, wall, &header, buffer);
+        }
         let (roles, data_path, messages) = (&self.roles, &mut self.data_path, &mut self.messages);
         if let Some(protection) = &mut self.protection
             && let Some(verdict) = protection.process(now, roles, data_path, messages, &header, buffer)
@@ -74,7 +77,19 @@ impl Nemo {
         if let Some(direct) = &mut self.direct.machine {
             direct.handle_use(now, header.destination);
         }
-        let verdict = self.data_path.forwarder.encapsulate(now, &header, buffer);
+        self.encapsulate(now, wall, &header, buffer)
+    }
+
+    /// Encapsulates a packet of a host behind this station. A packet without a tunnel makes the mobile router
+    /// register sooner.
+    fn encapsulate(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        header: &Header,
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        let verdict = self.data_path.forwarder.encapsulate(now, header, buffer);
         if verdict == Verdict::from(TunnelDrop::NotRegistered)
             && let Some(router) = &mut self.roles.router
         {
@@ -83,9 +98,9 @@ impl Nemo {
         verdict
     }
 
-    /// Handles an IPv6 packet that arrived at `ends.0` from `ends.1` inside IPv4 or UDP. `traffic_class` is
-    /// the outer header's octet with DSCP and ECN. The packet is for this station, such as a Mobility
-    /// Header message (RFC 5555 4.1), or comes out of a tunnel.
+    /// Handles a packet that arrived at `ends.0` from `ends.1` inside IPv4 or UDP. `traffic_class` is the
+    /// outer header's octet with DSCP and ECN. The packet is for this station, such as a Mobility Header
+    /// message (RFC 5555 4.1), or comes out of a tunnel.
     pub fn handle_datagram(
         &mut self,
         at: Arrival<'_>,
@@ -93,11 +108,14 @@ impl Nemo {
         traffic_class: u8,
         buffer: &mut PacketBuffer,
     ) -> Verdict {
-        let Ok((header, payload)) = Header::parse_packet(buffer.as_slice()) else {
+        let Ok((header, length)) = inner::parse(buffer.as_slice()) else {
             return self.data_path.forwarder.drop(TunnelDrop::Malformed);
         };
-        let length = HEADER_LEN + payload.len();
         buffer.strip(0, length);
+        if inner::is_ipv4(buffer.as_slice()) {
+            let outer = Outer { ends, traffic_class };
+            return self.decapsulate(at.now, at.in_range, outer, None, 0, buffer);
+        }
         let to_agent =
             self.roles.agent.as_ref().is_some_and(|a| a.machine.config().address == header.destination);
         let to_router = self.roles.router.as_ref().is_some_and(|router| {
@@ -144,7 +162,7 @@ impl Nemo {
             ends: (header.destination.into(), header.source.into()),
             traffic_class: header.traffic_class,
         });
-        if header.next_header == protocol::IPV6 {
+        if matches!(header.next_header, protocol::IPV6 | protocol::IPV4) {
             return self.decapsulate(now, in_range, tunnel, None, HEADER_LEN, buffer);
         }
         let extensions = match Extensions::parse(buffer.as_slice()) {
@@ -177,7 +195,7 @@ impl Nemo {
             };
         }
         match extensions.protocol {
-            protocol::IPV6 => {
+            protocol::IPV6 | protocol::IPV4 => {
                 self.decapsulate(now, in_range, tunnel, extensions.sequence, extensions.offset, buffer)
             }
             protocol::MOBILITY => {

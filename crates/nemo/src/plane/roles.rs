@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
-use carnet_base::{Rng, Time, WallTime};
+use carnet_base::{Rng, Time, WallTime, mapped};
 use carnet_mobility::agents::{Agents, AgentsConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, Binding, HomeAgentConfig, OtherAgents};
 use carnet_mobility::mobile_router::{Attachment, StoredSequence};
@@ -20,7 +20,7 @@ use super::protection::Protection;
 use super::{Agent, Nemo, Router, Scope, neighbours};
 use crate::config::{MobileRouterSettings, NemoConfig};
 use crate::forwarding::desired::TunnelEnd;
-use crate::forwarding::{agent_entries, lan_prefixes, setting_entries};
+use crate::forwarding::{agent_entries, first_host, lan_ipv4_prefixes, lan_prefixes, setting_entries};
 use crate::input::InRange;
 use crate::output::Output;
 use crate::persistent_state::{PersistentState, dormant};
@@ -95,6 +95,7 @@ impl Nemo {
             }
             let mut assigned = old.lan_addresses();
             let wanted = lan_prefixes(&router.machine.config().prefixes, &router.lan_settings);
+            // `wanted` has no IPv4 prefixes, which the new router assigns itself.
             assigned.retain(|address| wanted.contains(address) && !router.advertises(&address.0));
             router.assigned = assigned;
             for advertiser in &mut old.advertisers {
@@ -153,7 +154,8 @@ impl Nemo {
             let config = router.machine.config();
             let home_address = config.home_address.into();
             self.data_path.path_mtus.set_home_agent(TunnelEnd::MobileRouter, config.home_agent);
-            for prefix in config.prefixes.iter().copied().chain([home_address]) {
+            let ipv4 = config.ipv4_prefixes.iter().copied().map(mapped::from_ipv4);
+            for prefix in config.prefixes.iter().copied().chain(ipv4).chain([home_address]) {
                 self.data_path.forwarder.serve(prefix, config.home_address);
             }
             // Put these settings before those by which the home agent turns forwarding on, because the kernel
@@ -176,7 +178,11 @@ impl Nemo {
             for node in agent.nodes() {
                 let home_address = node.home_address.into();
                 for prefix in node.prefixes.iter().copied().chain([home_address]) {
-                    self.data_path.forwarder.serve(prefix, address);
+                    // The home agent need not have an IPv4 address, so its ICMP errors come from the address
+                    // of the router on board.
+                    let is_ipv4 = mapped::to_ipv4(prefix).is_some();
+                    let speaker = if is_ipv4 { first_host(prefix) } else { address };
+                    self.data_path.forwarder.serve(prefix, speaker);
                 }
             }
             // Without stored state, the home agent has lost its bindings. Use the date as the restart
@@ -265,6 +271,7 @@ impl Router {
         let mut addresses = lan_prefixes(&self.machine.config().prefixes, &self.lan_settings);
         addresses.retain(|(interface, _)| self.advertises(interface));
         addresses.extend(self.assigned.iter().cloned());
+        addresses.extend(lan_ipv4_prefixes(&self.machine.config().ipv4_prefixes, &self.lan_settings));
         addresses
     }
 

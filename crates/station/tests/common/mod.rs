@@ -143,6 +143,7 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
                 force_udp: false,
                 liveness: None,
                 policies: Vec::new(),
+                ipv4_prefixes: Vec::new(),
                 prefixes: prefixes.iter().map(|p| p.parse().expect("a prefix")).collect(),
                 mode: RegistrationMode::Explicit,
                 lifetime: Duration::from_secs(60),

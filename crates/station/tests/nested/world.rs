@@ -101,6 +101,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
                 force_udp: false,
                 liveness: None,
                 policies: Vec::new(),
+                ipv4_prefixes: Vec::new(),
                 prefixes: vec![net(&format!("2001:db8:{n}:a::/64"))],
                 mode: RegistrationMode::Explicit,
                 lifetime: Duration::from_secs(60),

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use ipnet::Ipv6Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::super::auth::{self, Auth};
 use super::super::keys::{Key, Optional, Section, optional, required, with_default};
@@ -17,6 +17,8 @@ pub struct AllowedRouter {
     pub home_address: Ipv6Addr,
     /// The only prefixes that the node may register; empty for a mobile node.
     pub prefixes: Vec<Ipv6Net>,
+    /// The only IPv4 prefixes that the node may register.
+    pub ipv4_prefixes: Vec<Ipv4Net>,
     /// Authentication of the node's Binding Updates.
     pub auth: Auth,
     /// Whether a NAT may be between the node and the home agent.
@@ -36,6 +38,13 @@ static PREFIXES: Key<List<Ipv6Net>> = with_default(
     kinds::PREFIXES,
     "[]",
     "The only prefixes that it may register. No prefix overlaps another prefix of this or any other router.",
+);
+static IPV4_PREFIXES: Key<List<Ipv4Net>> = with_default(
+    "ipv4_prefixes",
+    kinds::IPV4_PREFIXES,
+    "[]",
+    "The only IPv4 prefixes that it may register (RFC 5555), public or private. No prefix overlaps another
+     prefix of this or any other router. See [IPv4 on board](#ipv4-on-board).",
 );
 pub(in crate::config) static AUTH: Key<Auth> =
     required("auth", auth::KIND, "How the home agent authenticates its Binding Updates, see [auth](#auth).");
@@ -57,13 +66,14 @@ static CARE_OF_TEST: Optional<bool> = optional(
 pub(in crate::config) static SECTION: Section = Section::new(
     "[[home_agent.mobile_router]]",
     "home_agent.mobile_router",
-    &[&HOME_ADDRESS, &PREFIXES, &AUTH, &NAT, &CARE_OF_TEST],
+    &[&HOME_ADDRESS, &PREFIXES, &IPV4_PREFIXES, &AUTH, &NAT, &CARE_OF_TEST],
 );
 
 /// The parsed table, with the values that the checks compare with other tables.
 pub(in crate::config) struct Draft {
     pub home_address: Option<At<Ipv6Addr>>,
     pub prefixes: List<Ipv6Net>,
+    pub ipv4_prefixes: List<Ipv4Net>,
     pub auth: Option<At<Auth>>,
     pub config: Option<AllowedRouter>,
 }
@@ -73,14 +83,16 @@ impl Draft {
     pub(super) fn read(table: &Table<'_>, care_of_test: bool) -> Draft {
         let home_address = table.take_at(&HOME_ADDRESS);
         let prefixes = table.take(&PREFIXES).unwrap_or_default();
+        let ipv4_prefixes = table.take(&IPV4_PREFIXES).unwrap_or_default();
         let auth = table.take_at(&AUTH);
         let config = all!(AllowedRouter {
             home_address: home_address.map(|address| address.value),
             prefixes: prefixes.complete(),
+            ipv4_prefixes: ipv4_prefixes.complete(),
             auth: auth.as_ref().map(|auth| auth.value.clone()),
             nat: table.take(&NAT),
             care_of_test: table.take(&CARE_OF_TEST).map(|own| own.unwrap_or(care_of_test)),
         });
-        Draft { home_address, prefixes, auth, config }
+        Draft { home_address, prefixes, ipv4_prefixes, auth, config }
     }
 }

@@ -96,7 +96,7 @@ fn every_example_of_the_page_parses() {
         }
         examples += 1;
     }
-    assert_eq!(examples, 28);
+    assert_eq!(examples, 30);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol, tunnel_flow_label
 
 use super::{ErrorOutcome, FORGERY_INTERVAL, Forwarder};
 use crate::forwarding::desired::TunnelEnd;
+use crate::forwarding::inner;
 use crate::forwarding::path_mtu::Ends;
 
 /// Number of most recent identifications of fragmented packets about which the forwarder accepts Packet Too
@@ -43,7 +44,8 @@ impl Forwarder {
             }
             return ErrorOutcome::Handled;
         };
-        let inner = quoted.and_then(|octets| Header::parse(octets).ok());
+        let inner = quoted.and_then(|octets| Some(inner::peek(octets).ok()?.0));
+        let min_mtu = quoted.map_or(MIN_MTU, inner::min_mtu);
         // Inner packets between the two tunnel ends, such as probes, have no inner source that needs the
         // error.
         let own = inner.is_some_and(|inner| {
@@ -57,7 +59,7 @@ impl Forwarder {
             }
             ErrorMessage::PacketTooBig { mtu } => {
                 let room = mtu - HEADER_LEN as u32;
-                let relayed = ErrorMessage::PacketTooBig { mtu: room.max(MIN_MTU as u32) };
+                let relayed = ErrorMessage::PacketTooBig { mtu: room.max(min_mtu as u32) };
                 (ErrorOutcome::PathMtu(ends, room), relayed)
             }
             // While an attacker guesses, the forwarder ignores the error; heartbeats then detect a broken
@@ -73,7 +75,7 @@ impl Forwarder {
             ErrorMessage::ParameterProblem { .. } => return self.refusal(now, source, ends, error),
         };
         if let (Some(inner), Some(quoted), false) = (inner, quoted, own) {
-            let fits = usize::from(inner.payload_length) + HEADER_LEN <= MIN_MTU;
+            let fits = inner::peek(quoted).is_ok_and(|(_, length)| length <= min_mtu);
             if !(fits && matches!(relayed, ErrorMessage::PacketTooBig { .. })) {
                 let speaker = self.speaker(&inner, local);
                 self.error(now, speaker, relayed, quoted);
@@ -109,7 +111,10 @@ impl Forwarder {
                 // identification is a recent one.
                 let last = self.paths.get(&(outer.source.into(), outer.destination.into()))?.cut?;
                 let age = last.wrapping_sub(fragment.identification);
-                let ours = matches!(fragment.next_header, protocol::IPV6 | protocol::DESTINATION_OPTIONS);
+                let ours = matches!(
+                    fragment.next_header,
+                    protocol::IPV6 | protocol::IPV4 | protocol::DESTINATION_OPTIONS
+                );
                 if !ours || age > RECENT_IDENTIFICATIONS {
                     return None;
                 }
@@ -121,14 +126,16 @@ impl Forwarder {
             other => (other, rest),
         };
         let inner = match next_header {
-            protocol::IPV6 => rest,
+            protocol::IPV6 | protocol::IPV4 => rest,
             // The quoted packet is one of several copies, which have a Destination Options header.
-            protocol::DESTINATION_OPTIONS if rest.first() == Some(&protocol::IPV6) => {
+            protocol::DESTINATION_OPTIONS
+                if matches!(rest.first(), Some(&(protocol::IPV6 | protocol::IPV4))) =>
+            {
                 rest.get(SEQUENCE_DESTINATION_LEN..)?
             }
             _ => return None,
         };
-        let header = Header::parse(inner).ok()?;
+        let (header, _) = inner::peek(inner).ok()?;
         (tunnel_flow_label(self.secret, &header) == outer.flow_label).then_some(Some(inner))
     }
 }

@@ -12,24 +12,29 @@
 
 use carnet_wire::extension::Extensions;
 use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
+use carnet_wire::ipv4;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
-/// Largest number of nested IPv6 headers.
+use crate::forwarding::inner;
+
+/// Largest number of nested IP headers.
 pub(super) const MAX_NESTING: usize = 6;
 
-/// Returns whether a packet has reached the largest number of nested IPv6 headers.
+/// Returns whether a packet has reached the largest number of nested IP headers.
 pub(super) fn is_too_deep(packet: &[u8]) -> bool {
-    // Fast check: a packet with none of these protocols has no inner IPv6 header.
-    const DEEPER: [u8; 3] = [protocol::IPV6, protocol::DESTINATION_OPTIONS, protocol::FRAGMENT];
-    packet.get(6).is_some_and(|next_header| DEEPER.contains(next_header)) && nesting(packet) >= MAX_NESTING
+    // Fast check: a packet with none of these protocols has no inner IP header.
+    const DEEPER: [u8; 4] =
+        [protocol::IPV6, protocol::IPV4, protocol::DESTINATION_OPTIONS, protocol::FRAGMENT];
+    let at = if inner::is_ipv4(packet) { 9 } else { 6 };
+    packet.get(at).is_some_and(|next_header| DEEPER.contains(next_header)) && nesting(packet) >= MAX_NESTING
 }
 
 fn nesting(packet: &[u8]) -> usize {
     let mut rest = packet;
     let mut depth = 0;
-    while let Ok(header) = Header::parse(rest) {
+    while let Some((protocol, behind)) = split(rest) {
         depth += 1;
-        let inside = rest.get(HEADER_LEN..).and_then(|rest| inside(header.next_header, rest));
+        let inside = inside(protocol, behind);
         match inside {
             Some(inside) if depth < MAX_NESTING => rest = inside,
             _ => break,
@@ -38,12 +43,22 @@ fn nesting(packet: &[u8]) -> usize {
     depth
 }
 
-/// Returns the IPv6 packet that follows a header with this Next Header; `None` if another protocol follows.
+/// Returns the protocol behind the first header of a packet, and the octets behind that header. `None` for a
+/// later fragment of IPv4, whose payload has no header.
+fn split(packet: &[u8]) -> Option<(u8, &[u8])> {
+    if inner::is_ipv4(packet) {
+        let header = ipv4::Header::parse(packet).ok().filter(|header| !header.is_later_fragment())?;
+        return Some((header.protocol, packet.get(header.header_length..)?));
+    }
+    Some((Header::parse(packet).ok()?.next_header, packet.get(HEADER_LEN..)?))
+}
+
+/// Returns the IP packet that follows a header with this Next Header; `None` if another protocol follows.
 fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
     match next_header {
-        protocol::IPV6 => Some(rest),
+        protocol::IPV6 | protocol::IPV4 => Some(rest),
         protocol::DESTINATION_OPTIONS => match rest {
-            [protocol::IPV6, length, ..] => rest.get(8 * (usize::from(*length) + 1)..),
+            [protocol::IPV6 | protocol::IPV4, length, ..] => rest.get(8 * (usize::from(*length) + 1)..),
             _ => None,
         },
         protocol::FRAGMENT => {
@@ -61,7 +76,7 @@ fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
 #[inline]
 pub(super) fn of(header: &Header, packet: &[u8]) -> Option<(u8, usize)> {
     // RFC 2473 4.1.1: only an option in the packet's own Destination Options header counts.
-    if header.next_header != protocol::DESTINATION_OPTIONS {
+    if header.next_header != protocol::DESTINATION_OPTIONS || inner::is_ipv4(packet) {
         return None;
     }
     let extensions = Extensions::parse(packet).ok()?;

@@ -9,9 +9,10 @@
 //! decrements the hop limit, as routers do.
 
 use carnet_base::{Endpoint, Time};
-use carnet_wire::ipv6::{HEADER_LEN, Header, is_unicast_routable};
+use carnet_wire::ipv6::Header;
 
 use super::{Forwarder, TunnelDrop, Verdict, decapsulated_traffic_class, strip};
+use crate::forwarding::inner;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
 
@@ -28,13 +29,12 @@ impl Forwarder {
         is_peer: impl Fn(Endpoint) -> bool,
     ) -> Verdict {
         let octets = buffer.as_slice().get(offset..).unwrap_or_default();
-        let Ok((inner, payload)) = Header::parse_packet(octets) else {
+        let Ok((inner, length)) = inner::parse(octets) else {
             return self.drop(TunnelDrop::Malformed);
         };
-        if !is_unicast_routable(inner.source) || !is_unicast_routable(inner.destination) {
+        if !inner::is_routable(&inner, octets) {
             return self.drop(TunnelDrop::Scope);
         }
-        let length = HEADER_LEN + payload.len();
         let further = match self.tunnel_towards(inner.destination) {
             Some((towards, _)) if towards.1 != ends.1 => is_peer(towards.1),
             None if self.held_back.lookup(inner.destination).is_some() => {
@@ -50,10 +50,9 @@ impl Forwarder {
             return self.drop(TunnelDrop::Congestion);
         };
         strip(buffer, offset, length, &inner, traffic_class);
-        let header = Header { traffic_class, hop_limit, ..inner };
-        if let Some(first) = buffer.as_mut_slice().get_mut(..HEADER_LEN) {
-            first.copy_from_slice(&header.emit());
-        }
+        let header = Header { traffic_class, ..inner };
+        inner::set_hop_limit(buffer.as_mut_slice(), &header, hop_limit);
+        let header = Header { hop_limit, ..header };
         self.counters.relayed += 1;
         self.encapsulate(now, &header, buffer)
     }

@@ -4,6 +4,7 @@ use carnet_wire::fragment::FragmentHeader;
 
 use super::*;
 
+mod ipv4_packets;
 mod several;
 
 /// Address of a router on the path between the ends of the tunnel.

@@ -1,0 +1,243 @@
+//! IPv4 on board (RFC 5555): a host that has only IPv4, behind a mobile router whose first uplink has only
+//! IPv6 and whose second uplink has only IPv4, behind a NAT.
+//!
+//! The mobile network is 10.42.7.0/24. The core is the correspondent, 198.51.100.1.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::hosts::{possible, said, seconds, wait_until};
+use crate::ipv4::{behind_nat, dual, first_tunnel, start_both, without_ipv6};
+use crate::station::Station;
+use crate::testbed::Testbed;
+
+const PREFIX: &str = "10.42.7.0/24";
+const HOST: &str = "10.42.7.5";
+const SERVER: &str = "198.51.100.1";
+
+/// Returns the testbed with an IPv4-only host on board.
+fn bed() -> Testbed {
+    let bed = dual();
+    without_ipv6(&bed, &[1]);
+    bed.router.ip("-4 addr flush dev wlan0 scope global");
+    bed.core.ip(&format!("route add {PREFIX} via 198.51.100.2"));
+    bed.host.ip("-6 addr flush dev eth0 scope global");
+    bed.host.ip(&format!("addr add {HOST}/24 dev eth0"));
+    bed.host.ip("route add default via 10.42.7.1");
+    bed
+}
+
+/// Adds the IPv4 prefix to the config of the home agent or of the mobile router.
+fn with_ipv4(config: &str) -> String {
+    let prefixes = "prefixes = ['2001:db8:a::/64']\n";
+    assert_eq!(config.matches(prefixes).count(), 1);
+    config.replace(prefixes, &format!("{prefixes}ipv4_prefixes = ['{PREFIX}']\n"))
+}
+
+fn start(bed: &Testbed, section: &str) -> (Station, Station) {
+    start_both(bed, |config| with_ipv4(&config) + section, |config| with_ipv4(&config) + section)
+}
+
+/// A TCP connection from the host on board, on which the server returns every octet.
+struct Connection {
+    ends: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+    client: JoinHandle<Duration>,
+}
+
+impl Connection {
+    fn start(bed: &Testbed) -> Connection {
+        let listener = bed.core.run(|| TcpListener::bind((SERVER, 0)).expect("a listener"));
+        let port = listener.local_addr().expect("bound").port();
+        std::thread::spawn(move || {
+            let (mut stream, peer) = listener.accept().expect("a connection");
+            assert_eq!(peer.ip().to_string(), HOST, "no NAT before the home agent changes the address");
+            let mut octets = [0; 4096];
+            while let Ok(length) = stream.read(&mut octets) {
+                if length == 0 || stream.write_all(&octets[..length]).is_err() {
+                    break;
+                }
+            }
+        });
+        let to = SocketAddr::from((SERVER.parse::<Ipv4Addr>().expect("an address"), port));
+        let mut stream = bed
+            .host
+            .run(move || TcpStream::connect_timeout(&to, Duration::from_secs(10)).expect("a connection"));
+        stream.set_read_timeout(Some(seconds(30))).expect("a timeout");
+        let (ends, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (has_end, count) = (ends.clone(), rounds.clone());
+        let client = std::thread::spawn(move || {
+            let mut longest = Duration::ZERO;
+            while !has_end.load(Ordering::Relaxed) {
+                // Several segments of full size.
+                let number = count.load(Ordering::Relaxed) as u8;
+                let sent = vec![number; 5000];
+                let began = Instant::now();
+                stream.write_all(&sent).expect("the connection holds");
+                let mut back = vec![0; sent.len()];
+                stream.read_exact(&mut back).expect("the connection holds");
+                assert_eq!(back, sent);
+                longest = longest.max(began.elapsed());
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            longest
+        });
+        Connection { ends, rounds, client }
+    }
+
+    /// Waits until the connection has carried further data in both directions.
+    fn flows(&self) {
+        let before = self.rounds.load(Ordering::Relaxed);
+        wait_until("TCP flows", seconds(20), || self.rounds.load(Ordering::Relaxed) > before + 10);
+    }
+
+    /// Ends the connection; returns the longest round.
+    fn stop(self) -> Duration {
+        self.ends.store(true, Ordering::Relaxed);
+        self.client.join().expect("every octet came back")
+    }
+}
+
+/// Checks that datagrams of every size pass in both directions, with DF and without.
+fn sizes_pass(bed: &Testbed) {
+    for (from, to, source, destination) in
+        [(&bed.host, &bed.core, HOST, SERVER), (&bed.core, &bed.host, SERVER, HOST)]
+    {
+        let sender = from.run(move || UdpSocket::bind((source, 0)).expect("a socket"));
+        let receiver = to.run(move || UdpSocket::bind((destination, 0)).expect("a socket"));
+        let port = receiver.local_addr().expect("bound").port();
+        receiver.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+        for length in [1, 100, 1252, 1400, 1472, 4000] {
+            wait_until(&format!("a datagram of {length} octets arrives"), seconds(20), || {
+                // After "fragmentation needed" the kernel refuses one datagram, and then fragments.
+                let _ = sender.send_to(&vec![7; length], (destination, port));
+                receiver.recv(&mut [0; 5000]).is_ok_and(|found| found == length)
+            });
+        }
+    }
+}
+
+#[test]
+fn ipv4_only_host_keeps_its_connections_over_ipv6_and_nat_uplinks() {
+    if !possible() {
+        return;
+    }
+    for path in ["tun", "bpf"] {
+        let bed = bed();
+        let _nat = behind_nat(&bed, 1);
+        // A default of some distributions.
+        for host in [&bed.router, &bed.agent] {
+            host.run(|| fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a switch"));
+        }
+        let before = bed.router.snapshot();
+        let (mut agent, mut router) = start(&bed, &format!("\n[dataplane]\npath = '{path}'\n"));
+        wait_until("the host on board is reached", seconds(10), || bed.host.pings_v4(SERVER));
+        assert!(bed.router.ip("-4 addr show dev lan0").contains("10.42.7.1/24"));
+        let connection = Connection::start(&bed);
+        connection.flows();
+        sizes_pass(&bed);
+        for (uplink, kind) in [("wwan0", "udp"), ("wlan0", "ipv6")] {
+            let output = router.ask(&["handover", uplink]);
+            assert!(output.status.success(), "{}", said(&output));
+            wait_until("the agent knows", seconds(20), || first_tunnel(&agent).0 == kind);
+            connection.flows();
+            assert!(bed.host.pings_v4(SERVER) && bed.core.pings_v4(HOST), "{kind}");
+            sizes_pass(&bed);
+        }
+        // The first uplink loses its carrier.
+        bed.core.ip("link set wlan down");
+        wait_until("the other uplink carries IPv4", seconds(20), || first_tunnel(&agent).0 == "udp");
+        connection.flows();
+        let longest = connection.stop();
+        assert!(longest < seconds(15), "{path}: {longest:?}");
+        for station in [&agent, &router] {
+            assert_eq!(station.counter("tunnel.dropped.inner_source"), 0);
+        }
+        bed.core.ip("link set wlan up");
+        router.terminate();
+        let ipv4 = |text: &str| {
+            text.split_once("== IPv4")
+                .and_then(|(_, rest)| rest.split_once("== link"))
+                .map(|it| it.0.to_owned())
+        };
+        assert_eq!(ipv4(&bed.router.snapshot()), ipv4(&before), "nothing of carnet's is left");
+        agent.terminate();
+    }
+}
+
+/// IPv4 in IPv4, protocol 4: the second uplink without a NAT.
+#[test]
+fn ipv4_packets_travel_inside_plain_ipv4_without_a_nat() {
+    if !possible() {
+        return;
+    }
+    let bed = bed();
+    bed.router.ip("link set wlan0 down");
+    let (agent, router) = start(&bed, "\n[dataplane]\npath = 'tun'\n");
+    assert_eq!(first_tunnel(&router).0, "ipv4");
+    wait_until("the host on board is reached", seconds(10), || bed.host.pings_v4(SERVER));
+    sizes_pass(&bed);
+    let connection = Connection::start(&bed);
+    connection.flows();
+    connection.stop();
+    assert_eq!(agent.counter("tunnel.dropped.inner_source"), 0);
+}
+
+/// A host on board with a source of another network, and packets that do not come from the home agent.
+#[test]
+fn ipv4_packets_with_foreign_addresses_pass_neither_in_nor_out() {
+    if !possible() {
+        return;
+    }
+    let bed = bed();
+    let (_agent, router) = start(&bed, "\n[dataplane]\npath = 'tun'\n");
+    wait_until("the host on board is reached", seconds(10), || bed.host.pings_v4(SERVER));
+    bed.host.ip("addr add 10.42.9.5/24 dev eth0");
+    bed.core.ip("route add 10.42.9.0/24 via 198.51.100.2");
+    let receiver = bed.core.run(|| UdpSocket::bind((SERVER, 0)).expect("a socket"));
+    receiver.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+    let port = receiver.local_addr().expect("bound").port();
+    let from = |source: &'static str| {
+        let socket = bed.host.run(move || UdpSocket::bind((source, 0)).expect("a socket"));
+        let _ = socket.send_to(b"x", (SERVER, port));
+        receiver.recv(&mut [0; 10]).is_ok()
+    };
+    assert!(from(HOST) && !from("10.42.9.5"));
+    // From the visited network past the home agent.
+    bed.core.ip("route replace 10.42.7.0/24 via 203.0.113.10 dev wwan");
+    assert!(!bed.core.pings_v4(HOST));
+    bed.core.ip("route replace 10.42.7.0/24 via 198.51.100.2");
+    assert!(bed.core.pings_v4(HOST));
+    assert_eq!(router.state(), "registered");
+}
+
+/// A home agent whose config has no IPv4 prefix for the router refuses it. IPv6 goes on, and the host on
+/// board gets an ICMP error at once.
+#[test]
+fn refused_ipv4_prefix_does_not_disturb_ipv6() {
+    if !possible() {
+        return;
+    }
+    let bed = bed();
+    bed.host.ip("-6 addr add 2001:db8:a::10/64 dev eth0");
+    let (agent, router) = start_both(&bed, |config| config, |config| with_ipv4(&config));
+    assert_eq!(router.state(), "registered");
+    assert!(!bed.host.pings_v4(SERVER));
+    wait_until("IPv6 flows", seconds(10), || bed.host.pings(crate::testbed::CORRESPONDENT));
+    wait_until("the log says so", seconds(10), || {
+        router.log().contains("no tunnel for the IPv4 prefix 10.42.7.0/24")
+    });
+    assert!(router.log().contains("prefix allocation unauthorized"), "{}", router.log());
+    // The operator adds the prefix: the next Binding Update registers it.
+    let address = "address = '2001:db8:1::1'\n";
+    let config = bed.agent_config().replace(address, &format!("{address}ipv4_address = '198.51.100.2'\n"));
+    agent.reload(&with_ipv4(&config));
+    let output = router.ask(&["handover", "wlan0"]);
+    assert!(output.status.success(), "{}", said(&output));
+    wait_until("the host on board is reached", seconds(60), || bed.host.pings_v4(SERVER));
+}

@@ -1,0 +1,457 @@
+//! IPv4 mobile network prefixes (RFC 5555 3.1.1, 3.2.1, 4.4.2, 4.5), at both ends.
+
+use std::net::Ipv4Addr;
+
+use carnet_base::mapped;
+use carnet_mobility::Event;
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, StoredBinding};
+use carnet_mobility::mobile_router::{Ipv4PrefixState, MobileRouterConfig, RegistrationMode};
+use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
+use ipnet::{Ipv4Net, Ipv6Net};
+use proptest::prelude::*;
+
+use crate::agent::{self, Agent, node};
+use crate::craft::*;
+use crate::pair::Pair;
+use crate::road::{self, Road};
+use crate::setup::{Setup, router_config};
+
+const IPV4: &str = "10.42.7.0/24";
+const SECOND_IPV4: &str = "192.0.2.64/26";
+const OF_OTHER: &str = "10.42.8.0/24";
+const OTHER_HOME: &str = "2001:db8:1::5678";
+
+fn ipv4(text: &str) -> Ipv4Net {
+    text.parse().expect("an IPv4 prefix")
+}
+
+fn inner(text: &str) -> Ipv6Net {
+    mapped::from_ipv4(ipv4(text))
+}
+
+/// Returns a node that may also register these IPv4 prefixes.
+fn with_ipv4(mut node: AuthorizedNode, prefixes: &[&str]) -> AuthorizedNode {
+    node.prefixes = prefixes.iter().map(|it| inner(it)).chain(node.prefixes.iter().copied()).collect();
+    node
+}
+
+/// Two routers, each with IPv4 prefixes of its own.
+fn config() -> HomeAgentConfig {
+    let first = with_ipv4(node(HOME, &[PREFIX]), &[IPV4, SECOND_IPV4]);
+    let second = with_ipv4(node(OTHER_HOME, &[SECOND_PREFIX]), &[OF_OTHER]);
+    HomeAgentConfig { nodes: vec![first, second], ..agent::config() }
+}
+
+fn home(text: &str, prefix: bool) -> MobilityOption<'static> {
+    let net = ipv4(text);
+    MobilityOption::Ipv4HomeAddress { prefix_length: net.prefix_len(), prefix, address: net.addr() }
+}
+
+/// Returns status, length and address of each IPv4 Address Acknowledgement.
+fn answers(seen: &Seen) -> Vec<(u8, u8, Ipv4Addr)> {
+    let header = MobilityHeader::parse(&seen.mobility_header).expect("a Mobility Header");
+    let Ok(Message::BindingAcknowledgement(acknowledgement)) = header.message() else { panic!("{seen:?}") };
+    let answers = acknowledgement.options.iter().filter_map(|option| match option.expect("an option") {
+        MobilityOption::Ipv4AddressAcknowledgement { status, prefix_length, address } => {
+            Some((status, prefix_length, address))
+        }
+        _ => None,
+    });
+    answers.collect()
+}
+
+fn address(text: &str) -> Ipv4Addr {
+    text.parse().expect("an IPv4 address")
+}
+
+/// Returns the IPv4 prefixes of the binding of [`HOME`].
+fn bound(agent: &Agent) -> Vec<String> {
+    let binding = agent.binding().expect("bound");
+    binding.prefixes.iter().filter_map(|it| mapped::to_ipv4(*it)).map(|it| it.to_string()).collect()
+}
+
+#[test]
+fn home_agent_accepts_ipv4_prefixes_of_the_config_and_their_parts() {
+    let mut agent = Agent::new(config());
+    let update = Update::explicit(1).with(home(IPV4, true)).with(home("192.0.2.64/27", true));
+    let answer = agent.accept(&update);
+    assert_eq!(answers(&answer), [(0, 24, address("10.42.7.0")), (0, 27, address("192.0.2.64"))]);
+    assert_eq!(bound(&agent), [IPV4, "192.0.2.64/27"]);
+    assert_eq!(agent.binding().expect("bound").prefixes.last(), Some(&net(PREFIX)));
+    let event = agent.events.iter().find_map(|event| match event {
+        Event::Binding { prefixes, ipv4_prefixes, .. } => Some((prefixes.clone(), ipv4_prefixes.clone())),
+        _ => None,
+    });
+    assert_eq!(event, Some((vec![net(PREFIX)], vec![ipv4(IPV4), ipv4("192.0.2.64/27")])));
+    // RFC 5555 3.1.1: in a refresh the P flag "must be ignored". The address may be a host's.
+    let answer = agent.accept(&Update::explicit(2).with(home("10.42.7.1/24", false)));
+    assert_eq!(answers(&answer), [(0, 24, address("10.42.7.1"))]);
+    // The update without the second prefix removes it.
+    assert_eq!(bound(&agent), [IPV4]);
+    // A single address of the prefix.
+    let answer = agent.accept(&Update::explicit(3).with(home("10.42.7.9/32", false)));
+    assert_eq!(answers(&answer), [(0, 32, address("10.42.7.9"))]);
+    assert_eq!(bound(&agent), ["10.42.7.9/32"]);
+}
+
+#[test]
+fn home_agent_refuses_each_ipv4_option_by_its_own_status() {
+    for (option, status) in [
+        (home(OF_OTHER, true), 133),
+        (home("10.42.0.0/16", true), 133),
+        (home("10.42.7.0/23", true), 133),
+        (home("10.42.8.9/32", false), 130),
+        (home("0.0.0.0/32", false), 132),
+        (home("127.0.0.0/24", true), 131),
+        (home("224.0.0.0/24", true), 131),
+        (home("255.255.255.255/32", false), 131),
+        (home("0.1.2.0/24", true), 131),
+        (
+            MobilityOption::Ipv4HomeAddress { prefix_length: 0, prefix: true, address: address("10.42.7.0") },
+            131,
+        ),
+        (
+            MobilityOption::Ipv4HomeAddress {
+                prefix_length: 33,
+                prefix: true,
+                address: address("10.42.7.0"),
+            },
+            131,
+        ),
+        (
+            MobilityOption::Ipv4HomeAddress {
+                prefix_length: 63,
+                prefix: false,
+                address: address("10.42.7.1"),
+            },
+            131,
+        ),
+    ] {
+        let mut agent = Agent::new(config());
+        let answer = agent.accept(&Update::explicit(1).with(option).with(home(IPV4, true)));
+        let found = answers(&answer);
+        assert_eq!(found.iter().map(|it| it.0).collect::<Vec<_>>(), [status, 0], "{option:?}");
+        assert_eq!(found[0].1, 0, "RFC 5555 3.2.1: the length is zero in case of failure");
+        // The refusal concerns neither the other option nor the IPv6 prefix.
+        assert_eq!(bound(&agent), [IPV4]);
+    }
+}
+
+/// RFC 3963 4.1: without the R flag the home agent forwards no mobile network.
+#[test]
+fn home_agent_prohibits_ipv4_prefixes_without_r_flag() {
+    let mut agent = Agent::new(config());
+    let answer = agent.accept(&Update::node(1).with(home(IPV4, true)).with(home(OF_OTHER, true)));
+    assert_eq!(answers(&answer).iter().map(|it| it.0).collect::<Vec<_>>(), [129, 133]);
+    assert!(bound(&agent).is_empty());
+}
+
+/// RFC 5555 3.2.1: the answer to a request for any prefix has the prefix, and its length overrides.
+#[test]
+fn home_agent_chooses_a_prefix_of_the_config_for_the_unspecified_address() {
+    let mut agent = Agent::new(config());
+    let any = |length| home(&format!("0.0.0.0/{length}"), true);
+    let answer = agent.accept(&Update::explicit(1).with(any(26)).with(any(30)).with(any(24)));
+    let found = answers(&answer);
+    assert_eq!(found[..2], [(0, 26, address("192.0.2.64")), (0, 24, address("10.42.7.0"))]);
+    assert_eq!(found[2].0, 133);
+    assert_eq!(bound(&agent), [IPV4, SECOND_IPV4]);
+}
+
+/// RFC 3963 5.2: a router that names no prefix gets the prefixes of the config, of both families.
+#[test]
+fn router_in_implicit_mode_gets_all_ipv4_prefixes() {
+    let mut agent = Agent::new(config());
+    let answer = agent.accept(&Update::implicit(1));
+    assert_eq!(answers(&answer), [(0, 24, address("10.42.7.0")), (0, 26, address("192.0.2.64"))]);
+    assert_eq!(bound(&agent), [IPV4, SECOND_IPV4]);
+    // A router that names its IPv6 prefix registers explicitly, and names no IPv4 prefix.
+    let answer = agent.accept(&Update::explicit(2));
+    assert!(answers(&answer).is_empty() && bound(&agent).is_empty());
+    // A node without IPv4 prefixes gets no answer about any.
+    let mut agent = Agent::new(agent::config());
+    assert!(answers(&agent.accept(&Update::implicit(1))).is_empty());
+    // A router with IPv4 prefixes alone needs no IPv6 prefix.
+    let only = with_ipv4(node(HOME, &[]), &[IPV4]);
+    let mut agent = Agent::new(HomeAgentConfig { nodes: vec![only], ..agent::config() });
+    agent.accept(&Update::implicit(1).with(home(IPV4, true)));
+    assert_eq!(bound(&agent), [IPV4]);
+    agent.refuse(&Update::implicit(2).with(home(OF_OTHER, true)), 143);
+}
+
+/// An IPv4-mapped prefix in a Mobile Network Prefix option is no IPv4 prefix.
+#[test]
+fn mapped_prefix_in_an_ipv6_option_is_invalid() {
+    let mut agent = Agent::new(config());
+    agent.refuse(&Update::explicit(1).prefix("::ffff:10.42.7.0/120"), 141);
+    agent.refuse(&Update::implicit(2).prefix("::ffff:0.0.0.0/96"), 141);
+    assert!(agent.binding().is_none());
+}
+
+#[test]
+fn ipv4_prefixes_end_with_the_binding() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1).with(home(IPV4, true)));
+    let before = agent.forwarding_changes;
+    // A refresh without a change of the prefixes changes no forwarding.
+    agent.accept(&Update::explicit(2).with(home(IPV4, true)));
+    assert_eq!(agent.forwarding_changes, before);
+    let answer = agent.accept(&Update::explicit(3).with(home(IPV4, true)).lifetime(0));
+    assert!(answers(&answer).is_empty() && agent.binding().is_none());
+    assert!(agent.forwarding_changes > before);
+    agent.accept(&Update::explicit(4).with(home(IPV4, true)));
+    agent.wait(61.0);
+    assert!(agent.binding().is_none());
+}
+
+/// RFC 5648: all bindings of a node share the prefixes.
+#[test]
+fn ipv4_prefixes_hold_for_all_bindings_of_a_node() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1).bid(1, CARE_OF).with(home(IPV4, true)));
+    agent.accept(
+        &Update::explicit(2).bid(2, OTHER_CARE_OF).with(home(IPV4, true)).with(home(SECOND_IPV4, true)),
+    );
+    for binding in agent.machine.bindings().of(addr(HOME)) {
+        assert_eq!(*binding.prefixes, [inner(IPV4), inner(SECOND_IPV4), net(PREFIX)]);
+    }
+}
+
+#[test]
+fn ipv4_prefixes_survive_a_restart_unless_the_config_takes_them_away() {
+    let mut agent = Agent::new(config());
+    agent.accept(&Update::explicit(1).with(home(IPV4, true)));
+    let stored = agent.machine.stored(agent.now, agent.wall());
+    let text = serde_json::to_string(&stored).expect("JSON");
+    assert!(text.contains(r#""prefixes":["2001:db8:a::/64"],"ipv4_prefixes":["10.42.7.0/24"]"#), "{text}");
+    let restored = |text: &str, config: HomeAgentConfig| {
+        let stored: Vec<StoredBinding> = serde_json::from_str(text).expect("the form of the file");
+        let mut next = Agent::new(config);
+        next.now = agent.now;
+        let (now, wall) = (next.now, next.wall());
+        next.machine.restore(now, wall, stored);
+        next.drain();
+        next
+    };
+    assert_eq!(bound(&restored(&text, config())), [IPV4]);
+    assert!(restored(&text, agent::config()).binding().is_none(), "as for an IPv6 prefix");
+    // A file of a version without IPv4 prefixes.
+    let older = text.replace(r#","ipv4_prefixes":["10.42.7.0/24"]"#, "");
+    assert!(bound(&restored(&older, config())).is_empty());
+}
+
+/// A router behind another one has a care-of address in the other router's IPv4 prefix.
+#[test]
+fn home_agent_refuses_ipv4_care_of_addresses_in_a_ring() {
+    let mut config = config();
+    config.ipv4_address = Some(address("192.0.2.1"));
+    let inside = |update: Update| update.inside();
+    let mut agent = Agent::new(config);
+    let own = "udp:10.42.7.9:4191";
+    let update = inside(Update::explicit(1)).with(home(IPV4, true));
+    let answers = agent.receive_inside("udp:192.0.2.1:4191", own, &update.packet());
+    assert_eq!(answers[0].status(), 174, "a care-of address in the own prefix");
+    let other = "udp:10.42.8.9:4191";
+    let update = inside(Update::explicit(2)).with(home(IPV4, true));
+    let answers = agent.receive_inside("udp:192.0.2.1:4191", other, &update.packet());
+    assert_eq!(answers[0].status(), 0, "behind the other router");
+    let mut of_other = Update::implicit(1).prefix(SECOND_PREFIX).with(home(OF_OTHER, true));
+    of_other.source = addr(OTHER_HOME);
+    of_other.home_address = None;
+    let answers = agent.receive_inside("udp:192.0.2.1:4191", own, &of_other.packet());
+    assert_eq!(answers[0].status(), 174, "each behind the other");
+}
+
+fn any_option() -> impl Strategy<Value = MobilityOption<'static>> {
+    let address = prop_oneof![
+        any::<u32>(),
+        (0u32..1024).prop_map(|low| u32::from(Ipv4Addr::new(10, 42, 6, 0)) + low),
+        Just(0),
+    ];
+    (0u8..64, any::<bool>(), address).prop_map(|(prefix_length, prefix, address)| {
+        MobilityOption::Ipv4HomeAddress { prefix_length, prefix, address: address.into() }
+    })
+}
+
+proptest! {
+    /// Whatever two routers ask for: each option has an answer, each accepted prefix belongs to the router's
+    /// config, and no prefix of one router overlaps a prefix of the other.
+    #[test]
+    fn no_router_gets_an_ipv4_prefix_of_another(
+        first in prop::collection::vec(any_option(), 0..6),
+        second in prop::collection::vec(any_option(), 0..6),
+    ) {
+        let mut agent = Agent::new(config());
+        for (home_address, prefix, options) in [(HOME, PREFIX, &first), (OTHER_HOME, SECOND_PREFIX, &second)] {
+            let update = Update::implicit(1).of(home_address).prefix(prefix);
+            let update = options.iter().fold(update, |update, option| update.with(*option));
+            let answer = agent.accept(&update);
+            prop_assert_eq!(answers(&answer).len(), options.len());
+            for ((status, length, _), option) in answers(&answer).into_iter().zip(options) {
+                let MobilityOption::Ipv4HomeAddress { prefix_length, .. } = option else { continue };
+                prop_assert!([0, 130, 131, 132, 133].contains(&status));
+                prop_assert_eq!(status == 0, length > 0);
+                prop_assert!(status != 0 || *prefix_length > 0);
+            }
+        }
+        let of = |home_address: &str| {
+            let binding = agent.binding_of(home_address).expect("bound");
+            binding.prefixes.iter().filter_map(|it| mapped::to_ipv4(*it)).collect::<Vec<_>>()
+        };
+        prop_assert!(of(HOME).iter().all(|it| ipv4(IPV4).contains(it) || ipv4(SECOND_IPV4).contains(it)));
+        prop_assert!(of(OTHER_HOME).iter().all(|it| ipv4(OF_OTHER).contains(it)));
+    }
+}
+
+// The mobile router
+
+fn router() -> MobileRouterConfig {
+    MobileRouterConfig { ipv4_prefixes: vec![ipv4(IPV4), ipv4(SECOND_IPV4)], ..router_config() }
+}
+
+fn setup(router: MobileRouterConfig) -> Setup {
+    Setup { agent: config(), routers: vec![router], ..Setup::plain() }
+}
+
+/// Returns the IPv4 Home Address options of an update: length, P flag, address.
+fn asked(seen: &Seen) -> Vec<(u8, bool, Ipv4Addr)> {
+    let header = MobilityHeader::parse(&seen.mobility_header).expect("a Mobility Header");
+    let Ok(Message::BindingUpdate(update)) = header.message() else { panic!("{seen:?}") };
+    let options = update.options.iter().filter_map(|option| match option.expect("an option") {
+        MobilityOption::Ipv4HomeAddress { prefix_length, prefix, address } => {
+            Some((prefix_length, prefix, address))
+        }
+        _ => None,
+    });
+    options.collect()
+}
+
+fn states(pair: &Pair) -> Vec<Ipv4PrefixState> {
+    pair.machine().ipv4_prefixes().iter().map(|(_, state)| *state).collect()
+}
+
+/// Returns prefix, status and acceptance of each event about an IPv4 prefix.
+fn reported(pair: &Pair) -> Vec<(String, Option<u8>, bool)> {
+    let events = pair.events.iter().filter_map(|(_, _, event)| match event {
+        Event::Ipv4Prefix { prefix, status, accepted, .. } => Some((prefix.to_string(), *status, *accepted)),
+        _ => None,
+    });
+    events.collect()
+}
+
+#[test]
+fn router_registers_its_ipv4_prefixes_and_repeats_them_in_each_refresh() {
+    let mut pair = Pair::new(setup(router()));
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    let expected = [(24, true, address("10.42.7.0")), (26, true, address("192.0.2.64"))];
+    assert_eq!(asked(&pair.last_update()), expected);
+    assert_eq!(states(&pair), [Ipv4PrefixState::Accepted; 2]);
+    assert_eq!(reported(&pair), [(IPV4.to_owned(), Some(0), true), (SECOND_IPV4.to_owned(), Some(0), true)]);
+    pair.forget();
+    pair.run(50.0);
+    assert_eq!(asked(&pair.last_update()), expected);
+    assert!(reported(&pair).is_empty(), "only changes are events");
+    // The answers survive a reload of the config, so that the tunnel goes on.
+    pair.reconfigure_router(0);
+    assert_eq!(states(&pair), [Ipv4PrefixState::Accepted; 2]);
+    // The de-registration has no prefixes (RFC 3963 5.2).
+    pair.router_does(0, |machine, now, wall| machine.handle_shutdown(now, wall));
+    assert!(asked(&pair.last_update()).is_empty());
+}
+
+#[test]
+fn router_in_implicit_mode_names_no_ipv4_prefix_and_reads_the_answers() {
+    let mut pair = Pair::new(setup(MobileRouterConfig { mode: RegistrationMode::Implicit, ..router() }));
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    assert!(asked(&pair.last_update()).is_empty());
+    assert_eq!(states(&pair), [Ipv4PrefixState::Accepted; 2]);
+}
+
+#[test]
+fn router_uses_only_the_ipv4_prefixes_that_the_home_agent_accepts() {
+    let mut pair = Pair::new(setup(MobileRouterConfig {
+        ipv4_prefixes: vec![ipv4(IPV4), ipv4(OF_OTHER)],
+        ..router_config()
+    }));
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    assert_eq!(states(&pair), [Ipv4PrefixState::Accepted, Ipv4PrefixState::Refused(133)]);
+    assert_eq!(pair.machine().accepted_ipv4_prefixes().collect::<Vec<_>>(), [ipv4(IPV4)]);
+    // The operator of the home agent permits the other prefix: the next refresh takes it into use.
+    pair.agent_config.nodes[0] = with_ipv4(node(HOME, &[PREFIX]), &[IPV4, OF_OTHER]);
+    pair.agent_config.nodes.truncate(1);
+    pair.restart_agent(true);
+    pair.forget();
+    pair.run(50.0);
+    assert_eq!(states(&pair), [Ipv4PrefixState::Accepted; 2]);
+    assert_eq!(reported(&pair), [(OF_OTHER.to_owned(), Some(0), true)]);
+}
+
+/// RFC 5555 4.4.2: without the option in the acknowledgement the router has no IPv4 binding.
+#[test]
+fn router_reports_once_that_the_home_agent_knows_no_ipv4_prefixes() {
+    let mut pair = Pair::new(setup(router()));
+    pair.agent_down = true;
+    pair.attach(0, "wifi", CARE_OF);
+    pair.run(3.0);
+    for _ in 0..3 {
+        pair.answer(0).expect("an acknowledgement");
+        assert!(pair.machine().registration().is_some(), "IPv6 goes on");
+        assert_eq!(states(&pair), [Ipv4PrefixState::Unsupported; 2]);
+        pair.run(50.0);
+    }
+    assert_eq!(reported(&pair), [(IPV4.to_owned(), None, false), (SECOND_IPV4.to_owned(), None, false)]);
+    assert_eq!(pair.machine().accepted_ipv4_prefixes().count(), 0);
+}
+
+/// RFC 5555 3.2.1: every status from 128 on refuses, and the length in the answer overrides.
+#[test]
+fn router_reads_every_status_and_length() {
+    let mut pair = Pair::new(setup(router()));
+    pair.agent_down = true;
+    pair.attach(0, "wifi", CARE_OF);
+    for (status, prefix_length, expected) in [
+        (128, 0, Ipv4PrefixState::Refused(128)),
+        (129, 0, Ipv4PrefixState::Refused(129)),
+        (130, 0, Ipv4PrefixState::Refused(130)),
+        (131, 0, Ipv4PrefixState::Refused(131)),
+        (132, 0, Ipv4PrefixState::Refused(132)),
+        (133, 24, Ipv4PrefixState::Refused(133)),
+        (255, 0, Ipv4PrefixState::Refused(255)),
+        (0, 24, Ipv4PrefixState::Accepted),
+        (0, 16, Ipv4PrefixState::Accepted),
+        (127, 24, Ipv4PrefixState::Accepted),
+        (0, 25, Ipv4PrefixState::OtherLength(25)),
+        (0, 0, Ipv4PrefixState::OtherLength(0)),
+    ] {
+        pair.run(50.0);
+        let address = address("10.42.7.0");
+        let option = MobilityOption::Ipv4AddressAcknowledgement { status, prefix_length, address };
+        let mut answer = Acknowledgement::to(&pair.last_update(), 0);
+        answer.options.push(option);
+        pair.router_receives(0, &answer.packet()).expect("an acknowledgement");
+        assert_eq!(states(&pair), [expected, Ipv4PrefixState::Unsupported], "status {status}");
+    }
+}
+
+/// With Binding Identifiers (RFC 5648) each update names the IPv4 prefixes too, also over an IPv4 uplink.
+#[test]
+fn router_with_identifiers_registers_ipv4_prefixes_over_all_uplinks() {
+    let router = MobileRouterConfig { ipv4_prefixes: vec![ipv4(IPV4)], ..road::config() };
+    let mut agent = road::agent_config();
+    agent.nodes[0] = with_ipv4(agent.nodes[0].clone(), &[IPV4]);
+    let mut road = Road::with(router, agent, 1);
+    road.attach_all();
+    road.run(5.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3]);
+    assert_eq!(road.router.accepted_ipv4_prefixes().collect::<Vec<_>>(), [ipv4(IPV4)]);
+    for binding in road.agent.bindings().of(addr(HOME)) {
+        assert!(binding.prefixes.contains(&inner(IPV4)));
+    }
+    road.detach("wifi");
+    road.run(5.0);
+    assert_eq!(road.router.accepted_ipv4_prefixes().count(), 1);
+    assert!(road.agent.bindings().of(addr(HOME)).all(|binding| binding.prefixes.contains(&inner(IPV4))));
+}

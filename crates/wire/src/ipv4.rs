@@ -1,0 +1,399 @@
+//! The IPv4 header (RFC 791 3.1), its fragments, and the ICMP errors of a tunnel's end (RFC 792, RFC 1191).
+//!
+//! Mobile networks may have IPv4 prefixes, whose packets travel inside tunnels (RFC 5555). The parser checks
+//! version, header length and Total Length, and cuts off octets beyond the Total Length. It does not verify
+//! the header checksum: the kernel has verified it, or will. Changes of a field update the checksum by the
+//! difference alone (RFC 1624), so a wrong checksum stays wrong.
+//!
+//! Left out: the contents of IP options, ICMP other than Destination Unreachable and Time Exceeded.
+
+use std::net::Ipv4Addr;
+
+use crate::octets::{array, slice, u16_at};
+use crate::{Error, checksum, ipv6};
+
+/// Octets of an IPv4 header without options.
+pub const HEADER_LEN: usize = 20;
+/// Size in octets of the packet that every host can receive, in fragments if necessary (RFC 791 3.1).
+pub const MIN_PACKET: usize = 576;
+
+/// Protocol number of ICMP.
+pub const ICMP: u8 = 1;
+
+/// Source of ICMP errors of a node that has no IPv4 address (RFC 7600 4.8, RFC 6890).
+pub const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
+
+const DONT_FRAGMENT: u16 = 0x4000;
+const MORE_FRAGMENTS: u16 = 0x2000;
+const OFFSET: u16 = 0x1fff;
+/// TTL of the ICMP errors of this module.
+const TTL: u8 = 64;
+/// Bit in the type of an option that each fragment contains (RFC 791 3.1).
+const COPIED: u8 = 0x80;
+
+/// An IPv4 header, without its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Length of the header with its options, octets.
+    pub header_length: usize,
+    /// DS field and ECN bits.
+    pub traffic_class: u8,
+    /// Length of the packet, octets.
+    pub total_length: u16,
+    /// The Identification, which all fragments of a packet have.
+    pub identification: u16,
+    /// DF: routers must not fragment the packet.
+    pub dont_fragment: bool,
+    /// MF: the packet is a fragment, and not the last one.
+    pub more_fragments: bool,
+    /// Place of the fragment in the payload, octets.
+    pub offset: u16,
+    /// Number of remaining hops.
+    pub ttl: u8,
+    /// Protocol of the payload.
+    pub protocol: u8,
+    /// The source address.
+    pub source: Ipv4Addr,
+    /// The destination address.
+    pub destination: Ipv4Addr,
+}
+
+impl Header {
+    /// Reads the header; the packet may lack its payload.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if octets of the header are missing, [`Error::Value`] for another version than 4
+    /// or a length that is too small.
+    pub fn parse(packet: &[u8]) -> Result<Header, Error> {
+        const WHAT: &str = "IPv4 header";
+        let fixed = array::<HEADER_LEN>(packet, 0, WHAT)?;
+        let [first, traffic_class, ..] = fixed;
+        if first >> 4 != 4 {
+            return Err(Error::Value { what: "IP version", expected: "4", found: u32::from(first >> 4) });
+        }
+        let header_length = usize::from(first & 0x0f) * 4;
+        if header_length < HEADER_LEN {
+            let found = u32::from(first & 0x0f);
+            return Err(Error::Value { what: "IPv4 header length", expected: "at least 5", found });
+        }
+        slice(packet, 0, header_length, WHAT)?;
+        let total_length = u16_at(packet, 2, WHAT)?;
+        if usize::from(total_length) < header_length {
+            let found = u32::from(total_length);
+            return Err(Error::Value { what: "IPv4 total length", expected: "the header's at least", found });
+        }
+        let flags = u16_at(packet, 6, WHAT)?;
+        Ok(Header {
+            header_length,
+            traffic_class,
+            total_length,
+            identification: u16_at(packet, 4, WHAT)?,
+            dont_fragment: flags & DONT_FRAGMENT != 0,
+            more_fragments: flags & MORE_FRAGMENTS != 0,
+            offset: (flags & OFFSET) << 3,
+            ttl: fixed[8],
+            protocol: fixed[9],
+            source: Ipv4Addr::from(array::<4>(packet, 12, WHAT)?),
+            destination: Ipv4Addr::from(array::<4>(packet, 16, WHAT)?),
+        })
+    }
+
+    /// Reads the header of a whole packet; the second value is the packet, cut to the Total Length.
+    ///
+    /// # Errors
+    /// The errors of [`Header::parse`], and [`Error::Truncated`] if the packet lacks octets of the payload.
+    pub fn parse_packet(packet: &[u8]) -> Result<(Header, &[u8]), Error> {
+        let header = Header::parse(packet)?;
+        Ok((header, slice(packet, 0, usize::from(header.total_length), "IPv4 packet")?))
+    }
+
+    /// Returns whether the packet is a fragment without the header of the upper layer.
+    pub fn is_later_fragment(&self) -> bool {
+        self.offset > 0
+    }
+
+    /// Returns the fields in an IPv6 header with IPv4-mapped addresses. Tables of both families use it; no
+    /// packet has such a header.
+    pub fn as_ipv6(&self) -> ipv6::Header {
+        let payload = usize::from(self.total_length).saturating_sub(self.header_length);
+        ipv6::Header {
+            traffic_class: self.traffic_class,
+            flow_label: 0,
+            payload_length: u16::try_from(payload).unwrap_or_default(),
+            next_header: self.protocol,
+            hop_limit: self.ttl,
+            source: self.source.to_ipv6_mapped(),
+            destination: self.destination.to_ipv6_mapped(),
+        }
+    }
+}
+
+/// Returns whether an IPv4 address is unicast and routed beyond its link. Private addresses are.
+pub fn is_unicast_routable(address: Ipv4Addr) -> bool {
+    let [first, ..] = address.octets();
+    first != 0 && first < 224 && !address.is_loopback() && !address.is_link_local()
+}
+
+/// Sets DS field and ECN bits of a packet.
+pub fn set_traffic_class(packet: &mut [u8], traffic_class: u8) {
+    set(packet, 1, traffic_class);
+}
+
+/// Sets the TTL of a packet.
+pub fn set_ttl(packet: &mut [u8], ttl: u8) {
+    set(packet, 8, ttl);
+}
+
+/// Sets an octet of the header, and updates the checksum (RFC 1624 3).
+fn set(packet: &mut [u8], at: usize, value: u8) {
+    let Some(header) = packet.first_chunk_mut::<HEADER_LEN>() else { return };
+    let word = at & !1;
+    let old = u16::from_be_bytes([header[word], header[word + 1]]);
+    header[at] = value;
+    let new = u16::from_be_bytes([header[word], header[word + 1]]);
+    let sum = u16::from_be_bytes([header[10], header[11]]);
+    let sum = !checksum::add(checksum::add(!sum, !old), new);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Writes the checksum of the header at the begin of `packet`. Leaves a truncated header unchanged.
+pub fn set_checksum(packet: &mut [u8]) {
+    let length = packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
+    let Some(header) = packet.get_mut(..length).filter(|header| header.len() >= HEADER_LEN) else { return };
+    header[10..12].fill(0);
+    let sum = !checksum::sum(header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Cuts a packet into fragments of at most `mtu` octets (RFC 791 3.2). `mtu` is at least 68. A fragment can
+/// be cut further. Returns the packet alone if it fits; nothing if the packet is malformed or has DF.
+pub fn fragment(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
+    let Ok((header, packet)) = Header::parse_packet(packet) else { return Vec::new() };
+    if packet.len() <= mtu {
+        return vec![packet.to_vec()];
+    }
+    let Some((first, payload)) = packet.split_at_checked(header.header_length) else { return Vec::new() };
+    if header.dont_fragment {
+        return Vec::new();
+    }
+    let later = copied(first);
+    let (mut fragments, mut at) = (Vec::new(), 0);
+    while at < payload.len() {
+        let front = if at == 0 { first } else { &later };
+        let room = (mtu.saturating_sub(front.len()) & !7).max(8);
+        let piece = payload.get(at..(at + room).min(payload.len())).unwrap_or_default();
+        let offset = (usize::from(header.offset) + at) / 8;
+        let more = header.more_fragments || at + piece.len() < payload.len();
+        let flags = u16::try_from(offset).unwrap_or(OFFSET) | if more { MORE_FRAGMENTS } else { 0 };
+        let mut fragment = [front, piece].concat();
+        let length = u16::try_from(fragment.len()).unwrap_or(u16::MAX);
+        fragment[2..4].copy_from_slice(&length.to_be_bytes());
+        fragment[6..8].copy_from_slice(&flags.to_be_bytes());
+        set_checksum(&mut fragment);
+        fragments.push(fragment);
+        at += room;
+    }
+    fragments
+}
+
+/// Returns a header for later fragments: with the options that each fragment must contain.
+fn copied(header: &[u8]) -> Vec<u8> {
+    let (fixed, options) = header.split_at(HEADER_LEN.min(header.len()));
+    let mut copied = fixed.to_vec();
+    let mut rest = options;
+    while let [kind, ..] = *rest {
+        let length = match (kind, rest.get(1)) {
+            (0, _) => break,
+            (1, _) => 1,
+            (_, Some(&length)) if length >= 2 && usize::from(length) <= rest.len() => usize::from(length),
+            _ => break,
+        };
+        let (option, behind) = rest.split_at(length);
+        if kind & COPIED != 0 {
+            copied.extend_from_slice(option);
+        }
+        rest = behind;
+    }
+    // Option 0 ends the list.
+    copied.resize(copied.len().next_multiple_of(4), 0);
+    let words = u8::try_from(copied.len() / 4).unwrap_or(15);
+    if let Some(first) = copied.first_mut() {
+        *first = 0x40 | words;
+    }
+    copied
+}
+
+/// An ICMP error about a packet (RFC 792, RFC 1191 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorMessage {
+    /// Destination Unreachable, for example code 1: host unreachable.
+    Unreachable {
+        /// The Code field.
+        code: u8,
+    },
+    /// Destination Unreachable, code 4: fragmentation needed and DF set.
+    FragmentationNeeded {
+        /// The MTU of the next hop, octets.
+        mtu: u16,
+    },
+    /// Time Exceeded.
+    TimeExceeded {
+        /// The Code field.
+        code: u8,
+    },
+}
+
+/// Returns the whole IPv4 packet with an ICMP error about `invoking`, which begins with its IPv4 header. The
+/// packet has at most 576 octets (RFC 1812 4.3.2.3).
+pub fn error_packet(
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    error: ErrorMessage,
+    invoking: &[u8],
+) -> Vec<u8> {
+    let (kind, code, mtu) = match error {
+        ErrorMessage::Unreachable { code } => (3, code, 0),
+        ErrorMessage::FragmentationNeeded { mtu } => (3, 4, mtu),
+        ErrorMessage::TimeExceeded { code } => (11, code, 0),
+    };
+    let quoted = invoking.get(..MIN_PACKET - HEADER_LEN - 8).unwrap_or(invoking);
+    let mut message = vec![kind, code, 0, 0, 0, 0];
+    message.extend_from_slice(&mtu.to_be_bytes());
+    message.extend_from_slice(quoted);
+    let sum = !checksum::sum(&message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let total_length = u16::try_from(HEADER_LEN + message.len()).unwrap_or(u16::MAX);
+    let mut packet = Vec::with_capacity(usize::from(total_length));
+    // RFC 1812 4.3.2.5: precedence 6, internetwork control.
+    packet.extend_from_slice(&[0x45, 0xc0]);
+    packet.extend_from_slice(&total_length.to_be_bytes());
+    packet.extend_from_slice(&[0, 0, 0, 0, TTL, ICMP, 0, 0]);
+    packet.extend_from_slice(&source.octets());
+    packet.extend_from_slice(&destination.octets());
+    set_checksum(&mut packet);
+    packet.append(&mut message);
+    packet
+}
+
+/// Returns whether a node may send an ICMP error about a packet (RFC 1122 3.2.2): not about an ICMP error, a
+/// later fragment, or a packet from or to several nodes.
+pub fn may_answer(invoking: &[u8]) -> bool {
+    let Ok(header) = Header::parse(invoking) else { return false };
+    if !is_unicast_routable(header.source)
+        || !is_unicast_routable(header.destination)
+        || header.is_later_fragment()
+    {
+        return false;
+    }
+    let kind = invoking.get(header.header_length);
+    // Only ICMP queries may be answered: Echo, Timestamp, Information, Address Mask and their replies.
+    header.protocol != ICMP || kind.is_some_and(|kind| matches!(kind, 0 | 8 | 13..=18))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn packet(length: usize, options: &[u8]) -> Vec<u8> {
+        let header_length = HEADER_LEN + options.len();
+        let mut packet = vec![0x40 | (header_length / 4) as u8, 0xb8];
+        packet.extend_from_slice(&((header_length + length) as u16).to_be_bytes());
+        packet.extend_from_slice(&[0x12, 0x34, 0, 0, 17, 99, 0, 0, 10, 42, 7, 5, 192, 0, 2, 1]);
+        packet.extend_from_slice(options);
+        set_checksum(&mut packet);
+        packet.extend((0..length).map(|at| (at * 7) as u8));
+        packet
+    }
+
+    fn is_intact(packet: &[u8]) -> bool {
+        let header = Header::parse(packet).expect("a header");
+        checksum::sum(&packet[..header.header_length]) == 0xffff
+    }
+
+    /// Joins fragments in any order, as a host does.
+    fn reassembled(fragments: &[Vec<u8>]) -> Vec<u8> {
+        let mut pieces: Vec<_> = fragments.iter().map(|it| Header::parse_packet(it).expect("fine")).collect();
+        pieces.sort_by_key(|(header, _)| header.offset);
+        let mut payload = Vec::new();
+        for (header, packet) in &pieces {
+            assert_eq!(usize::from(header.offset), payload.len());
+            payload.extend_from_slice(&packet[header.header_length..]);
+        }
+        assert!(!pieces.last().expect("one").0.more_fragments);
+        payload
+    }
+
+    proptest! {
+        #[test]
+        fn fragments_are_reassembled_to_the_packet(
+            length in 0usize..9000, mtu in 68usize..2000, words in 0usize..4, further in 68usize..500,
+        ) {
+            // Record Route (7) stays in the first fragment; 0x83 is in each of them.
+            let options = [7, 3, 4, 0x83, 3, 4, 1, 1, 0, 0, 0, 0];
+            let whole = packet(length, &options[..4 * words.min(3)]);
+            let fragments = fragment(&whole, mtu);
+            for piece in &fragments {
+                prop_assert!(piece.len() <= mtu.max(20) && is_intact(piece));
+            }
+            // A router on the way may cut the fragments once more.
+            let finer: Vec<Vec<u8>> = fragments.iter().flat_map(|it| fragment(it, further)).collect();
+            let header = Header::parse(&whole).expect("a header");
+            prop_assert_eq!(reassembled(&finer), &whole[header.header_length..]);
+        }
+
+        #[test]
+        fn random_octets_do_not_panic(octets in prop::collection::vec(any::<u8>(), 0..200), mtu: u16) {
+            for first in [None, Some(0x45), Some(0x4f)] {
+                let mut octets = octets.clone();
+                if let (Some(first), Some(place)) = (first, octets.first_mut()) {
+                    *place = first;
+                }
+                if let Ok((header, whole)) = Header::parse_packet(&octets) {
+                    prop_assert!(whole.len() >= header.header_length);
+                }
+                fragment(&octets, usize::from(mtu).max(68));
+                may_answer(&octets);
+                set_ttl(&mut octets, 3);
+            }
+        }
+
+        #[test]
+        fn changed_field_keeps_a_right_checksum_right(class: u8, ttl: u8) {
+            let mut octets = packet(10, &[]);
+            set_traffic_class(&mut octets, class);
+            set_ttl(&mut octets, ttl);
+            let header = Header::parse(&octets).expect("a header");
+            prop_assert!(is_intact(&octets) && header.traffic_class == class && header.ttl == ttl);
+        }
+    }
+
+    #[test]
+    fn packet_with_df_is_not_cut() {
+        let mut whole = packet(1000, &[]);
+        whole[6] = 0x40;
+        assert!(fragment(&whole, 500).is_empty());
+        assert_eq!(fragment(&whole, 1020).len(), 1);
+    }
+
+    #[test]
+    fn error_quotes_the_packet_and_is_not_answered_itself() {
+        let whole = packet(1000, &[]);
+        assert!(may_answer(&whole));
+        let error = ErrorMessage::FragmentationNeeded { mtu: 1372 };
+        let message = error_packet(DUMMY, Ipv4Addr::new(10, 42, 7, 5), error, &whole);
+        let (header, _) = Header::parse_packet(&message).expect("a packet");
+        assert!(message.len() == MIN_PACKET && is_intact(&message));
+        assert_eq!((header.source, header.protocol), (DUMMY, ICMP));
+        assert_eq!(message[20..22], [3, 4]);
+        assert_eq!(message[24..28], [0, 0, 5, 92]);
+        assert_eq!(checksum::sum(&message[20..]), 0xffff);
+        assert_eq!(message[28..], whole[..548]);
+        assert!(!may_answer(&message));
+        for (at, value) in [(7, 1), (12, 224), (16, 255), (12, 0), (12, 127)] {
+            let mut other = whole.clone();
+            other[at] = value;
+            assert!(!may_answer(&other), "octet {at}");
+        }
+    }
+}
