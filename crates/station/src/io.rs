@@ -255,3 +255,24 @@ impl From<GeonetOutput> for Output {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(output: impl Into<Output>) -> String {
+        serde_json::to_string(&output.into()).expect("JSON")
+    }
+
+    #[test]
+    fn recorded_output_has_no_name_of_plane() {
+        assert_eq!(recorded(NemoOutput::Packet(vec![0, 255])), r#"{"packet":"00ff"}"#);
+        assert_eq!(recorded(GeonetOutput::VirtualLinkGone(7)), r#"{"virtual_link_gone":7}"#);
+        let event = r#"{"event":{"event":"warning","message":"no ticket"}}"#;
+        assert_eq!(recorded(GeonetOutput::Warning("no ticket".into())), event);
+        for output in [Output::from(GeonetOutput::VirtualLinkGone(7)), NemoOutput::Persist(Kept::Own).into()] {
+            let read: Output = serde_json::from_str(&recorded(output.clone())).expect("an output");
+            assert_eq!(read, output);
+        }
+    }
+}
