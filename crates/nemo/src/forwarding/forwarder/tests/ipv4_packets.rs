@@ -60,8 +60,11 @@ fn ipv4_packet(source: &str, destination: &str, length: usize, flags: [u8; 2]) -
 const DF: [u8; 2] = [0x40, 0];
 const MAY_CUT: [u8; 2] = [0, 0];
 
-/// Sends a packet. Returns the packets on the wire, each with its tunnel ends and whether routers may cut it.
-fn send(forwarder: &mut Forwarder, packet: &[u8]) -> Result<Vec<(Option<Ends>, Vec<u8>, bool)>, Verdict> {
+/// A packet on the wire: the ends of a tunnel inside IPv4, the octets, and whether routers may cut it.
+type Wire = (Option<Ends>, Vec<u8>, bool);
+
+/// Sends a packet. Returns the packets on the wire.
+fn send(forwarder: &mut Forwarder, packet: &[u8]) -> Result<Vec<Wire>, Verdict> {
     let mut buffer = PacketBuffer::new();
     buffer.copy_from(packet);
     let (header, _) = inner::parse(packet).expect("a packet");
@@ -85,7 +88,7 @@ fn send(forwarder: &mut Forwarder, packet: &[u8]) -> Result<Vec<(Option<Ends>, V
 /// Receives a packet from the wire; returns the inner packet.
 fn receive(
     forwarder: &mut Forwarder,
-    (between, packet, _): &(Option<Ends>, Vec<u8>, bool),
+    (between, packet, _): &Wire,
     ecn: Option<u8>,
 ) -> Result<Vec<u8>, TunnelDrop> {
     let mut buffer = PacketBuffer::new();
