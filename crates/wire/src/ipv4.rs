@@ -275,8 +275,8 @@ pub fn error_packet(
     packet
 }
 
-/// Returns whether a node may send an ICMP error about a packet (RFC 1122 3.2.2): not about an ICMP error, a
-/// later fragment, or a packet from or to several nodes.
+/// Returns whether a node may send an ICMP error about a packet (RFC 1122 3.2.2). It may not about an ICMP
+/// error, a later fragment, or a packet from or to several nodes.
 pub fn may_answer(invoking: &[u8]) -> bool {
     let Ok(header) = Header::parse(invoking) else { return false };
     if !is_unicast_routable(header.source)

@@ -1,5 +1,5 @@
-//! IPv4 on board (RFC 5555): a host that has only IPv4, behind a mobile router whose first uplink has only
-//! IPv6 and whose second uplink has only IPv4, behind a NAT.
+//! IPv4 on board (RFC 5555): a host that has only IPv4, behind a mobile router with two uplinks. The first
+//! uplink has only IPv6. The second has only IPv4, behind a NAT.
 //!
 //! The mobile network is 10.42.7.0/24. The core is the correspondent, 198.51.100.1.
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::io;
 use std::process::Command;
 
-use carnet_wire::checksum;
+use carnet_wire::{checksum, ipv4};
 use proptest::prelude::*;
 
 use super::coalescing::{BurstKinds, Coalescer, Sink};
@@ -151,6 +151,41 @@ fn coalesce(packets: &[Vec<u8>]) -> Collected {
     }
     coalescer.flush(&mut out);
     out
+}
+
+/// An IPv4 burst has the lengths, the Identifications and both checksums of single packets after it is cut.
+#[test]
+fn ipv4_burst_is_cut_into_packets_with_right_headers() {
+    let whole = Packet { timestamp: false, ..Packet::tcp(1000, vec![7; 2500]) }.bare();
+    let mut packet = vec![0x45, 0xb8, 0, 0, 0xff, 0xff, 0x40, 0, 63, 6, 0, 0, 10, 42, 7, 5, 192, 0, 2, 1];
+    packet.extend_from_slice(&whole[40..]);
+    let length = packet.len() as u16;
+    put(&mut packet, 2, length);
+    ipv4::set_checksum(&mut packet);
+    let pseudo = |packet: &[u8], length: u16| {
+        checksum::add(checksum::sum(&packet[12..20]), checksum::protocol_and_length(6, length.into()))
+    };
+    let sum = pseudo(&packet, length - 20);
+    put(&mut packet, 36, sum);
+    let header = Header {
+        unfinished: Some(Unfinished { start: 20, offset: 16 }),
+        burst: Some(Burst { transport: Transport::Tcp, segment: 1000 }),
+        headers: 40,
+    };
+    let mut segments = Segments::new(&header, &packet).expect("an IPv4 burst");
+    let (mut payload, mut buffer) = (0, [0; 2000]);
+    for (number, expected) in [(0xffff, 1040), (0, 1040), (1, 540)] {
+        let length = segments.next(&packet, &mut buffer).expect("a segment");
+        let segment = &buffer[..length];
+        assert_eq!((length, u16::from_be_bytes([segment[4], segment[5]])), (expected, number));
+        assert_eq!(u16::from_be_bytes([segment[2], segment[3]]), length as u16);
+        assert_eq!(checksum::sum(&segment[..20]), 0xffff);
+        let sum = pseudo(segment, length as u16 - 20);
+        assert_eq!(checksum::add(sum, checksum::sum(&segment[20..])), 0xffff);
+        assert_eq!(u32::from_be_bytes([segment[24], segment[25], segment[26], segment[27]]), 1000 + payload);
+        payload += length as u32 - 40;
+    }
+    assert_eq!(segments.next(&packet, &mut buffer), None);
 }
 
 #[test]

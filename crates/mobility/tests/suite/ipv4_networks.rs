@@ -274,8 +274,8 @@ fn any_option() -> impl Strategy<Value = MobilityOption<'static>> {
 }
 
 proptest! {
-    /// Whatever two routers ask for: each option has an answer, each accepted prefix belongs to the router's
-    /// config, and no prefix of one router overlaps a prefix of the other.
+    /// Each option has an answer, and each accepted prefix belongs to the router's config. No prefix of one
+    /// router overlaps a prefix of the other.
     #[test]
     fn no_router_gets_an_ipv4_prefix_of_another(
         first in prop::collection::vec(any_option(), 0..6),

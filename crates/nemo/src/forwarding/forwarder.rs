@@ -725,7 +725,7 @@ impl Forwarder {
     }
 
     /// Sends an ICMPv6 error about the packet `invoking`, or the corresponding ICMP error about an IPv4
-    /// packet, unless RFC 4443 or RFC 1122 forbids it or the rate limit is reached.
+    /// packet. Sends none if RFC 4443 or RFC 1122 forbids it, or if the rate limit is reached.
     pub fn error(&mut self, now: Time, source: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) {
         let limiter = match error {
             ErrorMessage::PacketTooBig { .. } => &mut self.too_big,

@@ -1,8 +1,8 @@
 //! Inner packets of both families.
 //!
-//! The forwarder handles an IPv4 packet (RFC 5555 4.4.3, 4.5.1) like an IPv6 packet: its header is read into
-//! an IPv6 header with IPv4-mapped addresses ([`carnet_base::mapped`]), and the tables have IPv4 prefixes in
-//! that form. This module has the differences between the families. The version field of a packet decides its
+//! The forwarder handles an IPv4 packet (RFC 5555 4.4.3, 4.5.1) like an IPv6 packet. Its header is read into
+//! an IPv6 header with IPv4-mapped addresses ([`carnet_base::mapped`]). The tables have IPv4 prefixes in that
+//! form. This module has the differences between the families. The version field of a packet decides its
 //! family; the forwarder drops IPv6 packets with IPv4-mapped addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
