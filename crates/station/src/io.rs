@@ -270,7 +270,9 @@ mod tests {
         assert_eq!(recorded(GeonetOutput::VirtualLinkGone(7)), r#"{"virtual_link_gone":7}"#);
         let event = r#"{"event":{"event":"warning","message":"no ticket"}}"#;
         assert_eq!(recorded(GeonetOutput::Warning("no ticket".into())), event);
-        for output in [Output::from(GeonetOutput::VirtualLinkGone(7)), NemoOutput::Persist(Kept::Own).into()] {
+        let outputs: [Output; 2] =
+            [GeonetOutput::VirtualLinkGone(7).into(), NemoOutput::Persist(Kept::Own).into()];
+        for output in outputs {
             let read: Output = serde_json::from_str(&recorded(output.clone())).expect("an output");
             assert_eq!(read, output);
         }
