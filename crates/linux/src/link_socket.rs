@@ -10,7 +10,8 @@
 //!
 //! Left out: ICMPv6 in fragments or behind extension headers, which Neighbor Discovery forbids (RFC 6980) and
 //! ICMPv6 errors do not have. After a type 2 routing header the sockets do receive answers to mobile prefix
-//! discovery (RFC 6275 6.8) and Echo Replies (RFC 6275 9.3.2).
+//! discovery (RFC 6275 6.8) and Echo Replies (RFC 6275 9.3.2). Without one they receive Echo Replies from
+//! link-local addresses only, which a mobile router's probes of access routers cause.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -270,45 +271,53 @@ fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMe
 }
 
 /// Returns a filter that accepts incoming ICMPv6 errors (1 to 4), Neighbor Discovery without Redirect (133 to
-/// 136) and answers to home agent discovery (145). After a type 2 routing header the filter accepts Echo
-/// Replies (129) and answers to mobile prefix discovery (147). The kernel's own IPv6 may not process that
-/// header. In a `SOCK_DGRAM` packet socket the packet begins with the IPv6 header.
-fn filter() -> [SockFilter; 26] {
+/// 136) and answers to home agent discovery (145). It also accepts Echo Replies (129) from link-local
+/// addresses. After a type 2 routing header the filter accepts all Echo Replies and answers to mobile prefix
+/// discovery (147). The kernel's own IPv6 may not process that header. In a `SOCK_DGRAM` packet socket the
+/// packet begins with the IPv6 header.
+fn filter() -> [SockFilter; 30] {
     const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
     const ANY_OF: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
     const PROTOCOL: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
     const VLAN: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
     const BODY: u32 = HEADER_LEN as u32;
+    /// Offset of the source address in the IPv6 header.
+    const SOURCE: u32 = 8;
     /// Next Header and Hdr Ext Len of a type 2 routing header before ICMPv6 (RFC 6275 6.4.1).
     const BEFORE_ICMPV6: u32 = (ICMPV6 as u32) << 8 | 2;
     [
         SockFilter::new(LOAD_WORD, 0, 0, PROTOCOL),
-        SockFilter::new(EQUAL, 0, 23, libc::ETH_P_IPV6 as u32),
+        SockFilter::new(EQUAL, 0, 27, libc::ETH_P_IPV6 as u32),
         SockFilter::new(LOAD_BYTE, 0, 0, 6),
         SockFilter::new(EQUAL, 1, 0, u32::from(ICMPV6)),
-        SockFilter::new(EQUAL, 0, 20, u32::from(ROUTING)),
+        SockFilter::new(EQUAL, 0, 24, u32::from(ROUTING)),
         SockFilter::new(LOAD_WORD, 0, 0, VLAN),
         // Drop a frame with a VLAN tag, because the VLAN is another link.
-        SockFilter::new(ANY_OF, 18, 0, 0xfff),
+        SockFilter::new(ANY_OF, 22, 0, 0xfff),
         SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
         // Drop frames to other stations (PACKET_OTHERHOST, 3) and frames that this machine sends
         // (PACKET_OUTGOING, 4).
-        SockFilter::new(AT_LEAST, 16, 0, 3),
+        SockFilter::new(AT_LEAST, 20, 0, 3),
         SockFilter::new(LOAD_BYTE, 0, 0, 6),
         SockFilter::new(EQUAL, 7, 0, u32::from(ICMPV6)),
         SockFilter::new(LOAD_HALF, 0, 0, BODY),
-        SockFilter::new(EQUAL, 0, 12, BEFORE_ICMPV6),
+        SockFilter::new(EQUAL, 0, 16, BEFORE_ICMPV6),
         SockFilter::new(LOAD_BYTE, 0, 0, BODY + 2),
-        SockFilter::new(EQUAL, 0, 10, 2),
+        SockFilter::new(EQUAL, 0, 14, 2),
         SockFilter::new(LOAD_BYTE, 0, 0, BODY + HOME_ADDRESS_ROUTING_LEN as u32),
-        SockFilter::new(EQUAL, 7, 0, u32::from(icmpv6::types::ECHO_REPLY)),
-        SockFilter::new(EQUAL, 6, 7, u32::from(icmpv6::types::MOBILE_PREFIX_ADVERTISEMENT)),
+        SockFilter::new(EQUAL, 11, 0, u32::from(icmpv6::types::ECHO_REPLY)),
+        SockFilter::new(EQUAL, 10, 11, u32::from(icmpv6::types::MOBILE_PREFIX_ADVERTISEMENT)),
         SockFilter::new(LOAD_BYTE, 0, 0, BODY),
-        SockFilter::new(AT_LEAST, 0, 5, 1),
-        SockFilter::new(AT_LEAST, 0, 3, 5),
-        SockFilter::new(EQUAL, 2, 0, u32::from(icmpv6::types::DHAAD_REPLY)),
-        SockFilter::new(AT_LEAST, 0, 2, 133),
-        SockFilter::new(AT_LEAST, 1, 0, 137),
+        SockFilter::new(AT_LEAST, 0, 9, 1),
+        SockFilter::new(AT_LEAST, 0, 7, 5),
+        SockFilter::new(EQUAL, 6, 0, u32::from(icmpv6::types::DHAAD_REPLY)),
+        SockFilter::new(EQUAL, 2, 0, u32::from(icmpv6::types::ECHO_REPLY)),
+        SockFilter::new(AT_LEAST, 0, 5, 133),
+        SockFilter::new(AT_LEAST, 4, 3, 137),
+        // An Echo Reply whose source is in fe80::/10.
+        SockFilter::new(LOAD_HALF, 0, 0, SOURCE),
+        SockFilter::new(AT_LEAST, 0, 2, 0xfe80),
+        SockFilter::new(AT_LEAST, 1, 0, 0xfec0),
         SockFilter::new(RETURN, 0, 0, u32::MAX),
         SockFilter::new(RETURN, 0, 0, 0),
     ]

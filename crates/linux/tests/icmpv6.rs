@@ -223,6 +223,30 @@ fn listener_receives_requested_types_and_no_own_messages() {
     });
 }
 
+/// Routers answer a mobile router's Echo Requests from their link-local addresses, which are in `fe80::/10`.
+#[test]
+fn echo_replies_from_link_local_addresses_are_heard() {
+    in_namespace(|scratch| async move {
+        let peer = home_link();
+        let mut platform = scratch.open_watching("h0", false);
+        events_for(&mut platform, Duration::from_millis(100)).await;
+        let receiver = mac("h0");
+        for source in ["fe7f::1", "fe80::1", "febf::1", "fec0::1", "2001:db8:1::2"] {
+            let source: Ipv6Addr = source.parse().unwrap();
+            let mut frame = [&receiver[..], &[2, 0, 0, 0, 0, 1, 0x86, 0xdd]].concat();
+            frame.extend([0x60, 0, 0, 0, 0, 8, 58, 64]);
+            frame.extend(source.octets());
+            frame.extend([0; 16]);
+            frame.extend([129, 0, 0, 0, 0, 0, 0, 1]);
+            send_octets(&peer, frame);
+        }
+        let events = events_for(&mut platform, Duration::from_millis(300)).await;
+        let replies = heard(&events).into_iter().filter(|message| message.message[0] == 129);
+        let sources: Vec<String> = replies.map(|message| message.source.to_string()).collect();
+        assert_eq!(sources, ["fe80::1", "febf::1"]);
+    });
+}
+
 /// RFC 6275 9.3.2: a home agent's answers to a mobile router have a type 2 routing header. The platform
 /// receives two kinds of them: Echo Replies and answers to mobile prefix discovery.
 #[test]

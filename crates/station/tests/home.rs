@@ -141,6 +141,67 @@ fn mobile_node_at_home_sends_by_home_link() {
     }
 }
 
+/// Returns the first packet among outputs.
+fn packet(outputs: &[Output]) -> &[u8] {
+    let mut packets = outputs.iter().filter_map(|output| match output {
+        Output::Nemo(NemoOutput::Packet(packet)) => Some(packet.as_slice()),
+        _ => None,
+    });
+    packets.next().expect("a packet")
+}
+
+/// RFC 6275 11.5.5: a host on the visited link may have forged the advertisement of the home prefix. The
+/// kernel prefers its default route.
+#[test]
+fn tunnel_leaves_by_its_own_router_until_the_return_is_acknowledged() {
+    const FORGER: &str = "fe80::66";
+    let (mut station, mut wanted) = start(node_config());
+    let mut link = interface("w0", FIRST, true);
+    let own_router = link.routers[0].gateway;
+    station.handle_input(Time::ZERO, WALL, Input::Interface(link.clone())).expect("accepted");
+    let said = wanted.follow(&mut station);
+    // The Mobility Header is behind a Home Address option of 24 octets.
+    let update = packet(&said);
+    let sequence = u16::from_be_bytes([update[70], update[71]]);
+    let mut message = Builder::binding_acknowledgement(0, false, false, sequence, 15).finish();
+    let answer = ControlPacket {
+        source: address(AGENT),
+        destination: address(FIRST),
+        hop_limit: 64,
+        home_address: None,
+        routing_home_address: Some(address(HOME)),
+        mobility_header: &mut message,
+    };
+    station.handle_input(Time::ZERO, WALL, Input::Packet(answer.emit())).expect("accepted");
+    wanted.follow(&mut station);
+    link.addresses.extend(interface("w0", "2001:db8:1::99", true).addresses);
+    link.routers.insert(0, address(FORGER).into());
+    station.handle_input(Time::ZERO, WALL, Input::Interface(link)).expect("accepted");
+    let said = wanted.follow(&mut station);
+    let tables = |wanted: &Wanted| -> Vec<u32> {
+        let rules = wanted.0.iter().filter_map(|entry| match entry {
+            Entry::Rule(rule) if rule.priority == priority::FROM_CARE_OF_ADDRESS => Some(rule.table),
+            _ => None,
+        });
+        rules.collect()
+    };
+    let gateways = |wanted: &Wanted, table: u32| -> Vec<Option<Ipv6Addr>> {
+        let routes = wanted.routes(table, "::/0").into_iter().filter_map(|route| match &*route.action {
+            RouteAction::Forward { gateway, .. } => Some(*gateway),
+            _ => None,
+        });
+        routes.collect()
+    };
+    assert_eq!(gateways(&wanted, TABLE_UPLINK), [Some(address(FORGER))]);
+    let led = tables(&wanted);
+    assert!(!led.is_empty() && led.iter().all(|table| *table != TABLE_UPLINK), "{led:?}");
+    assert!(led.iter().all(|table| gateways(&wanted, *table) == [Some(own_router)]));
+    let answer = acknowledgement(packet(&said));
+    station.handle_input(Time::ZERO, WALL, Input::Packet(answer)).expect("accepted");
+    wanted.follow(&mut station);
+    assert!(tables(&wanted).is_empty());
+}
+
 /// For a mobile router's own packets the kernel's source address selection applies unchanged.
 #[test]
 fn mobile_router_gets_no_route_of_a_mobile_node() {

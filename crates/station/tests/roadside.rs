@@ -234,7 +234,7 @@ fn own(address: Ipv6Addr) -> Address {
         duplicate: false,
         deprecated: false,
         temporary: false,
-        permanent: true,
+        permanent: false,
     }
 }
 

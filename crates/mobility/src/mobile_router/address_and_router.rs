@@ -12,6 +12,16 @@
 //! candidate; it comes after the working routers of the list. If the list is empty, the uplink has no
 //! candidates, because the operator does not want it used.
 //!
+//! A candidate is *proven* if the home agent has acknowledged a registration over it since the link came up.
+//! Any host on the link can send Router Advertisements, so an advertisement alone takes no proven candidate
+//! out of use:
+//!
+//! * A proven candidate whose prefix only another router advertises stays a candidate.
+//! * An address stays with its proven router while this router works and the kernel's list has it.
+//! * If a proven candidate fails, it is tried again after each other candidate that the router tries, and
+//!   after each other router of its address. So many forged prefixes and routers delay the return to it by
+//!   one attempt only.
+//!
 //! The order is, best first:
 //!
 //! 1. The router answers Neighbor Unreachability Detection (RFC 4861 6.3.6).
@@ -28,6 +38,8 @@
 //!    registration.
 //! 8. The candidate is in use. Otherwise the longest common prefix with the home agent's address decides
 //!    (rule 8, which other means may override).
+//!
+//! Proven and other candidates then alternate.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -40,8 +52,12 @@ use super::link_routers::{LinkRouters, RouterMatch};
 
 /// Maximum number of candidates of one IP version on an uplink.
 const MAX_CANDIDATES: usize = 4;
-/// Maximum number of failed candidates that are stored.
+/// Maximum number of failed candidates that are stored, and of proven ones.
 const MAX_FAILED: usize = 8;
+const MAX_PROVEN: usize = 4;
+/// Maximum number of default routes of an interface, of which the best come first. An attacker can make the
+/// kernel install many.
+const MAX_ROUTES: usize = 16;
 /// First and longest time for which a failed candidate comes last. It doubles with each failure.
 const LAST_FOR: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1920));
 
@@ -52,6 +68,63 @@ pub struct Candidate<A> {
     pub address: A,
     /// The next hop; unspecified for a default route without gateway.
     pub router: A,
+}
+
+/// Candidates of an uplink.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Candidates<A> {
+    /// Candidates with different addresses, the best first.
+    pub best: Vec<Candidate<A>>,
+    /// Other routers of the same addresses that answer.
+    pub spare: Vec<Candidate<A>>,
+}
+
+impl<A> Default for Candidates<A> {
+    fn default() -> Self {
+        Candidates { best: Vec::new(), spare: Vec::new() }
+    }
+}
+
+/// Candidates over which the home agent has acknowledged a registration since the link came up; the latest
+/// is at the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ProvenCandidates(Vec<(IpAddr, IpAddr)>);
+
+impl ProvenCandidates {
+    /// Records that the home agent has acknowledged a registration over a candidate.
+    pub fn add(&mut self, address: IpAddr, router: IpAddr) {
+        self.0.retain(|known| *known != (address, router));
+        if self.0.len() >= MAX_PROVEN {
+            self.0.remove(0);
+        }
+        self.0.push((address, router));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn contains(&self, address: IpAddr, router: IpAddr) -> bool {
+        self.0.contains(&(address, router))
+    }
+
+    /// Returns whether a candidate with this router is proven.
+    pub fn has_router(&self, router: IpAddr) -> bool {
+        self.0.iter().any(|(_, known)| *known == router)
+    }
+
+    /// Returns the IPv6 addresses of the proven candidates.
+    pub fn addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
+        self.0.iter().filter_map(|(address, _)| match address {
+            IpAddr::V6(address) => Some(*address),
+            IpAddr::V4(_) => None,
+        })
+    }
+
+    /// Returns the router of the last proven candidate with this address.
+    fn router_of(&self, address: IpAddr) -> Option<IpAddr> {
+        self.0.iter().rev().find(|(known, _)| *known == address).map(|(_, router)| *router)
+    }
 }
 
 /// Candidates over which the home agent did not answer.
@@ -94,6 +167,17 @@ impl FailedCandidates {
 
     pub fn contains(&self, address: IpAddr, router: Option<IpAddr>) -> bool {
         self.failed_at(address, router).is_some()
+    }
+
+    /// Returns whether the last failure of an address concerns another router than this one.
+    fn is_latest_of_other_router(&self, address: IpAddr, router: IpAddr) -> bool {
+        let mut all = self.0.iter().rev().filter(|entry| entry.until > entry.at);
+        all.find(|entry| entry.address == address).is_some_and(|entry| entry.router != Some(router))
+    }
+
+    /// Returns whether a candidate with this router has failed.
+    pub fn has_router(&self, router: IpAddr) -> bool {
+        self.0.iter().any(|entry| entry.router == Some(router) && entry.until > entry.at)
     }
 
     fn is_empty(&self) -> bool {
@@ -147,7 +231,12 @@ fn common_prefix_length(one: Ipv6Addr, other: Ipv6Addr) -> u32 {
 }
 
 /// Returns how well an address matches a default route; `None` if the route does not apply to the address.
-fn fit(address: &Address, route: &Ipv6Router, heard: &LinkRouters) -> Option<RouterMatch> {
+fn fit(
+    address: &Address,
+    route: &Ipv6Router,
+    heard: &LinkRouters,
+    proven: &ProvenCandidates,
+) -> Option<RouterMatch> {
     if route.source.is_some_and(|source| !source.contains(&address.address)) {
         return None;
     }
@@ -165,6 +254,16 @@ fn fit(address: &Address, route: &Ipv6Router, heard: &LinkRouters) -> Option<Rou
         RouterMatch::Leftover if address.permanent || address.prefix_length == 128 => {
             Some(RouterMatch::Unknown)
         }
+        // The operator has configured address and default route. Any host can advertise the prefix.
+        RouterMatch::Foreign if address.permanent => Some(match heard.heard_at(route.gateway) {
+            None => RouterMatch::Advertised,
+            Some(_) => RouterMatch::Unknown,
+        }),
+        RouterMatch::Leftover | RouterMatch::Foreign
+            if proven.contains(address.address.into(), route.gateway.into()) =>
+        {
+            Some(RouterMatch::Unknown)
+        }
         fit => Some(fit),
     }
 }
@@ -179,60 +278,139 @@ fn unlisted(routes: &[Ipv6Router], heard: &LinkRouters) -> Vec<Ipv6Router> {
     heard.default_routers().filter(|router| !listed(router)).map(Ipv6Router::from).collect()
 }
 
+/// Record of the answers and failures of an uplink's candidates.
+pub(super) struct Experience<'a> {
+    pub failed: &'a FailedCandidates,
+    pub proven: &'a ProvenCandidates,
+}
+
+/// A candidate with its rank; the lowest rank is the best.
+struct Ranked<A, R> {
+    rank: R,
+    candidate: Candidate<A>,
+    /// Whether the address fits no other router better, and whether the kernel's list has the router.
+    fits: bool,
+    is_listed: bool,
+    /// Whether the router answers. `works` also requires that the candidate has not failed.
+    answers: bool,
+    works: bool,
+}
+
+impl<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy> Ranked<A, R> {
+    fn is_proven(&self, proven: &ProvenCandidates) -> bool {
+        proven.contains(self.candidate.address.into(), self.candidate.router.into())
+    }
+
+    /// Returns whether the address takes this router, although another one has a better rank. The last proven
+    /// router of an address has precedence while it works. After a failure of another one it is tried again.
+    fn is_preferred(&self, experience: &Experience<'_>) -> bool {
+        let (address, router) = (self.candidate.address.into(), self.candidate.router.into());
+        let is_next = || self.answers && experience.failed.is_latest_of_other_router(address, router);
+        experience.proven.router_of(address) == Some(router)
+            && self.fits
+            && ((self.works && self.is_listed) || is_next())
+    }
+}
+
+/// Selects the candidates by their ranks. Two candidates for which `is_same` is true work or fail together,
+/// so one of them suffices.
+fn select<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
+    mut ranked: Vec<Ranked<A, R>>,
+    experience: &Experience<'_>,
+    is_same: impl Fn(&Candidate<A>, &Candidate<A>) -> bool,
+) -> Candidates<A> {
+    let fitting = ranked.iter().any(|it| it.fits && it.is_listed);
+    ranked.retain(|it| !fitting || it.fits);
+    ranked.sort_by_key(|it| it.rank);
+    let mut chosen: Vec<&Ranked<A, R>> = Vec::new();
+    for it in &ranked {
+        if chosen.iter().any(|other| {
+            other.candidate.address == it.candidate.address || is_same(&other.candidate, &it.candidate)
+        }) {
+            continue;
+        }
+        let kept = ranked
+            .iter()
+            .find(|other| other.candidate.address == it.candidate.address && other.is_preferred(experience));
+        chosen.push(kept.unwrap_or(it));
+    }
+    let best = alternating(&chosen, experience.proven);
+    let is_spare = |it: &&Ranked<A, R>| {
+        it.answers
+            && best.iter().any(|b| b.address == it.candidate.address && b.router != it.candidate.router)
+    };
+    let spare = ranked.iter().filter(is_spare).take(MAX_CANDIDATES).map(|it| it.candidate).collect();
+    Candidates { best, spare }
+}
+
+/// Returns at most [`MAX_CANDIDATES`] candidates. Proven and other ones alternate; the first stays first.
+fn alternating<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
+    chosen: &[&Ranked<A, R>],
+    proven: &ProvenCandidates,
+) -> Vec<Candidate<A>> {
+    let first_is_proven = chosen.first().is_some_and(|first| first.is_proven(proven));
+    let group = |is_proven: bool| chosen.iter().filter(move |it| it.is_proven(proven) == is_proven);
+    let (mut one, mut other) = (group(first_is_proven), group(!first_is_proven));
+    let mut found = Vec::new();
+    while found.len() < MAX_CANDIDATES {
+        let next: Vec<_> = one.next().into_iter().chain(other.next()).map(|it| it.candidate).collect();
+        if next.is_empty() {
+            break;
+        }
+        found.extend(next);
+    }
+    found.truncate(MAX_CANDIDATES);
+    found
+}
+
 /// Returns the IPv6 candidates of the uplink's own link, the best first.
 pub(super) fn candidates(
     addresses: &[&Address],
     routes: &[Ipv6Router],
     heard: &LinkRouters,
-    failed: &FailedCandidates,
+    experience: &Experience<'_>,
     in_use: Option<Ipv6Addr>,
     home_agent: Ipv6Addr,
-) -> Vec<Candidate<Ipv6Addr>> {
+) -> Candidates<Ipv6Addr> {
+    let Experience { failed, proven } = experience;
     let one_has_failed = !failed.is_empty();
     let mut ranked = Vec::new();
     let unlisted = unlisted(routes, heard);
     for address in addresses {
-        for (position, route) in routes.iter().chain(&unlisted).enumerate() {
-            let Some(fit) = fit(address, route, heard) else { continue };
-            let listed = position < routes.len();
-            if !listed && fit != RouterMatch::Advertised {
+        let listed = routes.iter().map(|route| (route, true)).enumerate();
+        let listed =
+            listed.filter(|(at, (route, _))| *at < MAX_ROUTES || proven.has_router(route.gateway.into()));
+        let others = unlisted.iter().map(|route| (route, false)).enumerate();
+        for (position, (route, is_listed)) in listed.chain(others) {
+            let Some(fit) = fit(address, route, heard, proven) else { continue };
+            if !is_listed && fit != RouterMatch::Advertised {
                 continue;
             }
             let candidate = Candidate { address: address.address, router: route.gateway };
             let failed_at = failed.failed_at(address.address.into(), Some(route.gateway.into()));
             let is_in_use = in_use == Some(address.address);
             let class = match fit {
-                _ if !listed => RouterMatch::Foreign as u8 + 1,
+                _ if !is_listed => RouterMatch::Foreign as u8 + 1,
                 RouterMatch::Advertised | RouterMatch::Unknown => 0,
                 fit => fit as u8,
             };
             let recent = one_has_failed.then(|| (!is_in_use, Reverse(heard.heard_at(route.gateway))));
+            let is_unreachable = heard.is_unreachable(route.gateway);
             let rank = (
-                (heard.is_unreachable(route.gateway), failed_at, class, address.deprecated),
+                (is_unreachable, failed_at, class, address.deprecated),
                 (label(address.address) != label(home_agent), fit, recent, position),
                 (address.temporary, !is_in_use),
                 (Reverse(common_prefix_length(address.address, home_agent)), address.address),
             );
             let fits = !matches!(fit, RouterMatch::Leftover | RouterMatch::Foreign);
-            ranked.push((rank, fits, listed, candidate));
+            let answers = !is_unreachable;
+            let works = answers && failed_at.is_none();
+            ranked.push(Ranked { rank, candidate, fits, is_listed, works, answers });
         }
     }
-    let fitting = ranked.iter().any(|(_, fits, listed, _)| *fits && *listed);
-    ranked.retain(|(_, fits, ..)| !fitting || *fits);
-    ranked.sort_by_key(|(rank, ..)| *rank);
-    let mut found: Vec<Candidate<Ipv6Addr>> = Vec::new();
-    for (.., candidate) in ranked {
-        // Two addresses with the same prefix and router work or fail together, so one of them suffices.
-        let same = |known: &Candidate<Ipv6Addr>| {
-            known.address == candidate.address
-                || (known.router == candidate.router
-                    && common_prefix_length(known.address, candidate.address) == 64)
-        };
-        if found.len() < MAX_CANDIDATES && !found.iter().any(same) {
-            found.push(candidate);
-        }
-    }
-    found
+    select(ranked, experience, |one, other| {
+        one.router == other.router && common_prefix_length(one.address, other.address) == 64
+    })
 }
 
 /// Returns how well an IPv4 address matches a default route.
@@ -260,9 +438,10 @@ fn ipv4_fit(interface: &Interface, address: Ipv4Addr, route: &Ipv4Router) -> Opt
 /// preferred source address or with an address in the router's subnet.
 pub(super) fn ipv4_candidates(
     interface: &Interface,
-    failed: &FailedCandidates,
+    experience: &Experience<'_>,
     in_use: Option<Ipv4Addr>,
-) -> Vec<Candidate<Ipv4Addr>> {
+) -> Candidates<Ipv4Addr> {
+    let failed = experience.failed;
     let mut ranked = Vec::new();
     let addresses = interface.ipv4_addresses.iter().map(|known| known.addr());
     for address in addresses.filter(|address| is_usable_ipv4(*address)) {
@@ -272,20 +451,13 @@ pub(super) fn ipv4_candidates(
             let failed_at = failed.failed_at(address.into(), Some(route.gateway.into()));
             let foreign = fit == RouterMatch::Foreign;
             let rank = (unreachable, failed_at, foreign, position, fit, in_use != Some(address), address);
-            ranked.push((rank, foreign, Candidate { address, router: route.gateway }));
+            let candidate = Candidate { address, router: route.gateway };
+            let answers = !unreachable;
+            let works = answers && failed_at.is_none();
+            ranked.push(Ranked { rank, candidate, fits: !foreign, is_listed: true, works, answers });
         }
     }
-    let fitting = ranked.iter().any(|(_, foreign, _)| !foreign);
-    ranked.retain(|(_, foreign, _)| !fitting || !foreign);
-    ranked.sort_by_key(|(rank, _, _)| *rank);
-    let mut found: Vec<Candidate<Ipv4Addr>> = Vec::new();
-    for (_, _, candidate) in ranked {
-        let same = |known: &Candidate<Ipv4Addr>| known.address == candidate.address;
-        if found.len() < MAX_CANDIDATES && !found.iter().any(same) {
-            found.push(candidate);
-        }
-    }
-    found
+    select(ranked, experience, |_, _| false)
 }
 
 /// Returns whether a router may forward packets of an IPv4 address. Private addresses count, because a NAT

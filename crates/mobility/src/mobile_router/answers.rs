@@ -801,7 +801,10 @@ impl MobileRouter {
             // The router keeps the first care-of address that got an answer (RFC 8305 5). On this network it
             // no longer prefers the addresses that it tried earlier.
             let before = request.sent.iter().filter(|sent| !is_newer(sent.sequence, update.sequence));
-            uplink.race_decided(now, registration.care_of_address, before.map(|sent| sent.care_of_address));
+            let winner = registration.care_of_address;
+            // The answer says nothing about a router that the address has got in the meantime.
+            let is_proven = !request.used_other_router(winner, uplink.next_hop(winner));
+            uplink.race_decided(now, (winner, is_proven), before.map(|sent| sent.care_of_address));
             self.watch_candidates(now, registration.uplink);
         }
         let started = request.as_ref().and_then(|request| request.retransmission.started());

@@ -21,8 +21,8 @@ use carnet_base::{Time, WallTime};
 use super::binding_loss_hints::HINT_INTERVAL;
 use super::composer::Composer;
 use super::movement::care_of_addresses;
-use super::unanswered_uplinks::is_given_up;
-use super::{Attachment, MobileRouter, Timer};
+use super::unanswered_uplinks::{is_doubtful, is_given_up};
+use super::{Attachment, MobileRouter, Timer, Uplink};
 use crate::binding_update_list::{
     BindingUpdateListEntry, CONNECTION_ATTEMPT_DELAY, DueUpdate, Exchange, Outstanding, Purpose, STAGGER,
     Transmission, Update, mapped,
@@ -198,22 +198,31 @@ impl MobileRouter {
         all.filter_map(|entry| entry.refresh_at(false)).min()
     }
 
-    /// Returns whether the home agent has not answered the return, although the first registration must be
-    /// renewed now.
+    /// Returns whether the home agent has not answered the return for too long. If another router of the home
+    /// link remains, 3 s suffice. If only a Router Advertisement shows the home link and the uplink has other
+    /// candidates, 7 s suffice. Otherwise the router waits until the first registration must be renewed.
     pub(super) fn is_return_unanswered(&self, now: Time) -> bool {
         let Some(exchange) = self.list.plain_request(Purpose::Deregister) else { return false };
+        let Some(uplink) = self.uplinks.get(self.list.plain.uplink) else { return false };
+        let is_renewal_due = || self.first_renewal().is_none_or(|at| at <= now);
         self.home.at_home
             && !self.stopping
-            && is_given_up(exchange, now)
-            && self.first_renewal().is_none_or(|at| at <= now)
-            && self.uplinks.get(self.list.plain.uplink).is_some_and(|uplink| !uplink.is_home_doubted())
+            && !uplink.is_home_doubted()
+            && ((is_given_up(exchange, now) && (is_renewal_due() || uplink.may_leave_home_early()))
+                || (uplink.has_other_home_router && is_doubtful(exchange, now)))
     }
 
-    /// Uses the foreign care-of addresses again, because the home agent does not answer the return.
+    /// Tries the return over another router of the home link, because the home agent does not answer it.
+    /// After the last router, uses the foreign care-of addresses again.
     pub(super) fn break_off_return(&mut self, now: Time, wall: WallTime) {
         let index = self.list.plain.uplink;
         let before = self.uplinks[index].attachment;
-        self.uplinks[index].return_unanswered(now, &self.config);
+        if self.uplinks[index].return_unanswered(now, &self.config) {
+            self.watch_candidates(now, index);
+            self.outputs.push_back(Output::Forwarding(self.config.home_address));
+            let home_address = IpAddr::V6(self.config.home_address);
+            return self.deregister_from(now, wall, index, vec![home_address]);
+        }
         let name = &self.uplinks[index].config.interface;
         let reason = format!("no answer from the home agent to the return home over {name}");
         self.outputs.push_back(Output::Event(Event::Warning { message: reason.clone() }));
@@ -222,6 +231,15 @@ impl MobileRouter {
             self.evaluate(now, wall, &reason);
         } else {
             self.attachment_changed(now, wall, index, before);
+        }
+    }
+
+    /// Lets the home prefix of an uplink have effect again soon. The home agent did not answer a return, and
+    /// now does not answer over the foreign candidates.
+    pub(super) fn hasten_return(&mut self, now: Time, index: usize) {
+        if self.uplinks.get(index).is_some_and(Uplink::is_home_doubted) {
+            self.uplinks[index].hasten_return(now);
+            self.watch_candidates(now, index);
         }
     }
 
@@ -267,6 +285,7 @@ impl MobileRouter {
         self.timers.stop(Timer::Refresh);
         self.list.hasten_when_alone(&self.uplinks, now);
         self.list.give_up_silent(&self.uplinks, now);
+        self.doubt_routers(now);
         let best = self.transmit_bindings().first().copied();
         let carrier = self.flows.carrier(&self.uplinks, &self.list, best);
         self.list.review(&self.uplinks, now, carrier, &|sequence| self.flows.tells(sequence));
@@ -463,6 +482,7 @@ impl MobileRouter {
         if self.list.plain.exchange.is_none() {
             return;
         }
+        self.doubt_routers(now);
         let next = self.next_update_allowed(now);
         self.list.is_waiting = next.is_some() && self.overtaking_until(now).is_some();
         let BindingUpdateListEntry { uplink, exchange: Some(exchange), .. } = &mut self.list.plain else {
@@ -487,6 +507,34 @@ impl MobileRouter {
         let update = Update::plain(*uplink, exchange.purpose, sent);
         self.send(now, wall, update);
         self.watch_exchange();
+    }
+
+    /// Handles rounds of Binding Updates that had no answer: takes another router for each care-of address
+    /// that has one.
+    fn doubt_routers(&mut self, now: Time) {
+        let plain =
+            self.list.plain_request(Purpose::Register).map(|request| (self.list.plain.uplink, request));
+        let of_bindings = self.list.bindings.iter().filter_map(|it| Some((it.uplink, it.request()?)));
+        let is_round_over = |(_, request): &(usize, &Exchange)| {
+            let made = &request.retransmission;
+            made.rounds() > 0 && made.address_index() == 0 && request.is_due(now)
+        };
+        let unanswered: Vec<(usize, Vec<IpAddr>, bool)> = plain
+            .into_iter()
+            .chain(of_bindings)
+            .filter(is_round_over)
+            .map(|(uplink, request)| (uplink, request.care_of_addresses.clone(), is_doubtful(request, now)))
+            .collect();
+        for (index, addresses, is_doubtful) in unanswered {
+            for address in addresses {
+                if self.uplinks.get(index).is_some_and(|uplink| uplink.has_spare_router(address)) {
+                    self.candidate_failed(now, index, address);
+                }
+            }
+            if is_doubtful {
+                self.hasten_return(now, index);
+            }
+        }
     }
 
     /// Sets the timer for the request of the entry without identifier.

@@ -7,9 +7,13 @@
 //! and an address belongs to that router (RFC 6724 5 rule 5.5, RFC 8028 3).
 //!
 //! A router may have been renumbered without a withdrawal (flash renumbering, RFC 8978). Then it advertises a
-//! new prefix, and omits one that it advertised before: that prefix is *suspected*. It stays valid by RFC
-//! 4861 6.3.4 ("the absence of a prefix ... is not significant"), but the mobile router prefers other
-//! prefixes.
+//! new prefix, and omits one that it advertised before. It may also split its prefixes over several
+//! advertisements (RFC 4861 6.2.3). So if an advertisement brings a prefix and omits another, the mobile
+//! router sends a Router Solicitation to this router. A prefix that the router still omits
+//! [`REST_OF_ANSWER`] after its next advertisement is *suspected*. It stays valid by RFC 4861 6.3.4 ("the
+//! absence of a prefix ... is not significant"), but the mobile router prefers other prefixes. If suspected
+//! prefixes come back more than [`MAX_RETURNS`] times, the router splits its prefixes and does not answer
+//! with all of them. Then only [`MAX_OMISSIONS`] advertisements without a prefix make it suspected.
 //!
 //! A router may announce the interval of its advertisements (Advertisement Interval option, RFC 6275 7.3). If
 //! it then misses [`MISSED_ADVERTISEMENTS`] of them, it counts as unreachable.
@@ -17,18 +21,28 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{LinkMessage, NeighbourState, Time};
+use carnet_base::{LinkMessage, NeighbourState, RateLimiter, Time};
 use carnet_wire::nd::{NdOption, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
 /// Maximum number of prefixes of one link. The prefix that was advertised longest ago is removed first. A
-/// prefix of the router in use is removed last, because an attacker can advertise many prefixes.
+/// prefix of the router in use is removed later, and the prefix in use last, because an attacker can
+/// advertise many prefixes.
 const MAX_PREFIXES: usize = 16;
-/// Maximum number of routers of one link.
+/// Maximum number of routers of one link. The router that advertised longest ago is removed first, a router
+/// in use last.
 const MAX_ROUTERS: usize = 8;
-/// Time within which Router Advertisements of one router count as parts of one. RFC 4861 6.2.3 permits a
-/// router to split its advertisement.
-const ONE_ADVERTISEMENT: Duration = Duration::from_millis(300);
+/// Time that a router has for further parts of an advertisement after a Router Solicitation. It answers
+/// within 500 ms (`MAX_RA_DELAY_TIME`, RFC 4861 10). So 1.1 s after the advertisement of another prefix, an
+/// omitted one is suspected.
+const REST_OF_ANSWER: Duration = Duration::from_millis(600);
+/// Number of suspected prefixes that a router may advertise again before it counts as one that splits its
+/// prefixes.
+const MAX_RETURNS: u32 = 2;
+/// Number of advertisements without a prefix after which the prefix is suspected in any case.
+const MAX_OMISSIONS: u32 = 8;
+/// Number of Router Solicitations to routers that omit a prefix: at once, and the pause until the next.
+const QUESTIONS: (u32, Duration) = (3, Duration::from_secs(1));
 /// Number of missed advertisements after which a router is unreachable. RFC 6275 11.5.1 permits a node to
 /// tolerate some.
 const MISSED_ADVERTISEMENTS: u32 = 3;
@@ -59,7 +73,22 @@ struct AdvertisedPrefix {
     ends_at: Option<Time>,
     /// Whether its valid lifetime has ended.
     ended: bool,
-    suspected: bool,
+    /// Advertisements with other prefixes that the router has sent since the last one with this prefix.
+    omissions: u32,
+    doubt: Doubt,
+}
+
+/// Whether a router has ceased to advertise a prefix without a withdrawal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    /// The router advertises the prefix.
+    None,
+    /// carnet has solicited the router, because it omitted the prefix.
+    Asked,
+    /// The router has advertised since then without the prefix. The prefix is suspected from this time on.
+    Suspected(Time),
+    /// The prefix is suspected.
+    Confirmed,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,9 +108,14 @@ struct AdvertisingRouter {
     interval: Option<Duration>,
     /// Whether the router has missed [`MISSED_ADVERTISEMENTS`] advertisements.
     missing: bool,
-    /// Whether the router splits its prefixes over several advertisements, so that a missing prefix does not
-    /// show that it ended.
-    splits: bool,
+    /// Number of times that the router has advertised a suspected prefix again.
+    returns: u32,
+}
+
+/// Routers and prefixes to store longest, because the traffic uses them.
+pub(super) struct InUse<'a> {
+    pub router: &'a dyn Fn(Ipv6Addr) -> bool,
+    pub prefix: &'a dyn Fn(&Ipv6Net) -> bool,
 }
 
 /// Result of an advertisement.
@@ -89,18 +123,31 @@ struct AdvertisingRouter {
 pub(super) struct AdvertisementChanges {
     /// Time of this router's last advertisement before this one.
     pub previous: Option<Time>,
-    /// Whether the advertisement omits a prefix that the router advertised before.
-    pub omits: bool,
+    /// Whether to send the router a Router Solicitation, because it omits a prefix.
+    pub asks: bool,
 }
 
 /// Routers and prefixes that were advertised since the link came up.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct LinkRouters {
     prefixes: Vec<AdvertisedPrefix>,
     /// Routers; the one that advertised last is at the end.
     routers: Vec<AdvertisingRouter>,
     /// Routers that do not answer Neighbor Unreachability Detection.
     unreachable: Vec<Ipv6Addr>,
+    /// Rate limit of solicitations to routers that omit a prefix.
+    questions: RateLimiter,
+}
+
+impl Default for LinkRouters {
+    fn default() -> Self {
+        LinkRouters {
+            prefixes: Vec::new(),
+            routers: Vec::new(),
+            unreachable: Vec::new(),
+            questions: RateLimiter::new(QUESTIONS.0, QUESTIONS.1),
+        }
+    }
 }
 
 impl LinkRouters {
@@ -112,13 +159,13 @@ impl LinkRouters {
         self.routers.is_empty()
     }
 
-    /// Handles a Router Advertisement. `in_use` is the router to which the traffic goes.
+    /// Handles a Router Advertisement.
     pub fn advertised(
         &mut self,
         now: Time,
         message: &LinkMessage,
         advertisement: &RouterAdvertisement<'_>,
-        in_use: Option<Ipv6Addr>,
+        in_use: &InUse<'_>,
     ) -> AdvertisementChanges {
         let router = message.source;
         let (mut mtu, mut interval, mut listed) = (None, None, Vec::new());
@@ -150,29 +197,11 @@ impl LinkRouters {
             mtu,
             interval,
             missing: false,
-            splits: before.as_ref().is_some_and(|before| before.splits),
+            returns: before.as_ref().map_or(0, |before| before.returns),
         };
-        // A suspected prefix that follows within `ONE_ADVERTISEMENT` belongs to the advertisement that
-        // omitted it. If it follows later, the router uses it again.
-        let continues =
-            before.as_ref().is_some_and(|before| now.saturating_since(before.at) < ONE_ADVERTISEMENT);
-        let mut omits = false;
-        let others = listed.iter().any(|(_, lifetime)| *lifetime > 0);
-        for entry in self.prefixes.iter_mut().filter(|entry| entry.router == router) {
-            if listed.iter().any(|(prefix, _)| *prefix == entry.prefix) {
-                known.splits |= entry.suspected && continues;
-            } else if others && !known.splits && now.saturating_since(entry.at) >= ONE_ADVERTISEMENT {
-                omits |= !entry.suspected;
-                entry.suspected = true;
-            } else {
-                omits |= others && !known.splits && !entry.suspected;
-            }
-        }
-        if known.splits {
-            self.prefixes.iter_mut().filter(|e| e.router == router).for_each(|entry| entry.suspected = false);
-        }
+        let asks = self.compare(now, &mut known, &listed);
         if self.routers.len() >= MAX_ROUTERS {
-            let spare = self.routers.iter().position(|other| Some(other.address) != in_use);
+            let spare = self.routers.iter().position(|other| !(in_use.router)(other.address));
             let gone = self.routers.remove(spare.unwrap_or(0));
             self.prefixes.retain(|entry| entry.router != gone.address);
         }
@@ -180,24 +209,57 @@ impl LinkRouters {
         for (prefix, lifetime) in listed {
             self.note(now, router, prefix, lifetime, in_use);
         }
-        AdvertisementChanges { previous: before.map(|before| before.at), omits }
+        AdvertisementChanges { previous: before.map(|before| before.at), asks }
+    }
+
+    /// Compares the prefixes of an advertisement with those that its router has advertised before. Returns
+    /// whether to send the router a Router Solicitation.
+    fn compare(&mut self, now: Time, router: &mut AdvertisingRouter, listed: &[(Ipv6Net, u32)]) -> bool {
+        let address = router.address;
+        let is_listed = |entry: &AdvertisedPrefix| listed.iter().any(|(prefix, _)| *prefix == entry.prefix);
+        let own = |entry: &&AdvertisedPrefix| entry.router == address;
+        let back = self.prefixes.iter().filter(own).filter(|it| it.is_suspected() && is_listed(it)).count();
+        router.returns = router.returns.saturating_add(u32::try_from(back).unwrap_or(u32::MAX));
+        let is_known = |prefix: &Ipv6Net| {
+            self.prefixes.iter().filter(own).any(|it| it.prefix == *prefix && !it.is_suspected())
+        };
+        let mut valid = listed.iter().filter(|(_, lifetime)| *lifetime > 0).peekable();
+        if valid.peek().is_none() {
+            return false;
+        }
+        let brings_news = valid.any(|(prefix, _)| !is_known(prefix));
+        let splits = router.returns > MAX_RETURNS;
+        let mut is_omitted = false;
+        for entry in self.prefixes.iter_mut().filter(|it| it.router == address && !is_listed(it)) {
+            entry.omissions = entry.omissions.saturating_add(1);
+            if splits && entry.omissions < MAX_OMISSIONS {
+                entry.doubt = Doubt::None;
+            } else if entry.doubt == Doubt::Asked
+                || (entry.doubt == Doubt::None && entry.omissions >= MAX_OMISSIONS)
+            {
+                entry.doubt = Doubt::Suspected(now + REST_OF_ANSWER);
+            }
+            is_omitted |= entry.doubt == Doubt::None;
+        }
+        let asks = brings_news && is_omitted && !splits && self.questions.allow(now);
+        if asks {
+            let omitted = self.prefixes.iter_mut().filter(|it| it.router == address && !is_listed(it));
+            omitted.filter(|it| it.doubt == Doubt::None).for_each(|it| it.doubt = Doubt::Asked);
+        }
+        asks
     }
 
     /// Records that `router` advertises `prefix` for this many seconds, or withdraws it.
-    fn note(
-        &mut self,
-        now: Time,
-        router: Ipv6Addr,
-        prefix: Ipv6Net,
-        lifetime: u32,
-        in_use: Option<Ipv6Addr>,
-    ) {
+    fn note(&mut self, now: Time, router: Ipv6Addr, prefix: Ipv6Net, lifetime: u32, in_use: &InUse<'_>) {
         self.prefixes.retain(|entry| entry.router != router || entry.prefix != prefix);
         if lifetime == 0 {
             return;
         }
         if self.prefixes.len() >= MAX_PREFIXES {
-            let age = |entry: &AdvertisedPrefix| (Some(entry.router) == in_use, entry.at);
+            let age = |entry: &AdvertisedPrefix| {
+                let is_of_router = (in_use.router)(entry.router);
+                (is_of_router && (in_use.prefix)(&entry.prefix), is_of_router, entry.at)
+            };
             let oldest = self.prefixes.iter().enumerate().min_by_key(|(_, entry)| age(entry));
             if let Some(position) = oldest.map(|(position, _)| position) {
                 self.prefixes.remove(position);
@@ -211,8 +273,21 @@ impl LinkRouters {
             at: now,
             ends_at,
             ended: false,
-            suspected: false,
+            omissions: 0,
+            doubt: Doubt::None,
         });
+    }
+
+    /// Suspects the prefixes that their router has omitted for long enough. Returns whether there are any.
+    pub fn suspect_omitted(&mut self, now: Time) -> bool {
+        let mut changed = false;
+        for entry in &mut self.prefixes {
+            if matches!(entry.doubt, Doubt::Suspected(at) if at <= now) {
+                entry.doubt = Doubt::Confirmed;
+                changed = true;
+            }
+        }
+        changed
     }
 
     /// Returns the router with this gateway address. A default route without gateway leads to the router that
@@ -229,7 +304,7 @@ impl LinkRouters {
         let of = |entry: &&AdvertisedPrefix| entry.prefix.contains(&address);
         let router = self.router(gateway).map(|router| router.address);
         let own = self.prefixes.iter().filter(of).filter(|entry| Some(entry.router) == router);
-        if let Some(suspected) = own.map(|entry| entry.suspected).min() {
+        if let Some(suspected) = own.map(AdvertisedPrefix::is_suspected).min() {
             return if suspected { RouterMatch::Suspected } else { RouterMatch::Advertised };
         }
         if self.prefixes.iter().any(|entry| of(&entry)) {
@@ -266,7 +341,7 @@ impl LinkRouters {
         };
         let advertises = move |router: &&AdvertisingRouter| {
             let mut own = self.prefixes.iter().filter(|entry| entry.router == router.address);
-            own.any(|entry| !entry.suspected && !entry.ended && wanted(&entry.prefix))
+            own.any(|entry| !entry.is_suspected() && !entry.ended && wanted(&entry.prefix))
         };
         self.routers
             .iter()
@@ -337,14 +412,18 @@ impl LinkRouters {
         self.unreachable.contains(&gateway) || self.router(gateway).is_some_and(|router| router.missing)
     }
 
-    /// Returns the next time at which a router has missed its advertisements, or the lifetime of a router or
-    /// prefix ends.
+    /// Returns the next time at which a router has missed its advertisements, a prefix becomes suspected, or
+    /// the lifetime of a router or prefix ends.
     pub fn deadline(&self) -> Option<Time> {
         let missing =
             self.routers.iter().filter(|router| !router.missing).filter_map(AdvertisingRouter::missing_at);
         let ends = self.routers.iter().filter(|router| router.is_default && !router.ended);
         let prefixes = self.prefixes.iter().filter(|entry| !entry.ended).filter_map(|entry| entry.ends_at);
-        missing.chain(ends.map(|router| router.ends_at)).chain(prefixes).min()
+        let suspected = self.prefixes.iter().filter_map(|entry| match entry.doubt {
+            Doubt::Suspected(at) => Some(at),
+            _ => None,
+        });
+        missing.chain(ends.map(|router| router.ends_at)).chain(prefixes).chain(suspected).min()
     }
 
     /// Marks default routers and prefixes whose lifetime has ended. Returns true if there are new ones.
@@ -370,6 +449,13 @@ impl LinkRouters {
             router.missing |= missing;
         }
         changed
+    }
+}
+
+impl AdvertisedPrefix {
+    /// Returns whether the router has ceased to advertise the prefix without a withdrawal.
+    fn is_suspected(&self) -> bool {
+        self.doubt == Doubt::Confirmed
     }
 }
 
@@ -426,12 +512,20 @@ mod tests {
             message,
         };
         let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
-        heard.advertised(
-            Time::ZERO + Duration::from_millis(at),
-            &message,
-            &advertisement,
-            Some(addr("fe80::a")),
-        )
+        let in_use = InUse {
+            router: &|router| router == addr("fe80::a"),
+            prefix: &|prefix| prefix.contains(&addr("2001:db8:f1::1")),
+        };
+        heard.advertised(Time::ZERO + Duration::from_millis(at), &message, &advertisement, &in_use)
+    }
+
+    /// Returns how the addresses of [`A`] and [`B`] match the router after `at` milliseconds.
+    fn fits(heard: &mut LinkRouters, at: u64) -> [RouterMatch; 2] {
+        heard.suspect_omitted(Time::ZERO + Duration::from_millis(at));
+        [A, B].map(|net| {
+            let net: Ipv6Net = net.parse().expect("a prefix");
+            heard.fit(net.addr(), addr("fe80::a"))
+        })
     }
 
     const A: &str = "2001:db8:f1::/64";
@@ -456,53 +550,76 @@ mod tests {
     #[test]
     fn omitted_prefix_is_suspected_until_it_is_advertised_again() {
         let mut heard = LinkRouters::default();
-        let fit = |heard: &LinkRouters| heard.fit(addr("2001:db8:f1::1"), addr("fe80::a"));
         hear(&mut heard, 0, "fe80::a", &[A], None);
-        assert!(!hear(&mut heard, 5000, "fe80::a", &[], None).omits, "nothing else is advertised");
-        assert_eq!(fit(&heard), RouterMatch::Advertised);
-        assert!(hear(&mut heard, 10_000, "fe80::a", &[B], None).omits);
-        assert_eq!(fit(&heard), RouterMatch::Suspected);
-        assert!(!hear(&mut heard, 11_000, "fe80::a", &[B], None).omits, "it is known");
+        assert!(!hear(&mut heard, 5000, "fe80::a", &[], None).asks, "nothing else is advertised");
+        assert!(hear(&mut heard, 10_000, "fe80::a", &[B], None).asks);
+        assert_eq!(fits(&mut heard, 10_400), [RouterMatch::Advertised; 2], "the router has not answered");
+        assert!(!hear(&mut heard, 10_500, "fe80::a", &[B], None).asks, "it was asked before");
+        assert_eq!(fits(&mut heard, 11_099), [RouterMatch::Advertised; 2], "the rest may follow");
+        assert_eq!(heard.deadline(), Some(Time::ZERO + Duration::from_millis(11_100)));
+        assert_eq!(fits(&mut heard, 11_100), [RouterMatch::Suspected, RouterMatch::Advertised]);
         hear(&mut heard, 12_000, "fe80::a", &[A, B], None);
-        assert_eq!(fit(&heard), RouterMatch::Advertised);
+        assert_eq!(fits(&mut heard, 20_000), [RouterMatch::Advertised; 2]);
     }
 
     #[test]
     fn renumbering_there_and_back_suspects_each_prefix_in_turn() {
         let mut heard = LinkRouters::default();
-        for (second, now, before) in [(0, A, B), (10, B, A), (20, A, B), (30, B, A)] {
-            hear(&mut heard, second * 1000, "fe80::a", &[now], None);
-            let fit = |net: &str| {
-                let net: Ipv6Net = net.parse().expect("a prefix");
-                heard.fit(net.addr(), addr("fe80::a"))
+        for (second, now) in [(0, A), (10, B), (20, A), (30, B)] {
+            for part in [0, 200] {
+                let at = second * 1000 + part;
+                assert_eq!(hear(&mut heard, at, "fe80::a", &[now], None).asks, second > 0 && part == 0);
+            }
+            let expected = match (second, now) {
+                (0, _) => [RouterMatch::Advertised, RouterMatch::Leftover],
+                (_, A) => [RouterMatch::Advertised, RouterMatch::Suspected],
+                _ => [RouterMatch::Suspected, RouterMatch::Advertised],
             };
-            assert_eq!(fit(now), RouterMatch::Advertised, "{second}");
-            assert_eq!(
-                fit(before),
-                if second == 0 { RouterMatch::Leftover } else { RouterMatch::Suspected },
-                "{second}"
-            );
+            assert_eq!(fits(&mut heard, second * 1000 + 800), expected, "{second}");
         }
     }
 
-    /// RFC 4861 6.2.3: a router may split its prefixes over several advertisements.
+    /// RFC 4861 6.2.3: a router may split its prefixes over several advertisements. It answers a solicitation
+    /// with all of them.
     #[test]
-    fn router_that_splits_its_advertisements_makes_no_prefix_suspected_twice() {
-        let mut heard = LinkRouters::default();
-        let fits = |heard: &LinkRouters| {
-            [A, B].map(|net| {
-                let net: Ipv6Net = net.parse().expect("a prefix");
-                heard.fit(net.addr(), addr("fe80::a"))
-            })
-        };
-        hear(&mut heard, 0, "fe80::a", &[A], None);
-        assert!(hear(&mut heard, 1, "fe80::a", &[B], None).omits);
-        assert_eq!(fits(&heard), [RouterMatch::Advertised; 2], "parts of one advertisement");
-        for second in 1..5 {
-            hear(&mut heard, second * 4000, "fe80::a", &[A], None);
-            hear(&mut heard, second * 4000 + 1, "fe80::a", &[B], None);
-            assert_eq!(fits(&heard), [RouterMatch::Advertised; 2]);
+    fn router_that_splits_its_prefixes_makes_none_suspected() {
+        for apart in [1, 299, 301, 2000, 60_000] {
+            let mut heard = LinkRouters::default();
+            hear(&mut heard, 0, "fe80::a", &[A], None);
+            let mut asked = 0;
+            for turn in 1..30 {
+                let (at, prefix) = (turn * apart, if turn % 2 == 0 { A } else { B });
+                if hear(&mut heard, at, "fe80::a", &[prefix], None).asks {
+                    asked += 1;
+                    hear(&mut heard, at, "fe80::a", &[B], None);
+                    hear(&mut heard, at, "fe80::a", &[A], None);
+                }
+                let next = at + apart.min(1000);
+                assert_eq!(fits(&mut heard, next), [RouterMatch::Advertised; 2], "{apart} {turn}");
+            }
+            assert_eq!(asked, 1, "{apart}");
         }
+    }
+
+    /// The router answers a solicitation with one part only.
+    #[test]
+    fn router_that_answers_in_part_makes_prefixes_suspected_three_times_at_most() {
+        let mut heard = LinkRouters::default();
+        let mut suspected = 0;
+        for turn in 0..60 {
+            let (at, prefix) = (turn * 5000, if turn % 2 == 0 { A } else { B });
+            if hear(&mut heard, at, "fe80::a", &[prefix], None).asks {
+                hear(&mut heard, at + 100, "fe80::a", &[prefix], None);
+            }
+            let fits = fits(&mut heard, at + 4000);
+            suspected += u32::from(turn > 0 && fits != [RouterMatch::Advertised; 2]);
+        }
+        assert!((1..=3).contains(&suspected), "{suspected}");
+        // The router is renumbered: it omits one prefix for good.
+        for turn in 60..70 {
+            hear(&mut heard, turn * 5000, "fe80::a", &[A], None);
+        }
+        assert_eq!(fits(&mut heard, 400_000), [RouterMatch::Advertised, RouterMatch::Suspected]);
     }
 
     #[test]
@@ -544,6 +661,19 @@ mod tests {
         }
         assert!(heard.prefixes.len() <= MAX_PREFIXES && heard.routers.len() <= MAX_ROUTERS);
         assert!(heard.unreachable.len() <= MAX_ROUTERS);
+        assert_eq!(heard.fit(addr("2001:db8:f1::1"), addr("fe80::a")), RouterMatch::Advertised);
+    }
+
+    /// The advertisements are forged in the name of the router in use.
+    #[test]
+    fn prefix_in_use_is_stored_when_its_router_advertises_many_others() {
+        let mut heard = LinkRouters::default();
+        hear(&mut heard, 0, "fe80::a", &[A], None);
+        for index in 0..100_u16 {
+            let prefix = format!("2001:db8:{index:x}::/64");
+            hear(&mut heard, 1000 + u64::from(index), "fe80::a", &[&prefix], None);
+        }
+        assert!(heard.prefixes.len() <= MAX_PREFIXES);
         assert_eq!(heard.fit(addr("2001:db8:f1::1"), addr("fe80::a")), RouterMatch::Advertised);
     }
 

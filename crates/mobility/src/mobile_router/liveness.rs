@@ -494,6 +494,10 @@ impl MobileRouter {
             let _ = self.hint(now, wall);
         }
         if answer.came_back {
+            if let Some((address, _)) = self.uplinks[uplink].path.over {
+                self.uplinks[uplink].candidate_recovered(address, &self.config);
+                self.watch_candidates(now, uplink);
+            }
             // All uplinks had failed. This one works again, so the router tries the others without
             // waiting.
             for binding in &mut self.list.bindings {
@@ -540,6 +544,7 @@ impl MobileRouter {
             if self.candidate_failed(now, uplink, address) {
                 return true;
             }
+            self.hasten_return(now, uplink);
             let link = &mut self.uplinks[uplink];
             let rival = link.care_of_addresses().iter().any(|other| other.is_ipv6() != address.is_ipv6());
             if rival && link.lost != Some(address) {

@@ -30,6 +30,7 @@
 mod address_and_router;
 mod agent_orders;
 mod answers;
+mod attachment;
 mod binding_loss_hints;
 mod binding_update_sender;
 mod capacity;
@@ -52,6 +53,7 @@ mod quality;
 mod reachability;
 mod refusals;
 mod state;
+mod unanswered_returns;
 mod unanswered_uplinks;
 mod uplink;
 mod uplinks;

@@ -72,28 +72,30 @@ impl MobileRouter {
             }
             return Ok(());
         }
-        let is_advertisement = match message.message.first() {
-            Some(&icmpv6::types::ROUTER_ADVERTISEMENT) => true,
-            Some(&icmpv6::types::NEIGHBOR_ADVERTISEMENT) => false,
-            _ => return Ok(()),
-        };
+        let kind = message.message.first().copied().unwrap_or_default();
+        let is_link_local = message.source.is_unicast_link_local();
         // RFC 4861 6.1.2 and 7.1.2. A router sends the advertisement of its link-local address from this
-        // address; other sources do not matter.
-        if !is_advertisement && !message.source.is_unicast_link_local() {
-            return Ok(());
+        // address; other sources do not matter. No router forwards an Echo Reply from such an address.
+        match kind {
+            icmpv6::types::ROUTER_ADVERTISEMENT => {}
+            icmpv6::types::NEIGHBOR_ADVERTISEMENT | icmpv6::types::ECHO_REPLY if is_link_local => {}
+            _ => return Ok(()),
         }
-        if message.hop_limit != nd::HOP_LIMIT || !message.source.is_unicast_link_local() {
+        if !is_link_local || (kind != icmpv6::types::ECHO_REPLY && message.hop_limit != nd::HOP_LIMIT) {
             return Err(MobilityDrop::NeighborDiscovery);
         }
         icmpv6::verify(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let before = self.uplinks[index].attachment;
         let portal = self.uplinks[index].portal.clone();
-        if is_advertisement {
-            let question = self.uplinks[index].handle_router_advertisement(now, message, &self.config);
-            self.outputs.extend(question.map(Output::Link));
-        } else {
-            self.uplinks[index].handle_neighbor_advertisement(now, message, &self.config);
+        let uplink = &mut self.uplinks[index];
+        match kind {
+            icmpv6::types::ROUTER_ADVERTISEMENT => {
+                let question = uplink.handle_router_advertisement(now, message, &self.config);
+                self.outputs.extend(question.map(Output::Link));
+            }
+            icmpv6::types::ECHO_REPLY => uplink.handle_echo_reply(now, message, &self.config),
+            _ => uplink.handle_neighbor_advertisement(now, message, &self.config),
         }
         self.watch_candidates(now, index);
         let uplink = &self.uplinks[index];
@@ -186,7 +188,7 @@ impl MobileRouter {
         let after = self.uplinks[index].attachment;
         let renewed = self.uplinks[index].take_renewed();
         if before == after {
-            return;
+            return self.verify_router(now, wall, index);
         }
         let was = care_of_addresses(before);
         if self.uplinks[index].ipv4_care_of_address() != ipv4_of(before) {
@@ -221,6 +223,31 @@ impl MobileRouter {
         };
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         self.evaluate(now, wall, reason);
+        self.verify_router(now, wall, index);
+    }
+
+    /// Renews a registration whose packets leave by another router now, because this router may be forged. If
+    /// the home agent does not answer, the next router of the address is used.
+    fn verify_router(&mut self, now: Time, wall: WallTime, index: usize) {
+        if self.is_multiple() {
+            let Some(binding) = self.list.binding_of(index) else { return };
+            let registered = self.list.bindings[binding].care_of_address();
+            if registered.is_some_and(|address| self.is_unverified(index, address)) {
+                self.list.bindings[binding].is_due_again = true;
+                self.reconcile(now, wall);
+            }
+        } else if let Some(registration) = self.list.plain.registration.filter(|it| it.uplink == index)
+            && self.is_unverified(index, registration.care_of_address)
+        {
+            self.refresh(now, wall);
+        }
+    }
+
+    /// Returns whether a care-of address has another router than the one over which the home agent has
+    /// acknowledged it since the link came up.
+    fn is_unverified(&self, index: usize, address: IpAddr) -> bool {
+        let uplink = &self.uplinks[index];
+        uplink.has_care_of_address(address) && !uplink.proven.is_empty() && !uplink.is_proven(address)
     }
 
     /// Selects the UDP port of an uplink that has got an IPv4 address. It differs from the ports of other

@@ -19,6 +19,10 @@ use crate::binding_update_list::Exchange;
 /// (1 + 2 + 4 s) has also passed.
 pub(super) const UNANSWERED: u32 = 3;
 const SILENCE: Duration = Duration::from_secs(7);
+/// Number of Binding Updates without an answer after which the router doubts the routers of a link. [`DOUBT`]
+/// (1 + 2 s) must also have passed.
+const DOUBTED: u32 = 2;
+const DOUBT: Duration = Duration::from_secs(3);
 /// Time for which the router avoids an uplink after a failure.
 const DEMOTION: Duration = Duration::from_secs(60);
 /// Time for which the router avoids a failed uplink that has another untried candidate. In this time the
@@ -50,6 +54,12 @@ pub enum Response {
 pub(super) fn is_given_up(exchange: &Exchange, now: Time) -> bool {
     exchange.retransmission.rounds() >= UNANSWERED
         && exchange.retransmission.silent_since().is_some_and(|since| now.saturating_since(since) >= SILENCE)
+}
+
+/// Returns whether an exchange has had no answer for long enough to try another router on the same link.
+pub(super) fn is_doubtful(exchange: &Exchange, now: Time) -> bool {
+    exchange.retransmission.rounds() >= DOUBTED
+        && exchange.retransmission.silent_since().is_some_and(|since| now.saturating_since(since) >= DOUBT)
 }
 
 impl Uplinks {

@@ -11,17 +11,14 @@
 //! * carnet sends a Router Solicitation when a link comes up, when a path fails, and when a router no longer
 //!   answers. If a router omits a prefix, carnet sends a Router Solicitation to this router (see
 //!   `link_routers`).
-//! * When another router sends its first advertisement, carnet sends Neighbor Solicitations to the router in
-//!   use (Neighbor Unreachability Detection, RFC 4861 7.3, which RFC 6275 11.5.1 requires).
-//! * On the home link no heartbeats are sent. So carnet solicits the router that advertises the home prefix
-//!   at an interval. Without this, only the next Router Advertisement of a new link would show a move without
+//! * When another router sends its first advertisement, carnet probes the router in use (Neighbor
+//!   Unreachability Detection, RFC 4861 7.3, which RFC 6275 11.5.1 requires).
+//! * On the home link no heartbeats are sent. So carnet probes the router that advertises the home prefix at
+//!   an interval. Without this, only the next Router Advertisement of a new link would show a move without
 //!   loss of carrier. When an answer is late, carnet sends a Router Solicitation (see
 //!   [`reachability`](super::reachability)).
 //!
-//! An uplink is on the home link if a router there advertises the home prefix now, or if the operator has
-//! configured an address in it on the interface. `home_network` handles home prefixes that contain mobile
-//! networks. Any host on a foreign link can advertise the home prefix. If the home agent does not answer the
-//! de-registration, the router uses its other care-of addresses and uplinks for a while.
+//! `attachment` determines whether the uplink is on the home link.
 //!
 //! If the default router is a mobile router, `parent` decides whether it can be this router's parent.
 //! [`crate::nesting`] decides which *direct* addresses, of the visited link before the parent, this router
@@ -30,42 +27,38 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Address, Interface, LinkMessage, NeighbourState, RateLimiter, Time};
+use carnet_base::{Interface, LinkMessage, NeighbourState, Time};
 use carnet_wire::{icmpv6, nd};
 use ipnet::Ipv6Net;
 
 use super::MobileRouterConfig;
-use super::address_and_router::{Candidate, FailedCandidates, candidates, ipv4_candidates, is_usable_ipv4};
+use super::address_and_router::{Candidate, Candidates, FailedCandidates, ProvenCandidates};
 use super::capacity::CapacityEstimate;
 use super::captive_portal::{CaptivePortal, PortalProbes};
-use super::link_routers::LinkRouters;
+use super::link_routers::{AdvertisementChanges, InUse, LinkRouters};
 use super::liveness::PathState;
 use super::parent::{Parent, Parents};
 use super::quality::SignalThresholds;
-use super::reachability::{DueAction, Reachability};
+use super::reachability::{DueAction, Probe, Reachability, SentProbe};
+use super::unanswered_returns::UnansweredReturns;
 use super::volume::{VolumeAction, VolumeMeter, VolumePeriod};
-use crate::{UDP_PORT, is_unicast_routable};
+use crate::UDP_PORT;
 
 /// Pause between the first Router Solicitation and the next. RFC 4861 6.3.7 recommends 4 s. But a bridge that
 /// has just come up may lose the first one, and a handover would then take 4 s longer.
 const SOLICITATION_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest pause between Router Solicitations. The pause doubles while no router answers, as in RFC 7559.
 const MAX_SOLICITATION_INTERVAL: Duration = Duration::from_secs(64);
-/// Minimum time between two Router Solicitations to routers that omit a prefix. An answer within 300 ms may
-/// be a part of the same advertisement, so one solicitation may not suffice.
-const QUESTION_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Identifier of the Echo Requests to routers.
+const ECHO_IDENTIFIER: u16 = 0xca53;
 /// Reason for which an uplink is down, or for a handover.
 pub(super) const VOLUME_USED_UP: &str = "the volume is used up";
-const HOME_ROUTER_SILENT: &str = "the router of the home link does not answer";
-/// Pause between an answer of the home router and the next solicitation. With heartbeats configured, carnet
+/// Pause between an answer of the home router and the next probe. With heartbeats configured, carnet
 /// detects a move within 0.5 s if a router of the new link answers, otherwise within 1.45 s. Without
 /// heartbeats it takes 0.75 s longer.
 const HOME_PROBE_INTERVAL: Duration = Duration::from_millis(250);
 const HOME_PROBE_INTERVAL_WITHOUT_HEARTBEATS: Duration = Duration::from_secs(1);
-/// Time without effect of the home prefix after a return that the home agent has not answered: the first and
-/// the longest. The time doubles with each such return.
-const HOME_DOUBTED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(960));
 /// Maximum number of routers of an uplink that have their own routing tables at a time.
 pub const MAX_NEXT_HOPS: usize = 4;
 
@@ -128,23 +121,26 @@ pub struct Uplink {
     /// one.
     pub demoted_until: Option<Time>,
     /// Last reported state of the interface.
-    interface: Option<Interface>,
+    pub(super) interface: Option<Interface>,
     /// Routers and prefixes that were advertised since the link came up.
-    link_routers: LinkRouters,
+    pub(super) link_routers: LinkRouters,
     /// Mobile routers that have advertised since the link came up.
-    parents: Parents,
+    pub(super) parents: Parents,
     /// Direct addresses on this interface, the preferred one first. Each has a flag that says whether the
     /// router may use it.
-    direct: Vec<(Ipv6Addr, bool)>,
+    pub(super) direct: Vec<(Ipv6Addr, bool)>,
     /// Captive portal that a router of this link has announced since the link came up.
     pub(super) portal: Option<CaptivePortal>,
     /// Results of probes for captive portals since the link came up.
     pub(super) portal_probes: PortalProbes,
-    /// Addresses of the uplink's own link with their routers, the best first.
-    candidates: Vec<Candidate<Ipv6Addr>>,
-    ipv4_candidates: Vec<Candidate<Ipv4Addr>>,
+    /// Addresses of the uplink's own link with their routers. On the home link they belong to a foreign link
+    /// on the same interface. The router uses them until the home agent has acknowledged the return.
+    pub(super) candidates: Candidates<Ipv6Addr>,
+    pub(super) ipv4_candidates: Candidates<Ipv4Addr>,
     /// Candidates over which the home agent did not answer.
-    failed: FailedCandidates,
+    pub(super) failed: FailedCandidates,
+    /// Candidates over which the home agent has acknowledged a registration.
+    pub(super) proven: ProvenCandidates,
     /// IPv6 routers that have their own routing table; the index is the number of the table. Several are
     /// necessary if packets of several care-of addresses leave through several routers.
     next_hops: [Option<Ipv6Addr>; MAX_NEXT_HOPS],
@@ -155,20 +151,21 @@ pub struct Uplink {
     /// Whether carnet solicits routers until one advertises.
     seeking: bool,
     /// Whether a candidate has appeared since the last call of [`Self::take_renewed`].
-    renewed: bool,
+    pub(super) renewed: bool,
     /// Router that advertises the home prefix on this link now.
-    home_router: Option<Ipv6Addr>,
-    /// Whether a router on this interface has ever advertised the home prefix.
-    home_was_advertised: bool,
-    /// Time until which the home prefix has no effect on this uplink, because the home agent has not
-    /// answered a return.
-    home_doubted_until: Option<Time>,
+    pub(super) home_router: Option<Ipv6Addr>,
+    /// Whether another router advertises the home prefix on this link, over which the home agent has not
+    /// failed to answer.
+    pub(super) has_other_home_router: bool,
+    /// Last router that advertised the home prefix while the home agent answered a return.
+    pub(super) proven_home_router: Option<Ipv6Addr>,
+    /// Whether the home agent has answered a return while a router on this interface advertised the home
+    /// prefix.
+    pub(super) home_was_advertised: bool,
     /// Returns that the home agent has not answered since the link came up.
-    unanswered_returns: u32,
+    pub(super) unanswered_returns: UnansweredReturns,
     /// Number of Router Solicitations since the link came up.
     solicitations: u32,
-    /// Rate limit of solicitations to routers that omit a prefix.
-    questions: RateLimiter,
     /// Care-of address over which the home agent did not answer, although it answered over the address of the
     /// other IP version.
     pub(super) lost: Option<IpAddr>,
@@ -214,20 +211,21 @@ impl Uplink {
             direct: Vec::new(),
             portal: None,
             portal_probes: PortalProbes::default(),
-            candidates: Vec::new(),
-            ipv4_candidates: Vec::new(),
+            candidates: Candidates::default(),
+            ipv4_candidates: Candidates::default(),
             failed: FailedCandidates::default(),
+            proven: ProvenCandidates::default(),
             next_hops: [None; MAX_NEXT_HOPS],
             ipv4_next_hops: [None; MAX_NEXT_HOPS],
             reachability: Reachability::default(),
             seeking: false,
             renewed: false,
             home_router: None,
+            has_other_home_router: false,
+            proven_home_router: None,
             home_was_advertised: false,
-            home_doubted_until: None,
-            unanswered_returns: 0,
+            unanswered_returns: UnansweredReturns::default(),
             solicitations: 0,
-            questions: RateLimiter::new(2, QUESTION_INTERVAL),
             lost: None,
             needs_udp: false,
             udp_port: UDP_PORT,
@@ -274,8 +272,7 @@ impl Uplink {
 
     /// Returns every care-of address, in the order in which the router tries them. IPv6 comes before IPv4
     /// (RFC 5555 4.4.1), unless the home agent did not answer over IPv6. A direct address comes first, then
-    /// the address of the uplink's own link, then the other candidates. Failed addresses come last in each IP
-    /// version.
+    /// the candidates of the uplink's own link, then the direct addresses that have failed.
     pub fn care_of_addresses(&self) -> Vec<IpAddr> {
         let mut ipv6: Vec<IpAddr> = Vec::new();
         let direct = self.direct_alternates();
@@ -285,8 +282,9 @@ impl Uplink {
                 ipv6.push(IpAddr::V6(address));
             }
         }
-        ipv6.sort_by_key(|address| self.has_failed(*address));
-        let known = self.ipv4_candidates.iter().map(|candidate| IpAddr::V4(candidate.address));
+        let is_direct = |address: &IpAddr| self.direct.iter().any(|(it, _)| IpAddr::V6(*it) == *address);
+        ipv6.sort_by_key(|address| is_direct(address) && self.has_failed(*address));
+        let known = self.ipv4_candidates.best.iter().map(|candidate| IpAddr::V4(candidate.address));
         let ipv4: Vec<IpAddr> = known.filter(|_| self.ipv4_care_of_address().is_some()).collect();
         // RFC 8305 4: the order alternates between the IP versions. Direct addresses belong to the first
         // group.
@@ -307,7 +305,7 @@ impl Uplink {
 
     /// Returns the IPv6 candidates of the uplink's own link; none if IPv6 cannot be used.
     fn ipv6_candidates(&self) -> &[Candidate<Ipv6Addr>] {
-        if self.care_of_address().is_some() { &self.candidates } else { &[] }
+        if self.care_of_address().is_some() { &self.candidates.best } else { &[] }
     }
 
     /// Returns whether the home agent did not answer over a care-of address with its present router.
@@ -330,19 +328,19 @@ impl Uplink {
     }
 
     /// Returns the best address of the uplink's own link.
-    fn plain_address(&self) -> Option<Ipv6Addr> {
-        self.candidates.first().map(|candidate| candidate.address)
+    pub(super) fn plain_address(&self) -> Option<Ipv6Addr> {
+        self.candidates.best.first().map(|candidate| candidate.address)
     }
 
     /// Returns the router to which packets from a care-of address go.
     pub fn next_hop(&self, address: IpAddr) -> Option<IpAddr> {
         match address {
             IpAddr::V6(address) => {
-                let own = self.candidates.iter().find(|candidate| candidate.address == address);
+                let own = self.candidates.best.iter().find(|candidate| candidate.address == address);
                 own.map(|candidate| candidate.router).or(self.router()).map(IpAddr::V6)
             }
             IpAddr::V4(address) => {
-                let own = self.ipv4_candidates.iter().find(|candidate| candidate.address == address);
+                let own = self.ipv4_candidates.best.iter().find(|candidate| candidate.address == address);
                 own.map(|candidate| IpAddr::V4(candidate.router))
             }
         }
@@ -373,15 +371,40 @@ impl Uplink {
     }
 
     /// Assigns a routing table to each router in use. A router keeps its table, so that during changes no
-    /// packet goes to the router of another address.
-    fn assign_tables(&mut self) {
-        let mut wanted: Vec<Ipv6Addr> = self.router().into_iter().collect();
-        if matches!(self.attachment, Attachment::Foreign { ipv6: Some(_), .. }) {
-            wanted.extend(self.candidates.iter().map(|candidate| candidate.router));
+    /// packet goes to the router of another address. On the home link, the first table has the routes of the
+    /// home link.
+    pub(super) fn assign_tables(&mut self) {
+        let routers = self.candidates.best.iter().map(|candidate| candidate.router);
+        match self.attachment {
+            Attachment::Foreign { ipv6: Some((_, router)), .. } => {
+                let wanted: Vec<Ipv6Addr> = std::iter::once(router).chain(routers).collect();
+                assign(&mut self.next_hops, &wanted);
+            }
+            Attachment::Home { .. } => {
+                let wanted: Vec<Ipv6Addr> = routers.collect();
+                let [home, others @ ..] = &mut self.next_hops;
+                *home = None;
+                assign(others, &wanted);
+            }
+            _ => self.next_hops = [None; MAX_NEXT_HOPS],
         }
-        assign(&mut self.next_hops, &wanted);
-        let ipv4: Vec<Ipv4Addr> = self.ipv4_candidates.iter().map(|candidate| candidate.router).collect();
+        let ipv4: Vec<Ipv4Addr> =
+            self.ipv4_candidates.best.iter().map(|candidate| candidate.router).collect();
         assign(&mut self.ipv4_next_hops, &ipv4);
+    }
+
+    /// Returns whether a care-of address of the uplink's own link has a router of its own. If so, its packets
+    /// leave by that router also on the home link, until the home agent has acknowledged the return.
+    pub fn has_own_next_hop(&self, address: Ipv6Addr) -> bool {
+        self.candidates.best.iter().any(|candidate| candidate.address == address)
+    }
+
+    /// Returns whether another router of a care-of address has not failed.
+    pub(super) fn has_spare_router(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V6(address) => self.candidates.spare.iter().any(|spare| spare.address == address),
+            IpAddr::V4(address) => self.ipv4_candidates.spare.iter().any(|spare| spare.address == address),
+        }
     }
 
     /// Handles a care-of address over which the home agent does not answer: its candidate comes last from now
@@ -402,9 +425,17 @@ impl Uplink {
     }
 
     /// Records that the home agent has answered over one care-of address, but not over `losers`, which the
-    /// router tried before (RFC 8305 5).
-    pub(super) fn race_decided(&mut self, now: Time, winner: IpAddr, losers: impl Iterator<Item = IpAddr>) {
-        self.failed.remove(winner, self.next_hop(winner));
+    /// router tried before (RFC 8305 5). `is_proven` says whether the answer also concerns its present
+    /// router.
+    pub(super) fn race_decided(
+        &mut self,
+        now: Time,
+        (winner, is_proven): (IpAddr, bool),
+        losers: impl Iterator<Item = IpAddr>,
+    ) {
+        if is_proven {
+            self.candidate_answers(winner);
+        }
         if self.lost.is_some_and(|lost| lost.is_ipv6() == winner.is_ipv6()) {
             self.lost = None;
         }
@@ -414,6 +445,33 @@ impl Uplink {
                 self.lost = Some(loser);
             }
         }
+    }
+
+    /// Records that the home agent answers heartbeats over a care-of address again.
+    pub(super) fn candidate_recovered(&mut self, address: IpAddr, config: &MobileRouterConfig) {
+        if self.is_proven(address) {
+            self.failed.remove(address, self.next_hop(address));
+            self.attach(config);
+        }
+    }
+
+    /// Records that the home agent has acknowledged a registration over a care-of address and its present
+    /// router.
+    fn candidate_answers(&mut self, address: IpAddr) {
+        let router = self.next_hop(address);
+        self.failed.remove(address, router);
+        self.seeking = false;
+        let Some(router) = router else { return };
+        if let IpAddr::V6(router) = router {
+            self.link_routers.answered(router);
+        }
+        self.proven.add(address, router);
+    }
+
+    /// Returns whether the home agent has acknowledged a registration over a care-of address and its present
+    /// router.
+    pub(super) fn is_proven(&self, address: IpAddr) -> bool {
+        self.next_hop(address).is_some_and(|router| self.proven.contains(address, router))
     }
 
     /// Returns whether a candidate has failed and another one has not been tried since.
@@ -471,7 +529,7 @@ impl Uplink {
 
     /// Returns the network of the care-of address on the uplink's own link, if its prefix length is 64.
     pub fn link_network(&self) -> Option<Ipv6Addr> {
-        let plain = self.plain_address()?;
+        let plain = self.ipv6_candidates().first()?.address;
         let known = self.interface.as_ref()?.addresses.iter().find(|a| a.address == plain)?;
         (known.prefix_length == 64).then(|| Ipv6Net::new(plain, 64).ok().map(|net| net.network())).flatten()
     }
@@ -530,11 +588,12 @@ impl Uplink {
         self.next_hops = old.next_hops;
         self.ipv4_next_hops = old.ipv4_next_hops;
         self.failed.clone_from(&old.failed);
+        self.proven.clone_from(&old.proven);
         self.reachability.adopt(&old.reachability);
         self.home_router = old.home_router;
+        self.proven_home_router = old.proven_home_router;
         self.home_was_advertised = old.home_was_advertised;
-        self.home_doubted_until = old.home_doubted_until;
-        self.unanswered_returns = old.unanswered_returns;
+        self.unanswered_returns.clone_from(&old.unanswered_returns);
         self.solicitations = old.solicitations;
         self.lost = old.lost;
         self.needs_udp = old.needs_udp;
@@ -589,8 +648,9 @@ impl Uplink {
         self.portal = None;
         self.portal_probes = PortalProbes::default();
         self.failed = FailedCandidates::default();
+        self.proven = ProvenCandidates::default();
         self.reachability = Reachability::default();
-        self.return_answered();
+        self.unanswered_returns = UnansweredReturns::default();
         self.seeking = false;
         self.solicitations = 0;
     }
@@ -599,8 +659,9 @@ impl Uplink {
         self.interface = None;
         self.link_changed();
         self.home_was_advertised = false;
-        self.candidates.clear();
-        self.ipv4_candidates.clear();
+        self.proven_home_router = None;
+        self.candidates = Candidates::default();
+        self.ipv4_candidates = Candidates::default();
         self.home_router = None;
         self.attachment = Attachment::Down("no such interface");
         self.assign_tables();
@@ -617,17 +678,38 @@ impl Uplink {
         let advertisement = nd::RouterAdvertisement::parse(&message.message).ok()?;
         self.portal = CaptivePortal::after(self.portal.take(), message.source, advertisement.options());
         let in_use = self.router();
-        let kept = self.home_router.or(in_use);
-        let advertised = self.link_routers.advertised(now, message, &advertisement, kept);
-        self.home_was_advertised |=
-            self.link_routers.advertisers(&[], |prefix| config.is_home_link(*prefix)).next().is_some();
-        self.seeking = false;
+        let advertised = self.note_advertisement(now, message, &advertisement, config);
+        // Over this router the home agent did not answer, so another one is still needed.
+        self.seeking &= self.failed.has_router(message.source.into());
         self.parents.note(message, &advertisement, in_use);
         self.reachability.heard(now, message.source, advertised.previous, in_use);
         self.attach(config);
-        // The rate is limited, because the answer may omit the prefix again.
-        let asks = advertised.omits && self.questions.allow(now);
-        if asks { self.router_solicitation(Some(message.source)) } else { None }
+        if advertised.asks { self.router_solicitation(Some(message.source)) } else { None }
+    }
+
+    /// Enters an advertisement into the list of routers. Spares the routers and prefixes in use, because an
+    /// attacker can advertise many.
+    fn note_advertisement(
+        &mut self,
+        now: Time,
+        message: &LinkMessage,
+        advertisement: &nd::RouterAdvertisement<'_>,
+        config: &MobileRouterConfig,
+    ) -> AdvertisementChanges {
+        let in_use = self.router();
+        let first = self.candidates.best.first().copied();
+        let (home_router, proven) = (self.home_router, &self.proven);
+        let is_router_in_use = |router: Ipv6Addr| {
+            [in_use, home_router, first.map(|first| first.router)].contains(&Some(router))
+                || proven.has_router(router.into())
+        };
+        let is_prefix_in_use = |prefix: &Ipv6Net| {
+            config.is_home_link(*prefix)
+                || first.is_some_and(|first| prefix.contains(&first.address))
+                || proven.addresses().any(|address| prefix.contains(&address))
+        };
+        let kept = InUse { router: &is_router_in_use, prefix: &is_prefix_in_use };
+        self.link_routers.advertised(now, message, advertisement, &kept)
     }
 
     /// Handles a neighbour's answer to a Neighbor Solicitation (RFC 4861 7.2.5).
@@ -638,10 +720,35 @@ impl Uplink {
         config: &MobileRouterConfig,
     ) {
         let Ok(advertisement) = nd::NeighborAdvertisement::parse(&message.message) else { return };
-        if advertisement.solicited
-            && self.reachability.answered(now, advertisement.target)
-            && self.link_routers.answered(advertisement.target)
+        if advertisement.solicited {
+            self.router_answered(now, advertisement.target, None, config);
+        }
+    }
+
+    /// Handles a router's answer to an Echo Request (RFC 4443 4.2).
+    pub(super) fn handle_echo_reply(
+        &mut self,
+        now: Time,
+        message: &LinkMessage,
+        config: &MobileRouterConfig,
+    ) {
+        if let [_, _, _, _, first, second, high, low, ..] = *message.message
+            && [first, second] == ECHO_IDENTIFIER.to_be_bytes()
         {
+            let number = u16::from_be_bytes([high, low]);
+            self.router_answered(now, message.source, Some(number), config);
+        }
+    }
+
+    /// Handles a router's answer to a probe. `echo` is the sequence number of an Echo Reply.
+    fn router_answered(
+        &mut self,
+        now: Time,
+        router: Ipv6Addr,
+        echo: Option<u16>,
+        config: &MobileRouterConfig,
+    ) {
+        if self.reachability.answered(now, router, echo) && self.link_routers.answered(router) {
             self.attach(config);
         }
     }
@@ -655,29 +762,7 @@ impl Uplink {
         }
     }
 
-    /// Handles a return home that the home agent has not answered. For a while the home prefix has no effect,
-    /// unless the uplink has no other care-of address.
-    pub(super) fn return_unanswered(&mut self, now: Time, config: &MobileRouterConfig) {
-        let (first, longest) = HOME_DOUBTED;
-        let doubted_for = (first * 2_u32.saturating_pow(self.unanswered_returns)).min(longest);
-        self.unanswered_returns = self.unanswered_returns.saturating_add(1);
-        self.home_doubted_until = Some(now + doubted_for);
-        self.attach(config);
-    }
-
-    /// Records that the home agent has answered a return over this uplink.
-    pub(super) fn return_answered(&mut self) {
-        self.home_doubted_until = None;
-        self.unanswered_returns = 0;
-    }
-
-    /// Returns whether the home prefix has no effect, because the home agent did not answer a return over
-    /// this uplink.
-    pub(super) fn is_home_doubted(&self) -> bool {
-        self.home_doubted_until.is_some()
-    }
-
-    /// Sets the time of the next solicitation of the home router. Stops the probe of a home link that the
+    /// Sets the time of the next probe of the home router. Stops the probe of a home link that the
     /// uplink has left.
     pub(super) fn watch_home_router(&mut self, now: Time, config: &MobileRouterConfig) {
         self.reachability.watch_home_router(now, self.home_router, home_probe_interval(config));
@@ -689,39 +774,43 @@ impl Uplink {
             self.reachability.deadline(),
             self.link_routers.deadline(),
             self.failed.deadline(),
-            self.home_doubted_until,
+            self.unanswered_returns.until(),
         ]
         .into_iter()
         .flatten()
         .min()
     }
 
-    /// Returns the Neighbor Solicitations that are due, and records missing answers. The flag says whether to
-    /// send Router Solicitations until a router advertises.
+    /// Returns the probes of routers that are due, and records missing answers. The flag says whether to send
+    /// Router Solicitations until a router advertises.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
         config: &MobileRouterConfig,
-    ) -> ([Option<LinkMessage>; 2], bool) {
+    ) -> ([Option<LinkMessage>; 3], bool) {
         let mut lost = self.link_routers.expire(now);
-        let mut messages = [None, None];
-        match self.reachability.due(now) {
+        let mut messages = [None, None, None];
+        match self.reachability.due(now, self.has_other_home_router) {
             DueAction::Nothing => {}
             DueAction::Unreachable { router, link_since } => {
                 lost |= self.link_routers.failed(router);
                 link_since.into_iter().for_each(|since| self.link_routers.all_failed_before(since));
             }
-            DueAction::Solicit(router) => {
-                let solicitation = self.neighbor_solicitation(router);
-                let is_in_doubt = self.reachability.solicited(now, solicitation.is_some());
-                messages = [solicitation, if is_in_doubt { self.router_solicitation(None) } else { None }];
+            DueAction::Probe(Probe { router, solicits, echo }) => {
+                let solicitation = self.neighbor_solicitation(router).filter(|_| solicits);
+                let request = echo.and_then(|number| self.echo_request(router, number));
+                let sent = SentProbe { solicitation: solicitation.is_some(), echo: request.is_some() };
+                let is_in_doubt = self.reachability.sent(now, sent);
+                let routers = if is_in_doubt { self.router_solicitation(None) } else { None };
+                messages = [solicitation, request, routers];
             }
         }
         let forgiven = self.failed.expire(now);
         let ended = self.link_routers.end_lifetimes(now);
-        let undoubted = self.home_doubted_until.take_if(|until| *until <= now).is_some();
+        let suspected = self.link_routers.suspect_omitted(now);
+        let undoubted = self.unanswered_returns.expire(now);
         self.seeking |= lost;
-        if lost || forgiven || ended || undoubted {
+        if lost || forgiven || ended || suspected || undoubted {
             self.attach(config);
         }
         (messages, lost)
@@ -739,6 +828,22 @@ impl Uplink {
         icmpv6::set_checksum(&mut message, source, destination);
         let interface = interface.name.clone();
         Some(LinkMessage { interface, source, destination, hop_limit: nd::HOP_LIMIT, peer, message })
+    }
+
+    /// Builds an Echo Request to a router; `None` if its link-layer address is not known.
+    fn echo_request(&self, router: Ipv6Addr, number: u16) -> Option<LinkMessage> {
+        let interface = self.interface.as_ref().filter(|i| i.running)?;
+        let source = self.link_local()?;
+        let peer = self.link_routers.link_address(router);
+        if peer.is_none() && interface.link_address.is_some() {
+            return None;
+        }
+        let mut message = vec![icmpv6::types::ECHO_REQUEST, 0, 0, 0];
+        message.extend(ECHO_IDENTIFIER.to_be_bytes());
+        message.extend(number.to_be_bytes());
+        icmpv6::set_checksum(&mut message, source, router);
+        let interface = interface.name.clone();
+        Some(LinkMessage { interface, source, destination: router, hop_limit: nd::HOP_LIMIT, peer, message })
     }
 
     /// Returns whether carnet has sent a Router Solicitation since the pauses started at their minimum.
@@ -779,134 +884,6 @@ impl Uplink {
             |a: &&carnet_base::Address| a.address.is_unicast_link_local() && !a.tentative && !a.duplicate;
         addresses.iter().find(usable).map(|a| a.address)
     }
-
-    pub(super) fn attach(&mut self, config: &MobileRouterConfig) {
-        let known = (self.candidates.clone(), self.ipv4_candidates.clone());
-        let attachment = self.attached(config);
-        let before = std::mem::replace(&mut self.attachment, attachment);
-        self.assign_tables();
-        let direct = self.care_of_address().filter(|_| self.is_direct());
-        let is_new = self.candidates.iter().any(|candidate| !known.0.contains(candidate))
-            || direct.is_some_and(|direct| ipv6_of(before) != Some(direct))
-            || std::mem::discriminant(&before) != std::mem::discriminant(&self.attachment);
-        if is_new || self.lost.is_some_and(|lost| !self.has_care_of_address(lost)) {
-            // The network may be another one now, so the router tries both IP versions again.
-            self.lost = None;
-        }
-        self.renewed |= is_new || self.ipv4_candidates.iter().any(|candidate| !known.1.contains(candidate));
-        if self.ipv4_care_of_address() != ipv4_of(before) {
-            self.needs_udp = false;
-        }
-    }
-
-    /// Determines the attachment, with new candidates.
-    fn attached(&mut self, config: &MobileRouterConfig) -> Attachment {
-        let in_use = (self.plain_address(), self.ipv4_care_of_address());
-        self.candidates.clear();
-        self.ipv4_candidates.clear();
-        let former = self.home_router.take();
-        let Some(interface) = &self.interface else { return Attachment::Down("no such interface") };
-        if !interface.running {
-            return Attachment::Down("no carrier");
-        }
-        if self.config.never_roams && self.roaming == Some(true) {
-            return Attachment::Down("roaming");
-        }
-        if self.is_stopped() {
-            return Attachment::Down(VOLUME_USED_UP);
-        }
-        let gateways: Vec<Ipv6Addr> = interface.routers.iter().map(|router| router.gateway).collect();
-        let own = |a: &&Address| config.prefixes.iter().any(|prefix| prefix.contains(&a.address));
-        let is_direct = |a: &&Address| self.direct.iter().any(|(direct, _)| *direct == a.address);
-        let usable = interface.addresses.iter().filter(|a| {
-            // RFC 3963 1, RFC 4888: a care-of address in the router's own mobile network would send
-            // packets round in a ring.
-            is_good(a) && a.address != config.home_address && !own(a) && !is_direct(a)
-        });
-        let is_home = |prefix: &Ipv6Net| config.is_home_link(*prefix);
-        let advertised_elsewhere = |address: Ipv6Addr| {
-            let elsewhere = |prefix: &Ipv6Net| prefix.contains(&address) && !is_home(prefix);
-            self.link_routers.advertisers(&gateways, elsewhere).next().is_some()
-        };
-        let in_home_prefix =
-            |own: &&Address| config.is_home_address(own) && !advertised_elsewhere(own.address);
-        // Of several routers of the home link, one stays in use until it fails.
-        let mut home_routers = self.link_routers.advertisers(&gateways, is_home).peekable();
-        let latest = home_routers.peek().copied();
-        let advertised = home_routers.find(|router| Some(*router) == former).or(latest);
-        // RFC 6275 11.5.5: a router must advertise the home prefix now. An address that the kernel has
-        // kept does not show that.
-        let stale = self.home_was_advertised && !self.link_routers.is_empty();
-        let is_at_home = advertised.is_some()
-            || (!stale && usable.clone().filter(in_home_prefix).any(|address| address.permanent));
-        let home = is_at_home.then(|| {
-            let first = gateways.iter().find(|gateway| Some(**gateway) == advertised);
-            let answers = gateways.iter().find(|gateway| !self.link_routers.is_unreachable(**gateway));
-            // The kernel's list may lack the home router (see `candidate`).
-            let unlisted = || self.link_routers.default_routers().find(|router| Some(*router) == advertised);
-            let router = first.or(answers).copied().or_else(unlisted).or(gateways.first().copied());
-            Attachment::Home { router }
-        });
-        if let Some(home) = home.filter(|_| self.home_doubted_until.is_none()) {
-            self.home_router = advertised;
-            return home;
-        }
-        let left_home = stale && usable.clone().any(|address| in_home_prefix(&address));
-        let addresses: Vec<&Address> = usable.filter(|address| !in_home_prefix(address)).collect();
-        let mut found = candidates(
-            &addresses,
-            &interface.routers,
-            &self.link_routers,
-            &self.failed,
-            in_use.0,
-            config.home_agent,
-        );
-        // A mobile router that cannot be this router's parent cannot be its default router either.
-        let refusal_of = |candidate: &Candidate<Ipv6Addr>| {
-            self.parents.of(candidate.router).and_then(|parent| parent.refusal(config.home_address))
-        };
-        let refusal = found.first().and_then(refusal_of);
-        found.retain(|candidate| refusal_of(candidate).is_none());
-        let refusal = refusal.filter(|_| found.is_empty());
-        let there = |address: &Ipv6Addr| {
-            interface.addresses.iter().any(|a| is_good(&a) && a.address == *address && !own(&a))
-        };
-        let router = found.first().map(|candidate| candidate.router);
-        let router = router.or(gateways.first().copied().filter(|_| refusal.is_none()));
-        let mut direct = self.direct.iter().filter(|(_, usable)| *usable).map(|(address, _)| *address);
-        let preferred = direct.find(there).or(found.first().map(|candidate| candidate.address));
-        let ipv6 = preferred.zip(router);
-        let ipv4 = ipv4_candidates(interface, &self.failed, in_use.1);
-        let has_ipv4 = !ipv4.is_empty();
-        let first = ipv4.first().map(|candidate| (candidate.address, candidate.router));
-        let first = first.filter(|_| config.home_agent_ipv4.is_some());
-        if ipv6.is_some() || first.is_some() {
-            self.candidates = found;
-            self.ipv4_candidates = if first.is_some() { ipv4 } else { Vec::new() };
-            return Attachment::Foreign { ipv6, ipv4: first };
-        }
-        if let Some(home) = home {
-            self.home_router = advertised;
-            return home;
-        }
-        Attachment::Down(if let Some(reason) = refusal {
-            reason
-        } else if !addresses.is_empty() {
-            "no default router"
-        } else if config.home_agent_ipv4.is_none() && has_ipv4 {
-            "IPv4 only, and mobile_router.home_agent_ipv4 is not set"
-        } else if interface.addresses.iter().any(|a| own(&a)) {
-            "the address is in this router's own mobile network"
-        } else if config.home_agent_ipv4.is_some()
-            && interface.ipv4_addresses.iter().any(|a| is_usable_ipv4(a.addr()))
-        {
-            "no default router (IPv4)"
-        } else if left_home {
-            HOME_ROUTER_SILENT
-        } else {
-            "no usable address"
-        })
-    }
 }
 
 /// Assigns a table to each router. A router that has one keeps it.
@@ -923,17 +900,12 @@ fn assign<A: Copy + PartialEq>(places: &mut [Option<A>], routers: &[A]) {
     }
 }
 
-/// Returns the pause between an answer of the home router and the next solicitation.
+/// Returns the pause between an answer of the home router and the next probe.
 fn home_probe_interval(config: &MobileRouterConfig) -> Duration {
     if config.liveness.is_some() { HOME_PROBE_INTERVAL } else { HOME_PROBE_INTERVAL_WITHOUT_HEARTBEATS }
 }
 
-/// Returns whether the state of an IPv6 address allows its use.
-fn is_good(address: &&Address) -> bool {
-    !address.tentative && !address.duplicate && is_unicast_routable(address.address)
-}
-
-fn ipv6_of(attachment: Attachment) -> Option<Ipv6Addr> {
+pub(super) fn ipv6_of(attachment: Attachment) -> Option<Ipv6Addr> {
     match attachment {
         Attachment::Foreign { ipv6, .. } => ipv6.map(|(address, _)| address),
         _ => None,

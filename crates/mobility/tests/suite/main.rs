@@ -47,6 +47,7 @@ mod road_order;
 mod road_portals;
 mod road_schedules;
 mod router_candidates;
+mod router_forgeries;
 mod router_home;
 mod router_home_links;
 mod router_host;

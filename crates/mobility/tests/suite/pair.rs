@@ -41,6 +41,8 @@ pub struct Pair {
     pub conditions: Link,
     /// Addresses from and to which packets are lost.
     pub dead: Vec<Ipv6Addr>,
+    /// Default routers that lose the packets of the mobile routers.
+    pub dead_routers: Vec<Ipv6Addr>,
     pub rng: Rng,
     flights: Timeline<Flight>,
     inputs_now: usize,
@@ -53,6 +55,8 @@ pub struct Pair {
     pub neighbours: Vec<Ipv6Addr>,
     /// Home address and care-of address of every registration that a router has sent for itself.
     asked_for: BTreeSet<(Ipv6Addr, Ipv6Addr)>,
+    /// Time of the last Neighbor Solicitation of each mobile router for each address.
+    solicited: BTreeMap<(usize, String, Ipv6Addr), Time>,
 }
 
 impl Pair {
@@ -80,6 +84,7 @@ impl Pair {
             routers,
             conditions: Link::GOOD,
             dead: Vec::new(),
+            dead_routers: Vec::new(),
             rng,
             flights: Timeline::default(),
             inputs_now: 0,
@@ -90,6 +95,7 @@ impl Pair {
             drops: Vec::new(),
             neighbours: Vec::new(),
             asked_for: BTreeSet::new(),
+            solicited: BTreeMap::new(),
         };
         pair.agent_home_link();
         pair
@@ -352,13 +358,18 @@ impl Pair {
                     self.note_update(router, &seen);
                 }
                 self.sent.push(Sent { at: self.now, router: from, seen });
-                self.transmit(packet);
+                if !from.is_some_and(|router| self.leaves_by_dead_router(router, &packet)) {
+                    self.transmit(packet);
+                }
             }
             Output::Encapsulated { local, remote, .. } => {
                 panic!("inside IPv4 from {local} to {remote}, where all uplinks have IPv6");
             }
             Output::Tunnelled { .. } => {}
             Output::Link(message) => {
+                if let Some(router) = from {
+                    self.check_solicitation(router, &message);
+                }
                 self.link.push((self.now, from, message.clone()));
                 let on_home_link = match from {
                     None => true,
@@ -391,6 +402,29 @@ impl Pair {
         if seen.lifetime() > 0 {
             self.asked_for.insert((home, seen.options().alternate.unwrap_or(seen.source)));
         }
+    }
+
+    /// Returns whether a packet of a mobile router goes to a default router that loses it.
+    fn leaves_by_dead_router(&self, router: usize, packet: &[u8]) -> bool {
+        let source = Header::parse(packet).expect("an IPv6 header").source;
+        let uplinks = self.routers[router].machine.uplinks();
+        let by = uplinks.iter().find_map(|uplink| {
+            let is_own = uplink.has_care_of_address(source.into()) || uplink.has_own_next_hop(source);
+            if is_own { uplink.next_hop(source.into())?.to_string().parse().ok() } else { None }
+        });
+        let home = self.routers[router].machine.home_link().and_then(|uplink| uplink.router());
+        by.or(home).is_some_and(|by| self.dead_routers.contains(&by))
+    }
+
+    /// Checks the rate of Neighbor Solicitations to one neighbour (RFC 4861 7.3.3).
+    fn check_solicitation(&mut self, router: usize, message: &LinkMessage) {
+        if message.message.first() != Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
+            return;
+        }
+        let target = nd::NeighborSolicitation::parse(&message.message).expect("a solicitation").target;
+        let before = self.solicited.insert((router, message.interface.clone(), target), self.now);
+        let pause = before.map(|before| self.now.saturating_since(before));
+        assert!(pause.is_none_or(|pause| pause >= Duration::from_secs(1)), "{target} again after {pause:?}");
     }
 
     fn transmit(&mut self, packet: Vec<u8>) {

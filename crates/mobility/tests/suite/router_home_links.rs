@@ -11,32 +11,30 @@ use carnet_wire::{icmpv6, nd};
 use crate::craft::*;
 use crate::pair::{Pair, Setup};
 use crate::router_candidates::{
-    HOME_ROUTER, NETWORK, OTHER_NETWORK, ROUTER_A, ROUTER_B, answer, registered, show, with_heartbeats,
+    HOME_ROUTER, NETWORK, OTHER_NETWORK, ROUTER_A, ROUTER_B, answer_probe, is_probe, registered, show,
+    with_heartbeats,
 };
 use crate::setup::{AT_HOME, router_advertisement};
 
 const SECOND_HOME_ROUTER: &str = "fe80::12";
 /// A host on a foreign link that advertises the home prefix.
-const FORGER: &str = "fe80::66";
+pub const FORGER: &str = "fe80::66";
 
-/// Lets time pass; these routers answer Neighbor Solicitations.
-fn run_answered(pair: &mut Pair, millis: u32, routers: &[&str]) {
+/// Lets time pass; these routers answer probes.
+pub fn run_answered(pair: &mut Pair, millis: u32, routers: &[&str]) {
     for _ in 0..millis / 10 {
         pair.link.clear();
         pair.run(0.01);
         let sent: Vec<LinkMessage> =
             pair.link.iter().filter(|(_, from, _)| *from == Some(0)).map(|(.., it)| it.clone()).collect();
-        for message in sent.iter().filter(|it| it.message[0] == icmpv6::types::NEIGHBOR_SOLICITATION) {
-            let target = nd::NeighborSolicitation::parse(&message.message).expect("a solicitation").target;
-            if let Some(router) = routers.iter().find(|router| addr(router) == target) {
-                answer(pair, router);
-            }
+        for probe in sent.iter().filter(|message| is_probe(message)) {
+            routers.iter().for_each(|router| answer_probe(pair, router, probe));
         }
     }
 }
 
 /// Hands over a Router Advertisement that `change` has altered.
-fn hear(pair: &mut Pair, change: impl Fn(&mut [u8]), source: &str, prefix: &str) {
+pub fn hear(pair: &mut Pair, change: impl Fn(&mut [u8]), source: &str, prefix: &str) {
     let mut message = router_advertisement("wifi", source, &[prefix]);
     change(&mut message.message);
     message.message[2..4].fill(0);
@@ -46,15 +44,15 @@ fn hear(pair: &mut Pair, change: impl Fn(&mut [u8]), source: &str, prefix: &str)
 }
 
 /// Sets the router lifetime to 0.
-fn no_default_router(message: &mut [u8]) {
+pub fn no_default_router(message: &mut [u8]) {
     message[6..8].fill(0);
 }
 
-fn at_home(pair: &Pair) -> bool {
+pub fn at_home(pair: &Pair) -> bool {
     matches!(pair.machine().uplinks()[0].attachment, Attachment::Home { .. })
 }
 
-fn registered_at(pair: &Pair) -> Option<Ipv6Addr> {
+pub fn registered_at(pair: &Pair) -> Option<Ipv6Addr> {
     pair.bound().filter(|bound| pair.path() == Some(*bound))
 }
 

@@ -5,6 +5,7 @@ use carnet_mobility::Event;
 
 use crate::craft::*;
 use crate::pair::{Link, Pair, Setup};
+use crate::setup::autoconfigured;
 
 const NETWORK: &str = "2001:db8:f1::/64";
 const OTHER_NETWORK: &str = "2001:db8:f2::/64";
@@ -24,10 +25,18 @@ fn in_the_first_network() -> Pair {
     pair
 }
 
+/// Gives wifi these addresses by autoconfiguration, and these default routers.
 fn show(pair: &mut Pair, addresses: &[&str], routers: &[&str]) {
-    let mut all = vec!["fe80::2"];
-    all.extend(addresses);
-    pair.set_interface(0, "wifi", true, &all, routers);
+    show_with_static(pair, addresses, &[], routers);
+}
+
+/// Gives wifi these addresses by autoconfiguration and by the operator, and these default routers.
+fn show_with_static(pair: &mut Pair, addresses: &[&str], by_operator: &[&str], routers: &[&str]) {
+    let all: Vec<&str> = ["fe80::2"].into_iter().chain(addresses.iter().copied()).collect();
+    let mut known = autoconfigured(&all);
+    known.extend(crate::setup::addresses(by_operator));
+    let routers = routers.iter().map(|router| addr(router).into()).collect();
+    pair.tell(0, "wifi", known, routers);
 }
 
 fn care_of(pair: &Pair) -> Option<std::net::Ipv6Addr> {
@@ -96,16 +105,17 @@ fn router_follows_new_prefix_advertised_last() {
     assert_eq!(care_of(&pair), Some(addr(OTHER_CARE_OF)));
 }
 
-/// Both routers advertise the prefix in use, so the uplink does not move.
+/// Both routers advertise the prefix in use, so the uplink does not move. When the first router has gone, a
+/// Binding Update tests the second one.
 #[test]
 fn a_second_router_of_the_same_network_changes_nothing() {
     let mut pair = in_the_first_network();
     pair.hear_router("wifi", ROUTER_B, &[NETWORK, OTHER_NETWORK]);
-    for routers in [&[ROUTER_A, ROUTER_B][..], &[ROUTER_B, ROUTER_A], &[ROUTER_B]] {
+    for (routers, updates) in [(&[ROUTER_A, ROUTER_B][..], 0), (&[ROUTER_B, ROUTER_A], 0), (&[ROUTER_B], 1)] {
         show(&mut pair, &[CARE_OF, OTHER_CARE_OF], routers);
         assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
+        assert_eq!(pair.updates().len(), updates);
     }
-    assert!(pair.updates().is_empty());
 }
 
 /// The operator's own address, which no router advertises, ranks after addresses that are advertised here,
@@ -113,9 +123,9 @@ fn a_second_router_of_the_same_network_changes_nothing() {
 #[test]
 fn a_static_address_is_used_on_a_link_without_advertisements() {
     let mut pair = in_the_first_network();
-    show(&mut pair, &[CARE_OF, "2001:db8:f9::9"], &[ROUTER_A]);
+    show_with_static(&mut pair, &[CARE_OF], &["2001:db8:f9::9"], &[ROUTER_A]);
     assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
-    show(&mut pair, &[CARE_OF, "2001:db8:f9::9"], &[ROUTER_B]);
+    show_with_static(&mut pair, &[CARE_OF], &["2001:db8:f9::9"], &[ROUTER_B]);
     assert_eq!(care_of(&pair), Some(addr("2001:db8:f9::9")));
 }
 

@@ -138,9 +138,15 @@ pub fn router_advertisement(interface: &str, source: &str, prefixes: &[&str]) ->
         source: addr(source),
         destination: nd::ALL_NODES,
         hop_limit: 255,
-        peer: None,
+        peer: Some(link_address_of(addr(source))),
         message,
     }
+}
+
+/// Returns the link-layer address of a neighbour.
+pub fn link_address_of(neighbour: Ipv6Addr) -> [u8; 6] {
+    let [.., a, b, c] = neighbour.octets();
+    [2, 0, 0, a, b, c]
 }
 
 /// Returns addresses made by autoconfiguration.

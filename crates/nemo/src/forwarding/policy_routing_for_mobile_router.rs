@@ -14,7 +14,8 @@
 //!   do not join the all-routers group, and accept Router Advertisements (RFC 3963 5.6, 5.7).
 //! * Tunnels inside IPv4 use sockets that are bound to their uplink, regardless of the main table. See
 //!   [`for_ipv4`].
-//! * On the home link, routes lead packets of the mobile network out of that link without a tunnel.
+//! * On the home link, routes lead packets of the mobile network out of that link without a tunnel. Until the
+//!   home agent has acknowledged the return, packets of the tunnel leave as on a foreign link.
 //! * A mobile node has no mobile network: only its own packets enter the tunnel. A program that has chosen no
 //!   source address gets the home address (RFC 6724 5, rule 4). A rule ensures the choice, because the kernel
 //!   would choose the uplink's address. Packets of a program that binds to a care-of address leave by the
@@ -26,7 +27,7 @@ use std::sync::Arc;
 
 use carnet_base::mapped::{self, ALL_IPV4};
 use carnet_base::{Endpoint, Interface};
-use carnet_mobility::mobile_router::{Attachment, MAX_NEXT_HOPS, MobileRouterConfig, Path};
+use carnet_mobility::mobile_router::{Attachment, MAX_NEXT_HOPS, MobileRouterConfig, Path, Uplink};
 use carnet_mobility::{Authentication, MobileRouter};
 use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
@@ -95,11 +96,6 @@ pub(crate) fn router_entries<'a>(
 ) -> Vec<Entry> {
     let config = router.config();
     let mut entries = Vec::new();
-    let rule = |priority, input: Option<&str>, from: Option<Ipv6Net>, to: Option<Ipv6Net>, table| {
-        let input_interface = input.map(str::to_owned);
-        Entry::Rule(Box::new(Rule { priority, input_interface, from, to, protocol: None, table }))
-    };
-
     let default = Ipv6Net::default();
     entries.push(route(TABLE_CAPTURE, default, METRIC, into_tunnel_device()));
     entries.push(of_node(config, route(TABLE_TUNNEL, default, METRIC, into_tunnel_device())));
@@ -177,29 +173,25 @@ pub(crate) fn router_entries<'a>(
         };
         match uplink.attachment {
             Attachment::Foreign { ipv6: Some(_), .. } => {
-                // RFC 8028 3: a packet from a care-of address goes to the router that advertised its prefix.
-                for (number, router) in uplink.next_hops() {
-                    let table = next_hop_table(index, number);
-                    entries.push(route(table, default, METRIC, forward(Some(router))));
-                    entries.push(unreachable(table, default));
-                }
                 let ipv6 = uplink.care_of_addresses().into_iter().filter_map(|address| match address {
                     IpAddr::V6(address) => Some(address),
                     IpAddr::V4(_) => None,
                 });
-                for care_of_address in ipv6 {
-                    let table = next_hop_table(index, uplink.table_of(care_of_address.into()));
-                    for input in [TUNNEL_DEVICE, LOCAL] {
-                        let from = Some(host(care_of_address));
-                        entries.push(rule(priority::FROM_CARE_OF_ADDRESS, Some(input), from, None, table));
-                    }
-                }
+                entries.extend(from_care_of_addresses(index, uplink, ipv6));
             }
-            Attachment::Home { router } if home_index == Some(index) => {
+            Attachment::Home { router: gateway } if home_index == Some(index) => {
+                // A host on a foreign link may have forged the advertisement of the home prefix. So until the
+                // home agent has acknowledged the return, packets of the tunnel go to their own router.
+                if !router.is_home() {
+                    let paths = router.paths().into_iter().filter(|path| path.uplink == index);
+                    let ipv6 = paths.filter_map(|path| path.local.ipv6());
+                    let ipv6 = ipv6.filter(|address| uplink.has_own_next_hop(*address));
+                    entries.extend(from_care_of_addresses(index, uplink, ipv6));
+                }
                 let link = route(table, config.home_prefix, METRIC, forward(None));
                 // If the operator has configured no default router, the home agent is the default router.
                 let agent = Some(config.home_agent).filter(|agent| !agent.is_unspecified());
-                let gateway = router.or(agent);
+                let gateway = gateway.or(agent);
                 let out = gateway.map(|gateway| route(table, default, METRIC, forward(Some(gateway))));
                 entries.extend(out.into_iter().chain([link]).map(|entry| of_node(config, entry)));
             }
@@ -223,10 +215,6 @@ fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>
     if config.ipv4_prefixes.is_empty() {
         return Vec::new();
     }
-    let rule = |priority, input: Option<&str>, from, to, table| {
-        let input_interface = input.map(str::to_owned);
-        Entry::Rule(Box::new(Rule { priority, input_interface, from, to, protocol: None, table }))
-    };
     let mut entries = vec![
         route(TABLE_TUNNEL, ALL_IPV4, METRIC, into_tunnel_device()),
         unreachable(TABLE_TUNNEL, ALL_IPV4),
@@ -252,6 +240,33 @@ fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>
     entries
 }
 
+/// Returns the routes to the routers of an uplink, and the rules that lead packets from these care-of
+/// addresses to them. RFC 8028 3: a packet from a care-of address goes to the router that advertised its
+/// prefix.
+fn from_care_of_addresses(
+    index: usize,
+    uplink: &Uplink,
+    care_of_addresses: impl Iterator<Item = Ipv6Addr>,
+) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let default = Ipv6Net::default();
+    for (number, router) in uplink.next_hops() {
+        let table = next_hop_table(index, number);
+        let interface = uplink.config.interface.clone();
+        let gateway = Some(router).filter(|router| !router.is_unspecified());
+        entries.push(route(table, default, METRIC, RouteAction::Forward { interface, gateway }));
+        entries.push(unreachable(table, default));
+    }
+    for care_of_address in care_of_addresses {
+        let table = next_hop_table(index, uplink.table_of(care_of_address.into()));
+        for input in [TUNNEL_DEVICE, LOCAL] {
+            let from = Some(host(care_of_address));
+            entries.push(rule(priority::FROM_CARE_OF_ADDRESS, Some(input), from, None, table));
+        }
+    }
+    entries
+}
+
 /// Makes the home address the source of a mobile node's own packets on this route (RFC 6275 11.3.1). Without
 /// it, the kernel might choose another address that the uplink has in the home prefix.
 fn of_node(config: &MobileRouterConfig, entry: Entry) -> Entry {
@@ -261,6 +276,11 @@ fn of_node(config: &MobileRouterConfig, entry: Entry) -> Entry {
         }
         entry => entry,
     }
+}
+
+fn rule(priority: u32, input: Option<&str>, from: Option<Ipv6Net>, to: Option<Ipv6Net>, table: u32) -> Entry {
+    let input_interface = input.map(str::to_owned);
+    Entry::Rule(Box::new(Rule { priority, input_interface, from, to, protocol: None, table }))
 }
 
 fn address(interface: &str, address: Ipv6Addr) -> Entry {

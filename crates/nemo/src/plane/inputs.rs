@@ -180,7 +180,9 @@ impl Nemo {
             }
             return;
         }
-        if message.message.first() == Some(&icmpv6::types::ECHO_REPLY) {
+        // A router answers an Echo Request of the mobile router from its link-local address.
+        let is_link_local = message.source.is_unicast_link_local();
+        if message.message.first() == Some(&icmpv6::types::ECHO_REPLY) && !is_link_local {
             handle_echo_reply(&mut self.roles, &mut self.data_path, now, message);
             return;
         }
