@@ -32,6 +32,9 @@ use crate::netlink::{
 const ADVERTISED: u8 = 9;
 /// Maximum number of hosts that count as routers on an interface without an IPv4 default route.
 const MAX_HOSTS: usize = 4;
+/// Maximum number of routers of one IP version on an interface that are reported. Any host on the link can
+/// make the kernel install default routes, by Router Advertisements. The kernel's first routes count.
+const MAX_ROUTERS: usize = 32;
 
 /// Returns whether an interface of this name exists now.
 pub fn interface_exists(name: &str) -> bool {
@@ -111,10 +114,16 @@ impl InterfaceObserver {
         Ok(())
     }
 
-    /// Returns interface and address of all default routers; the observer needs their neighbour state.
+    /// Returns interface and address of the default routers; the observer needs their neighbour state.
     pub(crate) fn gateways(&self) -> BTreeSet<(u32, IpAddr)> {
+        let mut counts: BTreeMap<(u32, bool), usize> = BTreeMap::new();
         let named = self.routes.iter().filter(|route| !route.gateway.is_unspecified());
-        named.map(|route| (route.index, route.gateway)).collect()
+        let first = named.filter(|route| {
+            let count = counts.entry((route.index, route.gateway.is_ipv6())).or_default();
+            *count += 1;
+            *count <= MAX_ROUTERS
+        });
+        first.map(|route| (route.index, route.gateway)).collect()
     }
 
     /// Returns how the machine's default routes and an interface's addresses were configured.
@@ -230,8 +239,9 @@ struct DefaultRoute {
     is_advertised: bool,
 }
 
+/// Adds a router to a list of at most [`MAX_ROUTERS`], unless it is there.
 fn add<T: PartialEq>(list: &mut Vec<T>, item: T) {
-    if !list.contains(&item) {
+    if list.len() < MAX_ROUTERS && !list.contains(&item) {
         list.push(item);
     }
 }
