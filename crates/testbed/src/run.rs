@@ -4,7 +4,7 @@
 //! autoconfigured address exists, and starts the traffic. Then it executes the timetable, stops all programs,
 //! and judges the expectations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::net::Ipv6Addr;
 use std::os::unix::fs::PermissionsExt;
@@ -100,6 +100,11 @@ pub struct Testbed {
     daemons: Vec<Daemon>,
     stations: Vec<Station>,
     events: Events,
+    /// Packets of each uplink that the kernel had counted, by node and interface. The time is the begin of
+    /// the section, or a later handover of the node.
+    carried: BTreeMap<(String, String), u64>,
+    /// Number of events whose handovers have set `carried`.
+    noted_events: usize,
     /// Address of each node to which traffic goes.
     addresses: BTreeMap<String, Ipv6Addr>,
     /// Longest delay of the lab's own wake-ups while the timetable ran, in nanoseconds.
@@ -186,6 +191,8 @@ impl Testbed {
             daemons: Vec::new(),
             stations: Vec::new(),
             events: Events::default(),
+            carried: BTreeMap::new(),
+            noted_events: 0,
             addresses: BTreeMap::new(),
             overslept: 0,
             late_start: 0,
@@ -400,10 +407,10 @@ impl Testbed {
         let first_active = first_active.collect();
         let mut done: Vec<(String, String, u64)> = Vec::new();
         let mut states = Vec::new();
-        let mut carried = BTreeMap::new();
+        self.carried.clear();
         for action in self.scenario.actions.clone() {
             self.sleep_until(begin + scaled(action.at.0), &mut flows, &mut samples)?;
-            self.note_states(done.last(), &mut states, &mut carried);
+            self.note_states(done.last(), &mut states);
             let now = clock::monotonic();
             samples.sample_section_border(now, self.medium.as_ref(), self.emulator.as_ref());
             console::at(metrics::seconds(now, begin), &action.label);
@@ -417,7 +424,7 @@ impl Testbed {
         self.sleep_until(end, &mut flows, &mut samples)?;
         samples.sample_section_border(clock::monotonic(), self.medium.as_ref(), self.emulator.as_ref());
         samples.end(end, &self.stations, self.medium.as_ref(), self.emulator.as_ref());
-        self.note_states(done.last(), &mut states, &mut carried);
+        self.note_states(done.last(), &mut states);
         self.note_addresses(&mut states);
         let seen = flows.finish(end, &self.scenario, self.medium.as_ref())?;
         Ok(MeasuredData { begin, end, clock, actions: done, first_active, states, seen, samples })
@@ -433,6 +440,7 @@ impl Testbed {
                 daemon.check_running()?;
             }
             flows.start_due_and_check()?;
+            self.note_handovers();
             self.medium.as_mut().map_or(Ok(()), Medium::check_running)?;
             self.emulator.as_mut().map_or(Ok(()), Emulator::check_running)?;
             let now = clock::monotonic();
@@ -507,16 +515,30 @@ impl Testbed {
         routers.filter(move |_| few)
     }
 
+    /// Records the packets of the uplinks of each mobile router that has reported a handover. Its share of
+    /// packets counts from then on. A busy machine needs a while to carry out an action. The packets of that
+    /// time belong to the former uplink.
+    fn note_handovers(&mut self) {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = events.get(self.noted_events..).unwrap_or_default();
+        let moved: BTreeSet<String> =
+            new.iter().filter(|event| event.2["event"] == "handover").map(|event| event.1.clone()).collect();
+        self.noted_events = events.len();
+        drop(events);
+        let moved: Vec<String> = self.asked().map(|s| s.node.clone()).filter(|n| moved.contains(n)).collect();
+        for node in moved {
+            let Ok(counts) = topology::packets(&node) else { continue };
+            let counts = counts.into_iter().map(|(interface, count)| ((node.clone(), interface), count));
+            self.carried.extend(counts);
+        }
+    }
+
     /// Records states at the end of a section: the number of vehicles' networks with a direct route, and the
-    /// active uplink. To check the active uplink it also records each uplink's share of the packets that the
-    /// kernel has counted since the previous section.
-    fn note_states(
-        &self,
-        last: Option<&(String, String, u64)>,
-        states: &mut Vec<(String, String, f64)>,
-        carried: &mut BTreeMap<(String, String), u64>,
-    ) {
+    /// active uplink. To check the active uplink it also records each uplink's share of packets. The kernel
+    /// has counted them since the begin of the section, or since the last handover in it.
+    fn note_states(&mut self, last: Option<&(String, String, u64)>, states: &mut Vec<(String, String, f64)>) {
         let section = last.map_or(RUN, |(name, _, _)| name);
+        let mut carried = std::mem::take(&mut self.carried);
         for station in self.asked() {
             let node = &station.node;
             if let Ok(routes) = station.show("routes") {
@@ -547,6 +569,7 @@ impl Testbed {
                 states.push((section.into(), format!("{node}.share.{interface}"), share));
             }
         }
+        self.carried = carried;
     }
 
     /// Records whether each node still has the autoconfigured addresses that it had at the beginning.
