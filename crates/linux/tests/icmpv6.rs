@@ -443,7 +443,7 @@ fn icmpv6_listener_works_on_link_without_addresses() {
         events_until(&mut platform, |seen| latest(seen, "v0").is_some()).await;
         assert_eq!(
             platform.send_icmpv6(&ether).unwrap_err().to_string(),
-            "ICMPv6 message to ::1 on v0: expected the link-layer address of a unicast receiver, got none"
+            "ICMPv6 message to ::1 on v0: expected the link-layer address of a unicast receiver, found none"
         );
     });
 }

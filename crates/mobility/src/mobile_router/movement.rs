@@ -1,8 +1,8 @@
 //! Movement (RFC 6275 11.5, RFC 3963 5.8): takes over the state of the uplinks, and selects the target.
 //!
 //! The kernel, modems and other programs report interfaces, messages of routers, signals, volumes and
-//! capacities. After each change of an uplink the router selects the target. Then it sends the Binding Updates
-//! that make the registration match the target (see `binding_update_sender`).
+//! capacities. After each change of an uplink the router selects the target. Then it sends the Binding
+//! Updates that make the registration match the target (see `binding_update_sender`).
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
