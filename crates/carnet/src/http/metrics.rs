@@ -57,6 +57,12 @@ pub(super) fn text(
         let reachable = router.reachable.map(u8::from);
         let help = "1 if the mobile router reaches its home agent through an uplink, otherwise 0.";
         page.gauge("carnet_mobile_router_reachable", help, reachable.map(|reachable| (&[][..], reachable)));
+        let prefixes = || router.ipv4_prefixes.iter();
+        let names: Vec<String> = prefixes().map(|ipv4| ipv4.prefix.to_string()).collect();
+        let labels: Vec<_> = names.iter().map(|name| [("prefix", name.as_str())]).collect();
+        let accepted = labels.iter().zip(prefixes()).map(|(labels, it)| (&labels[..], u8::from(it.accepted)));
+        let help = "1 if the tunnel carries packets of the IPv4 prefix, otherwise 0.";
+        page.gauge("carnet_mobile_router_ipv4_prefix", help, accepted);
     }
     uplink_gauges(&mut page, uplinks);
     security.into_iter().for_each(|security| security_gauges(&mut page, security));

@@ -233,6 +233,8 @@ fn refused_ipv4_prefix_does_not_disturb_ipv6() {
         router.log().contains("no tunnel for the IPv4 prefix 10.42.7.0/24")
     });
     assert!(router.log().contains("prefix allocation unauthorized"), "{}", router.log());
+    let status = said(&router.ask(&["status"]));
+    assert!(status.contains("10.42.7.0/24: refused with status 133"), "{status}");
     // The operator adds the prefix: the next Binding Update registers it.
     let address = "address = '2001:db8:1::1'\n";
     let config = bed.agent_config().replace(address, &format!("{address}ipv4_address = '198.51.100.2'\n"));
