@@ -17,7 +17,7 @@ done
 for manifest in crates/*/Cargo.toml; do
   grep -q '^\[lints\]' "$manifest" || complain "$manifest: expected [lints] workspace = true"
 done
-for crate in base wire mobility nemo geonet its security cits fleet station virtual; do
+for crate in base wire mobility nemo geonet its security cits fleet lan station virtual; do
   [ -f "crates/$crate/clippy.toml" ] || complain "crates/$crate/clippy.toml: missing"
 done
 
@@ -37,6 +37,7 @@ may carnet-geonet carnet-base carnet-wire serde thiserror
 may carnet-its carnet-base carnet-geonet carnet-wire foldhash thiserror
 may carnet-security aws-lc-rs bp256 bp384 carnet-base carnet-geonet carnet-its carnet-wire ecdsa p256 p384 sha2 thiserror zeroize
 may carnet-fleet carnet-base serde serde_json
+may carnet-lan carnet-base carnet-wire ipnet serde
 may carnet-nemo carnet-base carnet-mobility carnet-wire foldhash ipnet serde
 may carnet-cits carnet-base carnet-geonet carnet-its carnet-security carnet-wire ipnet serde thiserror
 may carnet-station carnet-base carnet-cits carnet-geonet carnet-mobility carnet-nemo carnet-wire serde

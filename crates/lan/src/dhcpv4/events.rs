@@ -1,0 +1,111 @@
+//! Events of the DHCP server for the operator, and its counters.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use carnet_base::DropReason;
+
+use super::drop_reason::DhcpDrop;
+use crate::LinkAddress;
+
+/// An event for the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DhcpEvent {
+    /// A client without lease has got an address.
+    Leased {
+        /// Address of the client.
+        address: Ipv4Addr,
+        /// Link-layer address of the client.
+        link_address: LinkAddress,
+        /// Name of the client.
+        host_name: Option<String>,
+    },
+    /// A client has given its address back.
+    Released {
+        /// Address of the client.
+        address: Ipv4Addr,
+        /// Link-layer address of the client.
+        link_address: LinkAddress,
+    },
+    /// Another host uses an address: a client has found it, or the server itself.
+    InUse {
+        /// The address, which rests now.
+        address: Ipv4Addr,
+        /// Link-layer address of the client that declined it, or of the host that uses it.
+        link_address: LinkAddress,
+        /// Whether a client has declined the address.
+        declined: bool,
+    },
+    /// A client gets no address, because none is free.
+    PoolExhausted {
+        /// Number of addresses for clients without reservation.
+        addresses: usize,
+    },
+    /// Another DHCP server answers clients on the link.
+    OtherServer {
+        /// Address by which the other server names itself.
+        server: Ipv4Addr,
+    },
+}
+
+/// Counters of the DHCP server of one interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DhcpCounters {
+    /// Messages received.
+    pub received: u64,
+    /// DHCPOFFER messages sent.
+    pub offers: u64,
+    /// DHCPACK messages sent.
+    pub acks: u64,
+    /// DHCPNAK messages sent.
+    pub naks: u64,
+    /// Addresses that clients declined.
+    pub declines: u64,
+    /// Addresses that the server found in use before it offered them.
+    pub conflicts: u64,
+    /// Leases that clients gave back.
+    pub releases: u64,
+    drops: BTreeMap<DhcpDrop, u64>,
+}
+
+impl DhcpCounters {
+    /// Counts a message without answer.
+    pub(super) fn drop(&mut self, reason: DhcpDrop) {
+        *self.drops.entry(reason).or_default() += 1;
+    }
+
+    /// Returns the number of messages without answer for this reason.
+    pub fn dropped(&self, reason: DhcpDrop) -> u64 {
+        self.drops.get(&reason).copied().unwrap_or_default()
+    }
+
+    /// Adds the counters of another interface.
+    pub fn add(&mut self, other: &DhcpCounters) {
+        self.received += other.received;
+        self.offers += other.offers;
+        self.acks += other.acks;
+        self.naks += other.naks;
+        self.declines += other.declines;
+        self.conflicts += other.conflicts;
+        self.releases += other.releases;
+        for (reason, count) in &other.drops {
+            *self.drops.entry(*reason).or_default() += count;
+        }
+    }
+
+    /// Returns the counters by name.
+    pub fn named(&self) -> impl Iterator<Item = (String, u64)> {
+        let sums = [
+            ("received", self.received),
+            ("offers", self.offers),
+            ("acks", self.acks),
+            ("naks", self.naks),
+            ("declines", self.declines),
+            ("conflicts", self.conflicts),
+            ("releases", self.releases),
+        ];
+        let drops =
+            DhcpDrop::ALL.iter().map(|reason| (format!("dropped.{}", reason.name()), self.dropped(*reason)));
+        sums.map(|(name, count)| (name.to_owned(), count)).into_iter().chain(drops)
+    }
+}

@@ -1,0 +1,74 @@
+//! IPv4 and UDP headers of the server's messages. A client without address cannot answer ARP, so the server
+//! sends its messages by a packet socket.
+
+use std::net::Ipv4Addr;
+
+use carnet_wire::checksum;
+
+use super::Datagram;
+
+/// UDP ports of server and client (RFC 2131 4.1).
+const SERVER_PORT: u16 = 67;
+const CLIENT_PORT: u16 = 68;
+
+const IPV4_HEADER: usize = 20;
+const UDP_HEADER: usize = 8;
+const UDP: u8 = 17;
+
+/// Returns the IPv4 packet of a message; `None` if the message is too long for one packet.
+pub fn packet(datagram: &Datagram) -> Option<Vec<u8>> {
+    let Datagram { source, destination, message, .. } = datagram;
+    let udp_length = u16::try_from(UDP_HEADER + message.len()).ok()?;
+    let total = udp_length.checked_add(IPV4_HEADER as u16)?;
+    let mut header = [0; IPV4_HEADER];
+    // Version 4, header of five words; DSCP of network control (CS6), as for other control messages.
+    header[..2].copy_from_slice(&[0x45, 0xc0]);
+    header[2..4].copy_from_slice(&total.to_be_bytes());
+    header[8..10].copy_from_slice(&[64, UDP]);
+    header[12..16].copy_from_slice(&source.octets());
+    header[16..20].copy_from_slice(&destination.octets());
+    let sum = !checksum::sum(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+
+    let mut udp = Vec::with_capacity(udp_length.into());
+    udp.extend(SERVER_PORT.to_be_bytes());
+    udp.extend(CLIENT_PORT.to_be_bytes());
+    udp.extend(udp_length.to_be_bytes());
+    udp.extend([0, 0]);
+    udp.extend(message);
+    let sum = udp_checksum(*source, *destination, &udp);
+    udp[6..8].copy_from_slice(&sum.to_be_bytes());
+    Some([&header[..], &udp].concat())
+}
+
+/// Returns the UDP checksum over the pseudo-header of IPv4 (RFC 768); 0xffff stands for 0.
+fn udp_checksum(source: Ipv4Addr, destination: Ipv4Addr, udp: &[u8]) -> u16 {
+    let addresses = checksum::add(checksum::sum(&source.octets()), checksum::sum(&destination.octets()));
+    let pseudo = checksum::add(addresses, checksum::protocol_and_length(UDP, udp.len()));
+    match !checksum::add(pseudo, checksum::sum(udp)) {
+        0 => 0xffff,
+        sum => sum,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packet_has_lengths_and_checksums() {
+        let datagram = Datagram {
+            link_destination: [0xff; 6],
+            source: Ipv4Addr::new(10, 42, 7, 1),
+            destination: Ipv4Addr::BROADCAST,
+            message: vec![1, 2, 3],
+            waits_for_store: false,
+        };
+        let packet = packet(&datagram).expect("a packet");
+        assert_eq!(packet.len(), 31);
+        assert_eq!(checksum::sum(&packet[..20]), 0xffff);
+        let pseudo = [&packet[12..20], &[0, UDP, 0, 11]].concat();
+        assert_eq!(checksum::add(checksum::sum(&pseudo), checksum::sum(&packet[20..])), 0xffff);
+        assert_eq!(super::packet(&Datagram { message: vec![0; 65_510], ..datagram }), None);
+    }
+}

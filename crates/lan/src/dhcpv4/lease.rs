@@ -1,0 +1,78 @@
+//! A lease as the station stores it.
+//!
+//! The end of a lease is a date in the record, because the monotonic clock begins anew with each start. Many
+//! vehicles start with a wrong date. If the date is before that of the record, the lease gets its whole time
+//! again: a lease that lasts too long costs an address for a while, a lease that ends too early would give
+//! one address to two hosts.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use carnet_base::{Time, WallTime};
+use serde::{Deserialize, Serialize};
+
+use super::bindings::{AddressState, Binding, ClientId};
+use crate::LinkAddress;
+
+/// Record of a lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredLease {
+    /// Address of the client.
+    pub address: Ipv4Addr,
+    /// Identity of the client.
+    #[serde(with = "carnet_base::hex")]
+    pub client: Vec<u8>,
+    /// Link-layer address of the client.
+    pub link_address: LinkAddress,
+    /// Name of the client.
+    #[serde(default)]
+    pub host_name: Option<String>,
+    /// Date at which the client got or renewed the lease.
+    pub since: WallTime,
+    /// Lease time in seconds.
+    pub seconds: u32,
+}
+
+impl StoredLease {
+    /// Returns the remaining time at this date; `None` if the lease has ended.
+    pub fn remaining(&self, wall: WallTime) -> Option<Duration> {
+        let whole = Duration::from_secs(self.seconds.into());
+        if wall < self.since {
+            return Some(whole);
+        }
+        let left = whole.saturating_sub(wall.distance(self.since));
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Returns the entry of the address in the table.
+    pub(super) fn binding(&self, now: Time, wall: WallTime) -> Option<Binding> {
+        Some(Binding {
+            client: ClientId(self.client.clone()),
+            link_address: self.link_address,
+            host_name: self.host_name.clone(),
+            state: AddressState::Leased,
+            until: now + self.remaining(wall)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lease_ends_by_the_date_and_lasts_whole_if_the_date_is_wrong() {
+        let since = WallTime::from_unix_nanos(1_700_000_000_000_000_000);
+        let lease = StoredLease {
+            address: Ipv4Addr::new(10, 42, 7, 9),
+            client: vec![1, 2],
+            link_address: [2, 0, 0, 0, 0, 9],
+            host_name: None,
+            since,
+            seconds: 3600,
+        };
+        assert_eq!(lease.remaining(since + Duration::from_secs(3000)), Some(Duration::from_secs(600)));
+        assert_eq!(lease.remaining(since + Duration::from_secs(3600)), None);
+        assert_eq!(lease.remaining(WallTime::from_unix_nanos(0)), Some(Duration::from_secs(3600)));
+    }
+}

@@ -1,0 +1,599 @@
+//! DHCP server for one interface of the mobile network (RFC 2131, 2132).
+//!
+//! The server gives each client an address of its range, or the one that the config reserves for the client's
+//! link-layer address. A client gets its former address again as long as no other client needed it.
+//!
+//! * **No address twice.** Before an offer, the server asks by ARP whether a host uses the address ([`arp`]).
+//!   An address in use rests, and so does one that a client declines. The caller stores a lease
+//!   ([`Output::Store`]) before it sends the acknowledgement that follows.
+//! * **Hostile clients** cannot take away an address from a client with a lease or a reservation. They can
+//!   use up the free addresses. The table has one entry for each address of the config, and a limit for
+//!   messages per second protects the processor and the disk.
+//! * **Options**: those of the config that the client asks for, as many as fit into the largest message that
+//!   it accepts. A client that can do without IPv4 is told so where the link has a NAT64 (RFC 8925).
+//!
+//! The server is the only one on its link, but does not answer clients of which it has no record (RFC 2131
+//! 4.3.2), except if they have an address of another network. Left out: relay agents (RFC 1542), rapid commit
+//! (RFC 4039), FORCERENEW (RFC 3203), dynamic updates of DNS, BOOTP clients.
+
+pub mod arp;
+mod bindings;
+mod config;
+mod drop_reason;
+mod events;
+pub mod frame;
+mod lease;
+mod message;
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use carnet_base::{RateLimiter, Time, WallTime};
+
+use crate::LinkAddress;
+pub use bindings::ClientId;
+use bindings::{AddressState, Binding, Bindings};
+pub use config::{Reservation, ServerConfig};
+pub use drop_reason::DhcpDrop;
+pub use events::{DhcpCounters, DhcpEvent};
+pub use lease::StoredLease;
+pub use message::host_name;
+use message::{Kind, Reply, ReplyKind, Request};
+
+/// Time for which the server waits for the answer of a host that uses an address.
+const PROBE_TIME: Duration = Duration::from_millis(500);
+/// Maximum number of addresses about which the server asks at once.
+const MAX_PROBES: usize = 1024;
+/// Time for which an offer holds an address.
+const OFFER_TIME: Duration = Duration::from_secs(10);
+/// Time for which an address rests that a host uses without a lease.
+const REST_TIME: Duration = Duration::from_secs(600);
+/// Number of messages at once, and time until the server may process one more.
+const BURST: u32 = 4096;
+const INTERVAL: Duration = Duration::from_millis(1);
+/// Time between two events about used up addresses, and between two about other servers.
+const EVENT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// An output of the server. The caller carries out the outputs in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// The caller sends this ARP request on the link.
+    Probe(Ipv4Addr),
+    /// The caller stores the record of an address; `None` removes the record.
+    Store(Ipv4Addr, Option<StoredLease>),
+    /// The caller sends this message.
+    Send(Datagram),
+    /// The caller reports this event.
+    Event(DhcpEvent),
+}
+
+/// A message of the server to a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Datagram {
+    /// Link-layer destination; broadcast for a client that cannot receive unicast packets yet.
+    pub link_destination: LinkAddress,
+    /// IPv4 source: the server's address.
+    pub source: Ipv4Addr,
+    /// IPv4 destination.
+    pub destination: Ipv4Addr,
+    /// The message. Its UDP source port is 67, its destination port is 68.
+    pub message: Vec<u8>,
+    /// Whether the message has to wait until the records before it are stored.
+    pub waits_for_store: bool,
+}
+
+/// A client with a lease, for operators.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseStatus {
+    /// Address of the client.
+    pub address: Ipv4Addr,
+    /// Link-layer address of the client.
+    pub link_address: LinkAddress,
+    /// Name of the client.
+    pub host_name: Option<String>,
+    /// Time until the lease ends.
+    pub remaining: Duration,
+    /// Whether the config reserves the address for the client.
+    pub is_reserved: bool,
+}
+
+/// The server of one interface.
+#[derive(Debug)]
+pub struct Server {
+    config: ServerConfig,
+    /// Address of the interface in the prefix; without it the server does not answer.
+    address: Option<Ipv4Addr>,
+    /// MTU of the tunnel, for a config without MTU.
+    tunnel_mtu: Option<u16>,
+    bindings: Bindings,
+    limiter: RateLimiter,
+    exhausted_limiter: RateLimiter,
+    other_server_limiter: RateLimiter,
+    /// The other server that was heard last.
+    other_server: Option<Ipv4Addr>,
+    counters: DhcpCounters,
+    outputs: VecDeque<Output>,
+}
+
+impl Server {
+    /// Creates a server without address. `leases` are stored records; the server takes those of its prefix.
+    pub fn new(config: ServerConfig, leases: &[StoredLease], now: Time, wall: WallTime) -> Server {
+        let mut server = Server {
+            bindings: Bindings::new(dynamic(&config)),
+            config,
+            address: None,
+            tunnel_mtu: None,
+            limiter: RateLimiter::new(BURST, INTERVAL),
+            exhausted_limiter: RateLimiter::new(1, EVENT_INTERVAL),
+            other_server_limiter: RateLimiter::new(1, EVENT_INTERVAL),
+            other_server: None,
+            counters: DhcpCounters::default(),
+            outputs: VecDeque::new(),
+        };
+        let prefix = server.config.prefix;
+        for lease in leases.iter().filter(|lease| prefix.contains(&lease.address)) {
+            match lease.binding(now, wall) {
+                Some(binding) => server.set(lease.address, binding),
+                None => server.outputs.push_back(Output::Store(lease.address, None)),
+            }
+        }
+        server
+    }
+
+    /// Applies a changed config. Clients keep their leases. At the next renewal, the server refuses addresses
+    /// that the config no longer allows.
+    pub fn reconfigure(&mut self, config: ServerConfig) {
+        let mut bindings = Bindings::new(dynamic(&config));
+        for (address, binding) in self.bindings.iter() {
+            if config.prefix.contains(&address) {
+                bindings.set(address, binding.clone());
+            } else if binding.state == AddressState::Leased {
+                self.outputs.push_back(Output::Store(address, None));
+            }
+        }
+        self.address = self.address.filter(|address| config.prefix.contains(address));
+        self.bindings = bindings;
+        self.config = config;
+    }
+
+    /// Sets the address of the interface; `None` if it has none in the prefix.
+    pub fn set_address(&mut self, address: Option<Ipv4Addr>) {
+        self.address = address;
+    }
+
+    /// Sets the MTU that hosts are told if the config has none.
+    pub fn set_tunnel_mtu(&mut self, mtu: Option<u32>) {
+        self.tunnel_mtu = mtu.and_then(|mtu| u16::try_from(mtu).ok());
+    }
+
+    /// Returns the address of the interface.
+    pub fn address(&self) -> Option<Ipv4Addr> {
+        self.address
+    }
+
+    /// Returns the config.
+    pub fn config(&self) -> &ServerConfig {
+        &self.config
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &DhcpCounters {
+        &self.counters
+    }
+
+    /// Returns the address of another server that was heard on the link.
+    pub fn other_server(&self) -> Option<Ipv4Addr> {
+        self.other_server
+    }
+
+    /// Returns the clients with a lease, by address.
+    pub fn leases(&self, now: Time) -> impl Iterator<Item = LeaseStatus> {
+        let leased = self.bindings.iter().filter(|(_, binding)| binding.state == AddressState::Leased);
+        leased.map(move |(address, binding)| LeaseStatus {
+            address,
+            link_address: binding.link_address,
+            host_name: self.name(binding).map(str::to_owned),
+            remaining: binding.until.saturating_since(now),
+            is_reserved: self.config.reservation(binding.link_address).is_some(),
+        })
+    }
+
+    /// Returns the names of hosts with their addresses: those of reservations, then those of clients with a
+    /// lease. A client does not get the name of a reservation.
+    pub fn names(&self) -> impl Iterator<Item = (String, Ipv4Addr)> {
+        let reserved = self.config.reservations.iter().filter_map(|it| Some((it.name.clone()?, it.address)));
+        let leased = self.bindings.iter().filter(|(_, binding)| binding.state == AddressState::Leased);
+        let named = leased.filter_map(|(address, binding)| Some((self.name(binding)?.to_owned(), address)));
+        reserved.chain(named)
+    }
+
+    /// Returns the leases as records with the remaining time, for another server of the same prefix.
+    pub fn records(&self, now: Time, wall: WallTime) -> Vec<StoredLease> {
+        let leased = self.bindings.iter().filter(|(_, binding)| binding.state == AddressState::Leased);
+        let records = leased.map(|(address, binding)| StoredLease {
+            address,
+            client: binding.client.0.clone(),
+            link_address: binding.link_address,
+            host_name: binding.host_name.clone(),
+            since: wall,
+            seconds: u32::try_from(binding.until.saturating_since(now).as_secs()).unwrap_or(u32::MAX),
+        });
+        records.collect()
+    }
+
+    /// Returns the number of addresses for clients without reservation, and how many of them are free.
+    pub fn room(&self) -> (usize, usize) {
+        self.bindings.room()
+    }
+
+    /// Returns the next output.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Returns when [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.bindings.next_deadline()
+    }
+
+    /// Handles a UDP payload that arrived at port 67 of the interface.
+    pub fn handle_message(&mut self, now: Time, wall: WallTime, octets: &[u8]) {
+        self.counters.received += 1;
+        if let Err(reason) = self.answer(now, wall, octets) {
+            self.counters.drop(reason);
+        }
+    }
+
+    /// Handles an ARP packet of the link: its sender uses the address that it names. An ARP packet of the
+    /// client itself is no conflict.
+    pub fn handle_arp(&mut self, now: Time, octets: &[u8]) {
+        let Some(host) = arp::sender(octets) else { return };
+        let Some(binding) = self.bindings.get(host.address) else { return };
+        let AddressState::Probed(request) = &binding.state else { return };
+        if binding.link_address == host.link_address {
+            return;
+        }
+        let request = request.clone();
+        self.counters.conflicts += 1;
+        self.rest(now, host.address, host.link_address, false);
+        // The client still waits for an offer.
+        if let Err(reason) = self.discover(now, *request) {
+            self.counters.drop(reason);
+        }
+    }
+
+    /// Ends the states of addresses that are due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(address) = self.bindings.expired(now) {
+            let Some(binding) = self.bindings.get(address).cloned() else { return };
+            match &binding.state {
+                AddressState::Probed(request) => {
+                    let request = request.clone();
+                    self.offer(now, address, &request);
+                }
+                AddressState::Leased => {
+                    self.outputs.push_back(Output::Store(address, None));
+                    self.bindings
+                        .set(address, Binding { state: AddressState::Former, until: now, ..binding });
+                }
+                AddressState::Offered | AddressState::Resting | AddressState::Former => {
+                    self.bindings.remove(address);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, now: Time, wall: WallTime, octets: &[u8]) -> Result<(), DhcpDrop> {
+        if !self.limiter.allow(now) {
+            return Err(DhcpDrop::RateLimit);
+        }
+        let request = Request::parse(octets)?;
+        let server = self.address.ok_or(DhcpDrop::NoAddress)?;
+        if let Some(other) = request.server.filter(|selected| *selected != server) {
+            return self.hear_other_server(now, other, &request);
+        }
+        match request.kind {
+            Kind::Discover => self.discover(now, request),
+            Kind::Request => self.request(now, wall, &request),
+            Kind::Decline => self.decline(now, &request),
+            Kind::Release => self.release(now, &request),
+            Kind::Inform => self.inform(&request),
+        }
+    }
+
+    /// Ends the offer to a client that has selected another server (RFC 2131 3.1 4).
+    fn hear_other_server(&mut self, now: Time, server: Ipv4Addr, request: &Request) -> Result<(), DhcpDrop> {
+        let offered = self.bindings.of_client(&request.client);
+        if let Some((address, _)) = offered.filter(|(_, binding)| binding.state == AddressState::Offered) {
+            self.bindings.remove(address);
+        }
+        // A client that declines or releases names the server of its old link.
+        if request.kind == Kind::Request {
+            let is_new = self.other_server.replace(server) != Some(server);
+            if is_new && self.other_server_limiter.allow(now) {
+                self.outputs.push_back(Output::Event(DhcpEvent::OtherServer { server }));
+            }
+        }
+        Err(DhcpDrop::OtherServer)
+    }
+
+    /// Finds an address for a client (RFC 2131 4.3.1), and offers it at once if the client has it already.
+    /// Otherwise it first asks whether a host uses the address.
+    fn discover(&mut self, now: Time, request: Request) -> Result<(), DhcpDrop> {
+        if let Some((address, binding)) = self.bindings.of_client(&request.client)
+            && self.config.allows(request.link_address, address)
+            && Some(address) != self.address
+        {
+            match binding.state {
+                AddressState::Leased | AddressState::Offered => {
+                    self.offer(now, address, &request);
+                    return Ok(());
+                }
+                // The client has sent its message again.
+                AddressState::Probed(_) => return Ok(()),
+                AddressState::Former | AddressState::Resting => {}
+            }
+        }
+        if self.bindings.probes() >= MAX_PROBES {
+            return Err(DhcpDrop::Busy);
+        }
+        let Some(address) = self.choose(&request) else {
+            let (addresses, _) = self.bindings.room();
+            if self.exhausted_limiter.allow(now) {
+                self.outputs.push_back(Output::Event(DhcpEvent::PoolExhausted { addresses }));
+            }
+            return Err(DhcpDrop::PoolExhausted);
+        };
+        let binding = self.binding_of(&request, AddressState::Probed(Box::new(request.clone())));
+        self.set(address, Binding { until: now + PROBE_TIME, ..binding });
+        self.outputs.push_back(Output::Probe(address));
+        Ok(())
+    }
+
+    /// Returns a free address for a client: the reserved one, the former one, the requested one, or the one
+    /// that has been free for the longest time.
+    fn choose(&self, request: &Request) -> Option<Ipv4Addr> {
+        let own = self.address;
+        if let Some(reservation) = self.config.reservation(request.link_address) {
+            let address = Some(reservation.address).filter(|address| Some(*address) != own)?;
+            // The lease of the same host with another client identifier ends.
+            let is_own = |binding: &Binding| {
+                binding.link_address == request.link_address && binding.state != AddressState::Resting
+            };
+            let is_usable = self.bindings.is_free(address) || self.bindings.get(address).is_some_and(is_own);
+            return is_usable.then_some(address);
+        }
+        let is_usable = |address: &Ipv4Addr| {
+            Some(*address) != own && self.config.is_dynamic(*address) && self.bindings.is_free(*address)
+        };
+        let former = self.bindings.of_client(&request.client).map(|(address, _)| address);
+        former
+            .filter(is_usable)
+            .or(request.requested.filter(is_usable))
+            .or_else(|| self.bindings.longest_free(|address| is_usable(&address)))
+    }
+
+    /// Handles a DHCPREQUEST (RFC 2131 4.3.2).
+    fn request(&mut self, now: Time, wall: WallTime, request: &Request) -> Result<(), DhcpDrop> {
+        if request.server.is_some() {
+            let address = request.requested.ok_or(DhcpDrop::MissingField)?;
+            if self.may_have(request, address) {
+                self.grant(now, wall, address, request);
+            } else {
+                self.refuse(request);
+            }
+            return Ok(());
+        }
+        if request.client_address.is_unspecified() {
+            let address = request.requested.ok_or(DhcpDrop::MissingField)?;
+            return self.confirm(now, wall, address, request);
+        }
+        // The client renews or rebinds. It uses the address already, so a lease that is unknown here, after
+        // the loss of the disk, begins again.
+        let address = request.client_address;
+        if self.may_have(request, address) {
+            self.grant(now, wall, address, request);
+        } else {
+            self.refuse(request);
+        }
+        Ok(())
+    }
+
+    /// Answers a client that has started again and still knows its address (INIT-REBOOT).
+    fn confirm(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        address: Ipv4Addr,
+        request: &Request,
+    ) -> Result<(), DhcpDrop> {
+        let known = self.bindings.of_client(&request.client);
+        match known.filter(|(_, binding)| binding.state != AddressState::Resting) {
+            _ if !self.config.prefix.contains(&address) => self.refuse(request),
+            Some((of_client, _)) if of_client == address && self.may_have(request, address) => {
+                self.grant(now, wall, address, request);
+            }
+            Some(_) => self.refuse(request),
+            None if self.config.reservation(request.link_address).is_some() => {
+                if self.may_have(request, address) {
+                    self.grant(now, wall, address, request);
+                } else {
+                    self.refuse(request);
+                }
+            }
+            None => return Err(DhcpDrop::UnknownClient),
+        }
+        Ok(())
+    }
+
+    /// Returns whether a client may have this address now.
+    fn may_have(&self, request: &Request, address: Ipv4Addr) -> bool {
+        let binding = self.bindings.get(address);
+        let is_own = binding.is_some_and(|binding| {
+            let is_reserved = self.config.reservation(request.link_address).is_some();
+            binding.state != AddressState::Resting
+                && (binding.client == request.client
+                    || is_reserved && binding.link_address == request.link_address)
+        });
+        Some(address) != self.address
+            && self.config.allows(request.link_address, address)
+            && (is_own || self.bindings.is_free(address))
+    }
+
+    /// Gives a client an address, or more time for its address.
+    fn grant(&mut self, now: Time, wall: WallTime, address: Ipv4Addr, request: &Request) {
+        let before = self.bindings.get(address);
+        let is_renewal = before
+            .is_some_and(|binding| binding.state == AddressState::Leased && binding.client == request.client);
+        let mut binding = self.binding_of(request, AddressState::Leased);
+        if is_renewal && binding.host_name.is_none() {
+            binding.host_name = before.and_then(|binding| binding.host_name.clone());
+        }
+        let host_name = binding.host_name.clone();
+        self.set(address, Binding { until: now + self.config.lease_time, ..binding });
+        let record = StoredLease {
+            address,
+            client: request.client.0.clone(),
+            link_address: request.link_address,
+            host_name: host_name.clone(),
+            since: wall,
+            seconds: self.lease_seconds(),
+        };
+        self.outputs.push_back(Output::Store(address, Some(record)));
+        self.counters.acks += 1;
+        self.send(request, ReplyKind::Ack, address);
+        if !is_renewal {
+            let link_address = request.link_address;
+            self.outputs.push_back(Output::Event(DhcpEvent::Leased { address, link_address, host_name }));
+        }
+    }
+
+    /// Offers an address to a client.
+    fn offer(&mut self, now: Time, address: Ipv4Addr, request: &Request) {
+        let is_leased = self.bindings.get(address).is_some_and(|b| b.state == AddressState::Leased);
+        if !is_leased {
+            let binding = self.binding_of(request, AddressState::Offered);
+            self.set(address, Binding { until: now + OFFER_TIME, ..binding });
+        }
+        self.counters.offers += 1;
+        self.send(request, ReplyKind::Offer, address);
+    }
+
+    /// Tells a client that it may not use its address.
+    fn refuse(&mut self, request: &Request) {
+        self.counters.naks += 1;
+        self.send(request, ReplyKind::Nak, Ipv4Addr::UNSPECIFIED);
+    }
+
+    /// Handles a DHCPDECLINE: a client has found another host with its address (RFC 2131 4.3.3).
+    fn decline(&mut self, now: Time, request: &Request) -> Result<(), DhcpDrop> {
+        let address = request.requested.ok_or(DhcpDrop::MissingField)?;
+        let binding = self.bindings.get(address).ok_or(DhcpDrop::NotOwner)?;
+        let is_owner = binding.client == request.client
+            && matches!(binding.state, AddressState::Leased | AddressState::Offered);
+        if !is_owner {
+            return Err(DhcpDrop::NotOwner);
+        }
+        self.counters.declines += 1;
+        self.rest(now, address, request.link_address, true);
+        Ok(())
+    }
+
+    /// Handles a DHCPRELEASE (RFC 2131 4.3.4).
+    fn release(&mut self, now: Time, request: &Request) -> Result<(), DhcpDrop> {
+        let address = request.client_address;
+        let binding = self.bindings.get(address).ok_or(DhcpDrop::NotOwner)?;
+        if binding.client != request.client || binding.state != AddressState::Leased {
+            return Err(DhcpDrop::NotOwner);
+        }
+        let binding = Binding { state: AddressState::Former, until: now, ..binding.clone() };
+        let link_address = binding.link_address;
+        self.bindings.set(address, binding);
+        self.counters.releases += 1;
+        self.outputs.push_back(Output::Store(address, None));
+        self.outputs.push_back(Output::Event(DhcpEvent::Released { address, link_address }));
+        Ok(())
+    }
+
+    /// Answers a client with a fixed address that asks for the other values (RFC 2131 4.3.5).
+    fn inform(&mut self, request: &Request) -> Result<(), DhcpDrop> {
+        if !self.config.prefix.contains(&request.client_address) {
+            return Err(DhcpDrop::NotOwner);
+        }
+        self.counters.acks += 1;
+        self.send(request, ReplyKind::Information, Ipv4Addr::UNSPECIFIED);
+        Ok(())
+    }
+
+    /// Lets an address rest that a host uses without a lease.
+    fn rest(&mut self, now: Time, address: Ipv4Addr, link_address: LinkAddress, declined: bool) {
+        let client = ClientId(Vec::new());
+        let (state, until) = (AddressState::Resting, now + REST_TIME);
+        let was_leased = self.bindings.get(address).is_some_and(|b| b.state == AddressState::Leased);
+        self.bindings.set(address, Binding { client, link_address, host_name: None, state, until });
+        if was_leased {
+            self.outputs.push_back(Output::Store(address, None));
+        }
+        self.outputs.push_back(Output::Event(DhcpEvent::InUse { address, link_address, declined }));
+    }
+
+    /// Sets the entry of an address, and removes the record of the client's other lease.
+    fn set(&mut self, address: Ipv4Addr, binding: Binding) {
+        let other = self.bindings.set(address, binding);
+        if let Some((other, _)) = other.filter(|(_, binding)| binding.state == AddressState::Leased) {
+            self.outputs.push_back(Output::Store(other, None));
+        }
+    }
+
+    /// Returns an entry for the sender of a request, which ends at once.
+    fn binding_of(&self, request: &Request, state: AddressState) -> Binding {
+        let reserved = self.config.reservation(request.link_address);
+        Binding {
+            client: request.client.clone(),
+            link_address: request.link_address,
+            host_name: reserved.and_then(|r| r.name.clone()).or_else(|| request.host_name.clone()),
+            state,
+            until: Time::ZERO,
+        }
+    }
+
+    /// Returns the name of a client: that of its reservation, else the one that it sent.
+    fn name<'a>(&'a self, binding: &'a Binding) -> Option<&'a str> {
+        let reserved = self.config.reservation(binding.link_address).and_then(|r| r.name.as_deref());
+        reserved.or(binding.host_name.as_deref())
+    }
+
+    fn lease_seconds(&self) -> u32 {
+        u32::try_from(self.config.lease_time.as_secs()).unwrap_or(u32::MAX)
+    }
+
+    /// Sends an answer to the address that RFC 2131 4.1 gives.
+    fn send(&mut self, request: &Request, kind: ReplyKind, address: Ipv4Addr) {
+        let Some(server) = self.address else { return };
+        let mtu = self.config.mtu.or(self.tunnel_mtu);
+        let reply = Reply { request, kind, address, server, mtu, config: &self.config };
+        let message = reply.message(self.lease_seconds());
+        let to_all = kind == ReplyKind::Nak || request.client_address.is_unspecified() && request.broadcast;
+        let (link_destination, destination) = if to_all {
+            (arp::BROADCAST, Ipv4Addr::BROADCAST)
+        } else if request.client_address.is_unspecified() {
+            (request.link_address, address)
+        } else {
+            (request.link_address, request.client_address)
+        };
+        self.outputs.push_back(Output::Send(Datagram {
+            link_destination,
+            source: server,
+            destination,
+            message,
+            waits_for_store: kind == ReplyKind::Ack,
+        }));
+    }
+}
+
+/// Returns the addresses that the server may give to clients without reservation.
+fn dynamic(config: &ServerConfig) -> impl Iterator<Item = Ipv4Addr> {
+    let (first, last) = config.range;
+    (u32::from(first)..=u32::from(last)).map(Ipv4Addr::from).filter(|address| config.is_dynamic(*address))
+}

@@ -1,0 +1,445 @@
+//! DNS messages (RFC 1035 4, RFC 6891) as far as a forwarder reads and writes them.
+//!
+//! A forwarder passes records on as they are. So this module finds where the records and their times to live
+//! are, and does not read their values. It never follows a compression pointer, so no message can make it
+//! loop.
+
+use std::net::IpAddr;
+
+/// Length in octets of the header.
+pub const HEADER: usize = 12;
+/// Maximum length of a message over UDP to a client or server that does not say more (RFC 1035 4.2.1).
+pub const PLAIN_SIZE: usize = 512;
+/// Maximum length of a message over UDP: fragments never occur on a path of IPv6.
+pub const EDNS_SIZE: u16 = 1232;
+/// Maximum length of a name in octets.
+const MAX_NAME: usize = 255;
+/// Maximum number of records that are read in one message.
+const MAX_RECORDS: usize = 4096;
+
+/// Types of records.
+pub mod record {
+    /// IPv4 address.
+    pub const A: u16 = 1;
+    /// Start of a zone of authority.
+    pub const SOA: u16 = 6;
+    /// Name of an address.
+    pub const PTR: u16 = 12;
+    /// IPv6 address.
+    pub const AAAA: u16 = 28;
+    /// Extension (RFC 6891).
+    pub const OPT: u16 = 41;
+    /// All types, in a question.
+    pub const ANY: u16 = 255;
+}
+
+/// The class of the Internet.
+pub const CLASS_IN: u16 = 1;
+
+/// Flags of the header.
+mod flag {
+    pub const RESPONSE: u16 = 0x8000;
+    pub const OPCODE: u16 = 0x7800;
+    pub const AUTHORITATIVE: u16 = 0x0400;
+    pub const TRUNCATED: u16 = 0x0200;
+    pub const RECURSION_DESIRED: u16 = 0x0100;
+    pub const RECURSION_AVAILABLE: u16 = 0x0080;
+    pub const AUTHENTIC: u16 = 0x0020;
+    pub const CHECKING_DISABLED: u16 = 0x0010;
+    pub const CODE: u16 = 0x000f;
+}
+
+/// Response codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// NOERROR.
+    Success,
+    /// FORMERR: the query is invalid.
+    Malformed,
+    /// SERVFAIL: no server has answered.
+    Failure,
+    /// NXDOMAIN: the name does not exist.
+    NoName,
+    /// NOTIMP: the kind of query is not supported.
+    NotSupported,
+    /// REFUSED: too many queries wait.
+    Refused,
+}
+
+impl Code {
+    fn number(self) -> u16 {
+        match self {
+            Code::Success => 0,
+            Code::Malformed => 1,
+            Code::Failure => 2,
+            Code::NoName => 3,
+            Code::NotSupported => 4,
+            Code::Refused => 5,
+        }
+    }
+}
+
+/// A question: name, type and class.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Question {
+    /// Name in the octets of DNS, in lower case.
+    pub name: Vec<u8>,
+    /// Type of the records.
+    pub kind: u16,
+    /// Class of the records.
+    pub class: u16,
+}
+
+impl Question {
+    /// Returns the labels of the name, in lower case; `None` for labels that are not ASCII.
+    pub fn labels(&self) -> Option<Vec<&str>> {
+        let mut labels = Vec::new();
+        let mut rest = self.name.as_slice();
+        while let Some((length, more)) = rest.split_first().filter(|(length, _)| **length > 0) {
+            let (label, more) = more.split_at_checked(usize::from(*length))?;
+            labels.push(std::str::from_utf8(label).ok()?);
+            rest = more;
+        }
+        Some(labels)
+    }
+}
+
+/// A query of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// ID, which the answer repeats.
+    pub id: u16,
+    /// Flags of the header.
+    pub flags: u16,
+    /// The question as the client wrote it, with the case of its letters.
+    pub question_octets: Vec<u8>,
+    /// The question.
+    pub question: Question,
+    /// Extension of the client (EDNS).
+    pub edns: Option<Edns>,
+}
+
+/// Extension of a message (RFC 6891).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edns {
+    /// Maximum length of an answer over UDP, in octets.
+    pub size: u16,
+    /// Whether the client wants signatures (DO bit).
+    pub wants_signatures: bool,
+}
+
+/// A record of a message: its place and what the forwarder needs of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Record {
+    start: usize,
+    kind: u16,
+    class: u16,
+    ttl: u32,
+    /// Offset of the time to live.
+    ttl_at: usize,
+    data_at: usize,
+    end: usize,
+}
+
+/// Reads a 16-bit field.
+fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
+    octets.get(at..)?.first_chunk().map(|octets| u16::from_be_bytes(*octets))
+}
+
+fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
+    octets.get(at..)?.first_chunk().map(|octets| u32::from_be_bytes(*octets))
+}
+
+/// Returns the offset behind a name, which may end with a compression pointer.
+fn skip_name(octets: &[u8], mut at: usize) -> Option<usize> {
+    let start = at;
+    loop {
+        let length = *octets.get(at)?;
+        match length {
+            0 => return Some(at + 1),
+            1..=63 => at += 1 + usize::from(length),
+            192.. => return octets.get(at + 1).map(|_| at + 2),
+            _ => return None,
+        }
+        if at - start > MAX_NAME {
+            return None;
+        }
+    }
+}
+
+/// Reads the question of a message that has one. Returns it with the offset behind it. A compression pointer
+/// makes the message invalid.
+fn read_question(octets: &[u8]) -> Option<(Question, usize)> {
+    if u16_at(octets, 4)? != 1 {
+        return None;
+    }
+    let end = skip_name(octets, HEADER)?;
+    let name = octets.get(HEADER..end)?;
+    if name.last() != Some(&0) || name.len() > MAX_NAME {
+        return None;
+    }
+    // Length octets are below 64, so that no letter is among them.
+    let name = name.to_ascii_lowercase();
+    let question = Question { name, kind: u16_at(octets, end)?, class: u16_at(octets, end + 2)? };
+    Some((question, end + 4))
+}
+
+/// Reads the records from an offset on; `None` if one is invalid, or if there are too many.
+fn read_records(octets: &[u8], mut at: usize, count: usize) -> Option<Vec<Record>> {
+    if count > MAX_RECORDS {
+        return None;
+    }
+    let mut records = Vec::new();
+    for _ in 0..count {
+        let start = at;
+        let fields = skip_name(octets, at)?;
+        let length = usize::from(u16_at(octets, fields + 8)?);
+        let (ttl_at, data_at) = (fields + 4, fields + 10);
+        let end = data_at + length;
+        octets.get(data_at..end)?;
+        let (kind, class, ttl) =
+            (u16_at(octets, fields)?, u16_at(octets, fields + 2)?, u32_at(octets, ttl_at)?);
+        records.push(Record { start, kind, class, ttl, ttl_at, data_at, end });
+        at = end;
+    }
+    Some(records)
+}
+
+impl Query {
+    /// Parses a client's query. A message that is no query at all gives `None`, and gets no answer.
+    ///
+    /// # Errors
+    /// Returns the code of the answer to an invalid query.
+    pub fn parse(octets: &[u8]) -> Option<Result<Query, Code>> {
+        let (id, flags) = (u16_at(octets, 0)?, u16_at(octets, 2)?);
+        if octets.len() < HEADER || flags & flag::RESPONSE != 0 {
+            return None;
+        }
+        if flags & flag::OPCODE != 0 {
+            return Some(Err(Code::NotSupported));
+        }
+        Some(Query::read(octets, id, flags).ok_or(Code::Malformed))
+    }
+
+    fn read(octets: &[u8], id: u16, flags: u16) -> Option<Query> {
+        let (question, end) = read_question(octets)?;
+        let count = |at| u16_at(octets, at).map(usize::from);
+        let (answers, authorities, additional) = (count(6)?, count(8)?, count(10)?);
+        if answers + authorities > 0 || additional > 4 {
+            return None;
+        }
+        let records = read_records(octets, end, additional)?;
+        let edns = records
+            .iter()
+            .find(|record| record.kind == record::OPT)
+            .map(|record| Edns { size: record.class, wants_signatures: record.ttl & 0x8000 != 0 });
+        let question_octets = octets.get(HEADER..end)?.to_vec();
+        Some(Query { id, flags, question_octets, question, edns })
+    }
+
+    /// Returns the query to a server: with another ID, and with carnet's own extension. Options of the
+    /// client, such as its network, do not leave the vehicle.
+    pub fn to_server(&self, id: u16) -> Vec<u8> {
+        let flags = self.flags & (flag::CHECKING_DISABLED | flag::AUTHENTIC) | flag::RECURSION_DESIRED;
+        let edns = Edns { size: EDNS_SIZE, wants_signatures: self.wants_signatures() };
+        let mut octets = header(id, flags, [1, 0, 0, 1]);
+        octets.extend(&self.question_octets);
+        octets.extend(opt(edns));
+        octets
+    }
+
+    /// Returns whether the client wants signatures.
+    pub fn wants_signatures(&self) -> bool {
+        self.edns.is_some_and(|edns| edns.wants_signatures)
+    }
+
+    /// Returns whether the client validates signatures itself.
+    pub fn disables_checks(&self) -> bool {
+        self.flags & flag::CHECKING_DISABLED != 0
+    }
+
+    /// Returns the maximum length of an answer over UDP, in octets.
+    pub fn max_size(&self) -> usize {
+        self.edns.map_or(PLAIN_SIZE, |edns| usize::from(edns.size.min(EDNS_SIZE)).max(PLAIN_SIZE))
+    }
+
+    /// Returns an answer without records.
+    pub fn empty(&self, code: Code) -> Vec<u8> {
+        self.with_records(code, 0, &[], 0)
+    }
+
+    /// Returns an answer of this program's own knowledge. `records` are the octets of `count` records.
+    pub fn local(&self, code: Code, records: &[u8], count: u16) -> Vec<u8> {
+        self.with_records(code, flag::AUTHORITATIVE, records, count)
+    }
+
+    /// Returns an answer that tells the client to ask again over TCP.
+    pub fn truncated(&self) -> Vec<u8> {
+        self.with_records(Code::Success, flag::TRUNCATED, &[], 0)
+    }
+
+    fn with_records(&self, code: Code, flags: u16, records: &[u8], count: u16) -> Vec<u8> {
+        let extension = self.edns.is_some();
+        let flags = self.answer_flags() | flags | code.number();
+        let mut octets = header(self.id, flags, [1, count, 0, extension.into()]);
+        octets.extend(&self.question_octets);
+        octets.extend(records);
+        if extension {
+            octets.extend(opt(Edns { size: EDNS_SIZE, wants_signatures: self.wants_signatures() }));
+        }
+        octets
+    }
+
+    fn answer_flags(&self) -> u16 {
+        let copied = self.flags & (flag::RECURSION_DESIRED | flag::CHECKING_DISABLED);
+        copied | flag::RESPONSE | flag::RECURSION_AVAILABLE
+    }
+
+    /// Returns a stored answer of a server for this client: with the client's ID, question and extension, and
+    /// with the time to live of each record less by `age` seconds.
+    pub fn answer(&self, answer: &Answer, age: u32) -> Option<Vec<u8>> {
+        let mut octets = answer.octets.clone();
+        let flags = u16_at(&octets, 2)? & (flag::CODE | flag::AUTHENTIC) | self.answer_flags();
+        octets.get_mut(..2)?.copy_from_slice(&self.id.to_be_bytes());
+        octets.get_mut(2..4)?.copy_from_slice(&flags.to_be_bytes());
+        octets.get_mut(HEADER..HEADER + self.question_octets.len())?.copy_from_slice(&self.question_octets);
+        for (at, ttl) in &answer.ttls {
+            octets.get_mut(*at..*at + 4)?.copy_from_slice(&ttl.saturating_sub(age).to_be_bytes());
+        }
+        if self.edns.is_some() {
+            let additional = u16_at(&octets, 10)?.checked_add(1)?;
+            octets.get_mut(10..12)?.copy_from_slice(&additional.to_be_bytes());
+            octets.extend(opt(Edns { size: EDNS_SIZE, wants_signatures: self.wants_signatures() }));
+        }
+        Some(octets)
+    }
+}
+
+/// An answer of a server, without its extension.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    octets: Vec<u8>,
+    /// Offsets and values of the times to live.
+    ttls: Vec<(usize, u32)>,
+    /// The question, as the server repeats it.
+    pub question: Question,
+    /// Whether the server had to leave out records.
+    pub is_truncated: bool,
+    /// Whether the server could not find the answer (SERVFAIL, REFUSED and others).
+    pub is_failure: bool,
+    /// Seconds for which the answer is valid; `None` if it may not be stored.
+    pub lifetime: Option<u32>,
+}
+
+impl Answer {
+    /// Parses an answer to a query with this ID; `None` if it is invalid.
+    pub fn parse(octets: &[u8], id: u16) -> Option<Answer> {
+        let flags = u16_at(octets, 2)?;
+        if u16_at(octets, 0)? != id || flags & flag::RESPONSE == 0 || flags & flag::OPCODE != 0 {
+            return None;
+        }
+        let (question, start) = read_question(octets)?;
+        let count = |at| u16_at(octets, at).map(usize::from);
+        let (answers, authorities, additional) = (count(6)?, count(8)?, count(10)?);
+        let is_truncated = flags & flag::TRUNCATED != 0;
+        let records = match read_records(octets, start, answers + authorities + additional) {
+            Some(records) => records,
+            // The server may have cut the message within a record.
+            None if is_truncated => Vec::new(),
+            None => return None,
+        };
+        // The extension holds only between this program and the server. What follows it is optional.
+        let kept = records.iter().position(|record| record.kind == record::OPT).unwrap_or(records.len());
+        let kept = &records[..kept.max((answers + authorities).min(records.len()))];
+        let end = kept.last().map_or(start, |record| record.end);
+        let mut own = octets.get(..end)?.to_vec();
+        let additional = u16::try_from(kept.len().saturating_sub(answers + authorities)).ok()?;
+        own.get_mut(10..12)?.copy_from_slice(&additional.to_be_bytes());
+        let code = flags & flag::CODE;
+        Some(Answer {
+            lifetime: lifetime(octets, code, answers, &records).filter(|_| !is_truncated),
+            ttls: kept.iter().map(|record| (record.ttl_at, record.ttl)).collect(),
+            octets: own,
+            question,
+            is_truncated,
+            is_failure: code != 0 && code != 3,
+        })
+    }
+
+    /// Returns whether the answer has records that answer the question.
+    pub fn has_answers(&self) -> bool {
+        u16_at(&self.octets, 6).is_some_and(|answers| answers > 0)
+    }
+
+    /// Returns the memory that the answer takes, in octets.
+    pub fn size(&self) -> usize {
+        self.octets.len() + self.ttls.len() * size_of::<(usize, u32)>() + self.question.name.len()
+    }
+}
+
+/// Returns the seconds for which an answer is valid: the least time to live of its records. An answer without
+/// records says that there are none, and is valid as long as the zone says (RFC 2308 5).
+fn lifetime(octets: &[u8], code: u16, answers: usize, records: &[Record]) -> Option<u32> {
+    if code != 0 && code != 3 {
+        return None;
+    }
+    let valid = |ttl: u32| if ttl > i32::MAX as u32 { 0 } else { ttl };
+    if answers > 0 && code == 0 {
+        return records.iter().filter(|it| it.kind != record::OPT).map(|it| valid(it.ttl)).min();
+    }
+    let soa = records.iter().find(|record| record.kind == record::SOA)?;
+    let minimum = u32_at(octets, soa.end.checked_sub(4).filter(|at| *at >= soa.data_at)?)?;
+    Some(valid(soa.ttl).min(valid(minimum)))
+}
+
+/// Returns the answer to an invalid query: its header alone.
+pub fn refusal(query: &[u8], code: Code) -> Option<Vec<u8>> {
+    let (id, flags) = (u16_at(query, 0)?, u16_at(query, 2)?);
+    let copied = flags & (flag::OPCODE | flag::RECURSION_DESIRED);
+    Some(header(id, copied | flag::RESPONSE | code.number(), [0; 4]))
+}
+
+fn header(id: u16, flags: u16, counts: [u16; 4]) -> Vec<u8> {
+    let fields = [id, flags].into_iter().chain(counts);
+    fields.flat_map(u16::to_be_bytes).collect()
+}
+
+/// Returns the octets of the extension: a record of the root with type OPT.
+fn opt(edns: Edns) -> Vec<u8> {
+    let mut octets = vec![0];
+    octets.extend(record::OPT.to_be_bytes());
+    octets.extend(edns.size.to_be_bytes());
+    octets.extend([0, 0, if edns.wants_signatures { 0x80 } else { 0 }, 0, 0, 0]);
+    octets
+}
+
+/// Returns the octets of a record about the name of the question.
+pub fn own_record(kind: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
+    // A compression pointer to the question.
+    let mut octets = vec![0xc0, HEADER as u8];
+    octets.extend(kind.to_be_bytes());
+    octets.extend(CLASS_IN.to_be_bytes());
+    octets.extend(ttl.to_be_bytes());
+    octets.extend(u16::try_from(data.len()).unwrap_or_default().to_be_bytes());
+    octets.extend(data);
+    octets
+}
+
+/// Returns the address of a name for reverse look-ups (RFC 1035 3.5, RFC 3596 2.5).
+pub fn reverse_address(labels: &[&str]) -> Option<IpAddr> {
+    match labels {
+        [d, c, b, a, "in-addr", "arpa"] => {
+            let octet = |label: &str| label.parse::<u8>().ok();
+            Some(IpAddr::from([octet(a)?, octet(b)?, octet(c)?, octet(d)?]))
+        }
+        [digits @ .., "ip6", "arpa"] if digits.len() == 32 => {
+            let mut address = 0u128;
+            for digit in digits.iter().rev() {
+                let [digit] = digit.as_bytes() else { return None };
+                address = address << 4 | u128::from(char::from(*digit).to_digit(16)?);
+            }
+            Some(IpAddr::from(address.to_be_bytes()))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,378 @@
+//! The DNS forwarder with hosts and servers in virtual time.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_lan::dns::names::HostNames;
+use carnet_lan::dns::{Client, DnsDrop, Forwarder, Output, QueryId, Transport};
+use proptest::prelude::*;
+
+const A: u16 = 1;
+const SOA: u16 = 6;
+const PTR: u16 = 12;
+const AAAA: u16 = 28;
+const OPT: u16 = 41;
+
+fn server(number: u8) -> IpAddr {
+    IpAddr::from([192, 0, 2, number])
+}
+
+fn name(text: &str) -> Vec<u8> {
+    let labels = text.split('.').filter(|label| !label.is_empty());
+    let mut octets: Vec<u8> = labels.flat_map(|it| [&[it.len() as u8], it.as_bytes()].concat()).collect();
+    octets.push(0);
+    octets
+}
+
+/// Returns a message with a question, and the other sections as they are.
+fn message(id: u16, flags: u16, text: &str, kind: u16, counts: [u16; 3], records: &[u8]) -> Vec<u8> {
+    let fields = [id, flags, 1].into_iter().chain(counts);
+    let mut octets: Vec<u8> = fields.flat_map(u16::to_be_bytes).collect();
+    octets.extend(name(text));
+    octets.extend([kind.to_be_bytes(), 1u16.to_be_bytes()].concat());
+    octets.extend(records);
+    octets
+}
+
+fn record(owner: &[u8], kind: u16, class: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
+    let mut octets = owner.to_vec();
+    octets.extend([kind.to_be_bytes(), class.to_be_bytes()].concat());
+    octets.extend(ttl.to_be_bytes());
+    octets.extend((data.len() as u16).to_be_bytes());
+    octets.extend(data);
+    octets
+}
+
+fn opt(size: u16) -> Vec<u8> {
+    record(&[0], OPT, size, 0, &[])
+}
+
+fn query(id: u16, text: &str, kind: u16) -> Vec<u8> {
+    message(id, 0x0100, text, kind, [0, 0, 0], &[])
+}
+
+/// Returns the answer of a server with one address, for the query that it got.
+fn answer(query: &[u8], text: &str, ttl: u32) -> Vec<u8> {
+    let id = u16::from_be_bytes([query[0], query[1]]);
+    let records = [record(&[0xc0, 12], A, 1, ttl, &[10, 1, 2, 3]), opt(1232)].concat();
+    message(id, 0x8180, text, A, [1, 0, 1], &records)
+}
+
+/// A forwarder with its clock.
+struct World {
+    forwarder: Forwarder,
+    now: Time,
+    clients: u64,
+}
+
+/// A query to a server.
+#[derive(Debug, Clone, PartialEq)]
+struct Asked {
+    id: QueryId,
+    server: IpAddr,
+    transport: Transport,
+    octets: Vec<u8>,
+}
+
+impl World {
+    fn new(servers: u8) -> World {
+        let servers = (1..=servers).map(server).collect();
+        let forwarder = Forwarder::new(servers, Rng::new(7));
+        World { forwarder, now: Time::from_secs(1000), clients: 0 }
+    }
+
+    fn outputs(&mut self) -> (Vec<Asked>, Vec<Vec<u8>>) {
+        let (mut asked, mut answers) = (Vec::new(), Vec::new());
+        while let Some(output) = self.forwarder.poll_output() {
+            match output {
+                Output::Ask { query, server, transport, octets } => {
+                    asked.push(Asked { id: query, server, transport, octets });
+                }
+                Output::Answer(_, octets) => answers.push(octets),
+                Output::Done(_) => {}
+            }
+        }
+        (asked, answers)
+    }
+
+    fn send_from(&mut self, host: u8, transport: Transport, octets: &[u8]) -> (Vec<Asked>, Vec<Vec<u8>>) {
+        let address = IpAddr::from([10, 42, 7, host]);
+        self.clients += 1;
+        let client = Client { number: self.clients, address, transport };
+        self.forwarder.handle_query(self.now, client, octets);
+        self.outputs()
+    }
+
+    fn send(&mut self, octets: &[u8]) -> (Vec<Asked>, Vec<Vec<u8>>) {
+        self.send_from(9, Transport::Udp, octets)
+    }
+
+    fn answer(&mut self, asked: &Asked, octets: &[u8]) -> (Vec<Asked>, Vec<Vec<u8>>) {
+        self.forwarder.handle_answer(self.now, asked.id, asked.server, octets);
+        self.outputs()
+    }
+
+    fn wait(&mut self, time: Duration) -> (Vec<Asked>, Vec<Vec<u8>>) {
+        let end = self.now + time;
+        let (mut asked, mut answers) = (Vec::new(), Vec::new());
+        while let Some(due) = self.forwarder.poll_timeout().filter(|due| *due <= end) {
+            self.now = due.max(self.now);
+            self.forwarder.handle_timeout(self.now);
+            let (more, done) = self.outputs();
+            asked.extend(more);
+            answers.extend(done);
+        }
+        self.now = end;
+        (asked, answers)
+    }
+}
+
+fn code(octets: &[u8]) -> u8 {
+    octets[3] & 15
+}
+
+#[test]
+fn query_is_forwarded_with_another_id_and_answered_with_its_own() {
+    let mut world = World::new(1);
+    let (asked, answers) = world.send(&query(77, "Www.Example.net", A));
+    assert!(answers.is_empty());
+    let [asked] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!((asked.server, asked.transport), (server(1), Transport::Udp));
+    // The question is as the client wrote it, and carnet's own extension follows.
+    let id = u16::from_be_bytes([asked.octets[0], asked.octets[1]]);
+    let expected = message(id, 0x0100, "Www.Example.net", A, [0, 0, 1], &opt(1232));
+    assert_eq!(asked.octets, expected);
+    assert_ne!(id, 77);
+    let (more, answers) = world.answer(asked, &answer(&asked.octets, "Www.Example.net", 300));
+    assert!(more.is_empty());
+    // The client has sent no extension, so it gets none.
+    let own = record(&[0xc0, 12], A, 1, 300, &[10, 1, 2, 3]);
+    assert_eq!(answers, [message(77, 0x8180, "Www.Example.net", A, [1, 0, 0], &own)]);
+}
+
+#[test]
+fn second_query_is_answered_from_the_cache_until_the_time_is_over() {
+    let mut world = World::new(1);
+    let (asked, _) = world.send(&query(1, "www.example.net", A));
+    world.answer(&asked[0], &answer(&asked[0].octets, "www.example.net", 300));
+    world.wait(Duration::from_secs(100));
+    let (asked, answers) = world.send(&query(2, "WWW.example.net", A));
+    assert!(asked.is_empty());
+    let own = record(&[0xc0, 12], A, 1, 200, &[10, 1, 2, 3]);
+    assert_eq!(answers, [message(2, 0x8180, "WWW.example.net", A, [1, 0, 0], &own)]);
+    // Another type is another question.
+    assert_eq!(world.send(&query(3, "www.example.net", AAAA)).0.len(), 1);
+    world.wait(Duration::from_secs(200));
+    assert_eq!(world.send(&query(4, "www.example.net", A)).0.len(), 1);
+    assert_eq!(world.forwarder.counters().cached, 1);
+}
+
+#[test]
+fn name_that_does_not_exist_is_cached_as_long_as_the_zone_says() {
+    let mut world = World::new(1);
+    let (asked, _) = world.send(&query(1, "no.example.net", A));
+    let mut data = [name("ns.example.net"), name("mail.example.net")].concat();
+    data.extend([1u32, 2, 3, 4, 60].map(u32::to_be_bytes).concat());
+    let soa = record(&name("example.net"), SOA, 1, 3600, &data);
+    let id = u16::from_be_bytes([asked[0].octets[0], asked[0].octets[1]]);
+    let (_, answers) = world.answer(&asked[0], &message(id, 0x8183, "no.example.net", A, [0, 1, 0], &soa));
+    assert_eq!(code(&answers[0]), 3);
+    world.wait(Duration::from_secs(59));
+    assert_eq!(code(&world.send(&query(2, "no.example.net", A)).1[0]), 3);
+    world.wait(Duration::from_secs(1));
+    assert_eq!(world.send(&query(3, "no.example.net", A)).0.len(), 1);
+}
+
+#[test]
+fn forged_answers_are_dropped_and_the_right_one_is_taken() {
+    let mut world = World::new(2);
+    let (asked, _) = world.send(&query(1, "www.example.net", A));
+    let right = answer(&asked[0].octets, "www.example.net", 300);
+    let mut wrong_id = right.clone();
+    wrong_id[0] ^= 1;
+    let other_question = answer(&asked[0].octets, "www.example.com", 300);
+    let mut no_response = right.clone();
+    no_response[2] &= 0x7f;
+    for forged in [wrong_id, other_question, no_response, right[..20].to_vec(), Vec::new()] {
+        let (more, answers) = world.answer(&asked[0], &forged);
+        assert!(more.is_empty() && answers.is_empty(), "{forged:?}");
+    }
+    // From another server.
+    world.forwarder.handle_answer(world.now, asked[0].id, server(2), &right);
+    assert!(world.outputs().1.is_empty());
+    assert_eq!(world.forwarder.counters().dropped(DnsDrop::BadAnswer), 6);
+    assert_eq!(world.answer(&asked[0], &right).1.len(), 1);
+    world.answer(&asked[0], &right);
+    assert_eq!(world.forwarder.counters().dropped(DnsDrop::LateAnswer), 1);
+}
+
+#[test]
+fn silent_server_is_followed_by_the_next_and_the_query_fails_in_the_end() {
+    let mut world = World::new(2);
+    let (first, _) = world.send(&query(1, "www.example.net", A));
+    let (asked, answers) = world.wait(Duration::from_secs(9));
+    let servers: Vec<IpAddr> = first.iter().chain(&asked).map(|asked| asked.server).collect();
+    assert_eq!(servers, [1, 2, 1, 2, 1, 2].map(server));
+    assert!(answers.is_empty());
+    let (_, answers) = world.wait(Duration::from_secs(2));
+    assert_eq!((answers.len(), code(&answers[0])), (1, 2));
+    assert_eq!(world.forwarder.counters().failed, 1);
+    // An answer of the second server makes it the first.
+    let (_, _) = world.send(&query(2, "two.example.net", A));
+    let (asked, _) = world.wait(Duration::from_secs(1));
+    world.answer(&asked[0], &answer(&asked[0].octets, "two.example.net", 300));
+    assert_eq!(world.send(&query(3, "three.example.net", A)).0[0].server, server(2));
+}
+
+#[test]
+fn answer_to_an_earlier_attempt_counts() {
+    let mut world = World::new(1);
+    let (first, _) = world.send(&query(1, "www.example.net", A));
+    world.wait(Duration::from_secs(3));
+    assert_eq!(world.answer(&first[0], &answer(&first[0].octets, "www.example.net", 300)).1.len(), 1);
+}
+
+#[test]
+fn truncated_answer_is_asked_for_over_a_connection() {
+    let mut world = World::new(1);
+    let (asked, _) = world.send(&query(1, "www.example.net", A));
+    let mut truncated = answer(&asked[0].octets, "www.example.net", 300);
+    truncated[2] |= 2;
+    let (asked, answers) = world.answer(&asked[0], &truncated);
+    assert_eq!((asked[0].transport, answers.len()), (Transport::Tcp, 0));
+    let many: Vec<u8> = (0..100).flat_map(|last| record(&[0xc0, 12], A, 1, 300, &[10, 1, 2, last])).collect();
+    let id = u16::from_be_bytes([asked[0].octets[0], asked[0].octets[1]]);
+    let whole = message(id, 0x8180, "www.example.net", A, [100, 0, 0], &many);
+    let (_, answers) = world.answer(&asked[0], &whole);
+    // 1600 octets do not fit into a datagram: the client asks over a connection, and gets them.
+    assert_eq!((answers[0].len(), answers[0][2] & 2), (12 + 21, 2));
+    let (_, answers) = world.send_from(9, Transport::Tcp, &query(1, "www.example.net", A));
+    assert_eq!(answers[0].len(), whole.len());
+}
+
+#[test]
+fn clients_with_one_question_cause_one_query() {
+    let mut world = World::new(1);
+    let (asked, _) = world.send_from(1, Transport::Udp, &query(1, "www.example.net", A));
+    for host in 2..10 {
+        assert!(
+            world.send_from(host, Transport::Udp, &query(host.into(), "www.example.net", A)).0.is_empty()
+        );
+    }
+    // A host that repeats its query gets one answer.
+    world.send_from(2, Transport::Udp, &query(2, "www.example.net", A));
+    let (_, answers) = world.answer(&asked[0], &answer(&asked[0].octets, "www.example.net", 300));
+    let ids: Vec<u8> = answers.iter().map(|answer| answer[1]).collect();
+    assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
+fn one_host_cannot_use_up_the_queries() {
+    let mut world = World::new(1);
+    for number in 0..200u16 {
+        world.send_from(1, Transport::Udp, &query(number, &format!("n{number}.example.net"), A));
+    }
+    assert_eq!(world.forwarder.waiting(), 24);
+    assert_eq!(world.forwarder.counters().dropped(DnsDrop::ClientLimit), 176);
+    assert_eq!(world.send_from(2, Transport::Udp, &query(1, "other.example.net", A)).0.len(), 1);
+}
+
+#[test]
+fn cache_has_a_bound() {
+    let mut world = World::new(1);
+    for number in 0..5000u16 {
+        world.now = world.now + Duration::from_millis(10);
+        let text = format!("n{number}.example.net");
+        let (asked, _) = world.send(&query(number, &text, A));
+        world.answer(&asked[0], &answer(&asked[0].octets, &text, 300 + u32::from(number)));
+    }
+    let (count, size) = world.forwarder.cache_size();
+    assert!(count > 500 && size <= 512 << 10, "{count} {size}");
+}
+
+#[test]
+fn hosts_on_board_have_names() {
+    let mut world = World::new(1);
+    let prefixes = vec!["10.42.7.0/24".parse().expect("a prefix")];
+    let hosts = [("tablet", 20), ("camera", 21), ("tablet", 22)];
+    let hosts = hosts.into_iter().map(|(name, last)| (name.to_owned(), Ipv4Addr::new(10, 42, 7, last)));
+    world.forwarder.set_names(HostNames::new(vec!["bus.example".into()], prefixes, hosts));
+    let local = |world: &mut World, text: &str, kind: u16| {
+        let (asked, answers) = world.send(&query(1, text, kind));
+        assert_eq!(asked.len() + answers.len(), 1, "{text}");
+        answers.into_iter().next().map(|answer| (code(&answer), answer[7], answer))
+    };
+    for text in ["tablet", "Tablet.lan", "tablet.bus.example"] {
+        let (code, count, octets) = local(&mut world, text, A).expect("an answer");
+        assert_eq!((code, count), (0, 1), "{text}");
+        assert!(octets.ends_with(&[0, 4, 10, 42, 7, 20]), "the first host with a name gets it");
+        assert_eq!(octets[2] & 4, 4, "authoritative");
+    }
+    // The host has no IPv6 address by a lease.
+    assert_eq!(local(&mut world, "camera.lan", AAAA).map(|it| (it.0, it.1)), Some((0, 0)));
+    assert_eq!(local(&mut world, "nobody.lan", A).map(|it| it.0), Some(3));
+    assert_eq!(local(&mut world, "nobody.bus.example", A), None, "a server may know it");
+    let (code, _, octets) = local(&mut world, "21.7.42.10.in-addr.arpa", PTR).expect("an answer");
+    assert_eq!(code, 0);
+    assert!(octets.ends_with(&name("camera.bus.example")));
+    assert_eq!(local(&mut world, "99.7.42.10.in-addr.arpa", PTR).map(|it| it.0), Some(3));
+    assert_eq!(local(&mut world, "1.1.42.10.in-addr.arpa", PTR), None);
+}
+
+#[test]
+fn invalid_queries_get_an_error_or_nothing() {
+    let mut world = World::new(1);
+    let valid = query(5, "www.example.net", A);
+    for length in 0..4 {
+        assert_eq!(world.send(&valid[..length]), (Vec::new(), Vec::new()));
+    }
+    let code_of = |world: &mut World, octets: &[u8]| world.send(octets).1.first().map(|answer| code(answer));
+    assert_eq!(code_of(&mut world, &valid[..20]), Some(1));
+    let mut response = valid.clone();
+    response[2] |= 0x80;
+    assert_eq!(code_of(&mut world, &response), None);
+    let mut update = valid.clone();
+    update[2] |= 5 << 3;
+    assert_eq!(code_of(&mut world, &update), Some(4));
+    let mut two_questions = valid.clone();
+    two_questions[5] = 2;
+    assert_eq!(code_of(&mut world, &two_questions), Some(1));
+    // A compression pointer in the question, to itself.
+    let mut pointer = valid[..12].to_vec();
+    pointer.extend([0xc0, 12, 0, 1, 0, 1]);
+    assert_eq!(code_of(&mut world, &pointer), Some(1));
+    assert!(world.forwarder.counters().dropped(DnsDrop::Malformed) >= 4);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Any octets of a host or a server: the forwarder answers, drops or asks, and stays within its bounds.
+    #[test]
+    fn any_octets_keep_the_bounds(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+        length in 0..120usize,
+        of_server in any::<bool>(),
+    ) {
+        let mut world = World::new(2);
+        let valid = query(1, "www.example.net", A);
+        let (asked, _) = world.send(&valid);
+        let mut octets = if of_server { answer(&asked[0].octets, "www.example.net", 300) } else { valid };
+        for (at, octet) in changes {
+            let at = at.index(octets.len());
+            octets[at] = octet;
+        }
+        octets.truncate(length);
+        if of_server {
+            let (_, answers) = world.answer(&asked[0], &octets);
+            prop_assert!(answers.iter().all(|answer| answer.len() <= 512 && answer[..2] == [0, 1]));
+        } else {
+            let (_, answers) = world.send(&octets);
+            prop_assert!(answers.iter().all(|answer| answer.len() <= 1232));
+        }
+        prop_assert!(world.forwarder.waiting() <= 2);
+        world.wait(Duration::from_secs(30));
+        prop_assert_eq!(world.forwarder.waiting(), 0);
+    }
+}
