@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::{Interface, LinkMessage, Rng, Time};
+use carnet_base::{Interface, LinkMessage, RateLimiter, Rng, Time};
 use carnet_wire::nd::host_configuration::{MAX_PREF64_LIFETIME, domain_name};
 use carnet_wire::nd::option::option_type;
 use carnet_wire::nd::{CaptivePortal, DnsSearchList, NestingInformation, Pref64, RecursiveDnsServers};
@@ -62,6 +62,8 @@ pub(crate) const VALID_LIFETIME: u32 = 2_592_000;
 pub(crate) const PREFERRED_LIFETIME: u32 = 604_800;
 /// Lifetime of [`HostConfiguration`]: three times the interval (RFC 8106 5.1, RFC 8781 4.1).
 const HOST_LIFETIME: u32 = 3 * MAX_INTERVAL.as_secs() as u32;
+/// Time between two reports of other routers on the link.
+const OTHER_ROUTER_INTERVAL: Duration = Duration::from_secs(60);
 /// Length of a Router Advertisement without options, in octets. [`LINK_ADDRESS`] is the length of a Source
 /// Link-Layer Address option.
 const FIXED: usize = 16;
@@ -97,6 +99,10 @@ pub struct HostConfiguration {
     pub pref64: Vec<Ipv6Net>,
     /// URI of the captive portal's API (RFC 8910).
     pub captive_portal: Option<String>,
+    /// Whether the router itself is a DNS server: the first one, by its address in a prefix of the interface.
+    pub is_dns_server: bool,
+    /// Whether hosts get the same values by DHCPv6: the O flag (RFC 4861 4.2).
+    pub has_dhcpv6: bool,
 }
 
 impl HostConfiguration {
@@ -197,7 +203,13 @@ pub struct RouterAdvertiser {
     /// Number of withdrawals still to send; then the advertiser sends nothing more.
     withdrawals_left: u32,
     link_local: Option<Ipv6Addr>,
+    /// Address of the interface in one of the prefixes.
+    own_address: Option<Ipv6Addr>,
     link_address: Option<[u8; 6]>,
+    /// Another default router on the link, the same until it was reported, and the limit of reports.
+    other_router: Option<Ipv6Addr>,
+    new_other_router: Option<Ipv6Addr>,
+    other_router_limiter: RateLimiter,
     next: Option<Time>,
     last: Option<Time>,
     sent: u32,
@@ -220,7 +232,11 @@ impl RouterAdvertiser {
             valid: true,
             withdrawals_left: 0,
             link_local: None,
+            own_address: None,
             link_address: None,
+            other_router: None,
+            new_other_router: None,
+            other_router_limiter: RateLimiter::new(1, OTHER_ROUTER_INTERVAL),
             next: None,
             last: None,
             sent: 0,
@@ -237,6 +253,26 @@ impl RouterAdvertiser {
     /// Returns the advertised prefixes.
     pub fn prefixes(&self) -> &[Ipv6Net] {
         &self.config.prefixes
+    }
+
+    /// Returns the MTU that hosts are told.
+    pub fn mtu(&self) -> Option<u32> {
+        self.mtu
+    }
+
+    /// Returns the values for hosts that are neither addresses nor routes, with the router's own address if
+    /// it is a DNS server.
+    pub fn host_configuration(&self) -> HostConfiguration {
+        let mut hosts = self.config.hosts.clone();
+        if let Some(own) = self.own_address.filter(|own| hosts.is_dns_server && !hosts.dns.contains(own)) {
+            hosts.dns.insert(0, own);
+        }
+        hosts
+    }
+
+    /// Returns whether the prefixes are valid.
+    pub fn is_valid(&self) -> bool {
+        self.valid
     }
 
     /// Returns the next message to send.
@@ -262,11 +298,19 @@ impl RouterAdvertiser {
             .iter()
             .find(|a| interface.running && a.address.is_unicast_link_local() && !a.tentative && !a.duplicate)
             .map(|a| a.address);
+        let prefixes = &self.config.prefixes;
+        let own = interface.addresses.iter().find(|own| {
+            !own.tentative && !own.duplicate && prefixes.iter().any(|prefix| prefix.contains(&own.address))
+        });
+        let own = own.map(|own| own.address);
+        let is_new = std::mem::replace(&mut self.own_address, own) != own;
         if self.link_local.is_none() {
             self.next = None;
         } else if !was_up {
             self.sent = 0;
             self.next = Some(now);
+        } else if is_new && self.config.hosts.is_dns_server {
+            self.advertise_soon(now);
         }
     }
 
@@ -276,6 +320,35 @@ impl RouterAdvertiser {
             self.link_local = None;
             self.next = None;
         }
+    }
+
+    /// Notes another default router on the link, which the mobile network should not have. Any host can send
+    /// such an advertisement, so the number of reports has a limit.
+    fn note_other_router(&mut self, now: Time, message: &LinkMessage) {
+        let is_valid = message.hop_limit == nd::HOP_LIMIT
+            && message.source.is_unicast_link_local()
+            && icmpv6::verify(message.source, message.destination, &message.message).is_ok();
+        if self.is_home_agent || !is_valid || Some(message.source) == self.link_local {
+            return;
+        }
+        let Ok(advertisement) = nd::RouterAdvertisement::parse(&message.message) else { return };
+        if advertisement.router_lifetime == 0 {
+            return;
+        }
+        let is_new = self.other_router.replace(message.source) != Some(message.source);
+        if is_new && self.other_router_limiter.allow(now) {
+            self.new_other_router = Some(message.source);
+        }
+    }
+
+    /// Returns the link-local address of another default router on the link that was heard last.
+    pub fn other_router(&self) -> Option<Ipv6Addr> {
+        self.other_router
+    }
+
+    /// Returns another default router on the link, once after its first advertisement.
+    pub fn take_new_other_router(&mut self) -> Option<Ipv6Addr> {
+        self.new_other_router.take()
     }
 
     /// Sets the contents of the advertisement: the MTU for hosts (RFC 4861 4.6.4), which the config
@@ -292,12 +365,13 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Sets the information for mobile routers behind this one. The router advertises a change at once.
-    pub fn set_nesting(&mut self, now: Time, nesting: NestingInformation) {
-        if self.nesting.as_ref() == Some(&nesting) {
+    /// Sets the information for mobile routers behind this one; `None` for no information. The router
+    /// advertises a change at once.
+    pub fn set_nesting(&mut self, now: Time, nesting: Option<NestingInformation>) {
+        if self.nesting == nesting {
             return;
         }
-        self.nesting = Some(nesting);
+        self.nesting = nesting;
         self.news = NEWS;
         if self.link_local.is_some() && !self.is_silent() {
             let due = self.last.map_or(now, |last| last + MIN_DELAY_OF_NEWS).max(now);
@@ -310,10 +384,16 @@ impl RouterAdvertiser {
     /// # Errors
     /// Returns why the message had no effect (RFC 4861 6.1.1).
     pub fn handle_link_message(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
-        if message.interface != self.config.interface
-            || message.message.first() != Some(&icmpv6::types::ROUTER_SOLICITATION)
-        {
+        if message.interface != self.config.interface {
             return Ok(());
+        }
+        match message.message.first() {
+            Some(&icmpv6::types::ROUTER_SOLICITATION) => {}
+            Some(&icmpv6::types::ROUTER_ADVERTISEMENT) => {
+                self.note_other_router(now, message);
+                return Ok(());
+            }
+            _ => return Ok(()),
         }
         if message.hop_limit != nd::HOP_LIMIT {
             return Err(MobilityDrop::NeighborDiscovery);
@@ -347,10 +427,15 @@ impl RouterAdvertiser {
     /// advertise on this link. This advertiser withdraws the prefixes at once; the successor withdraws the
     /// other values.
     pub fn handle_withdrawal(&mut self, now: Time, successor: Option<&mut RouterAdvertiser>) {
-        self.withdrawn.join(std::mem::take(&mut self.config.hosts));
+        let hosts =
+            HostConfiguration { is_dns_server: false, has_dhcpv6: false, ..self.host_configuration() };
+        self.config.hosts = HostConfiguration::default();
+        self.withdrawn.join(hosts);
         if let Some(successor) = successor {
+            let mut stays = successor.config.hosts.clone();
+            stays.dns.extend(self.own_address.filter(|_| stays.is_dns_server));
             self.config.prefixes.retain(|prefix| !successor.config.prefixes.contains(prefix));
-            successor.withdrawn = std::mem::take(&mut self.withdrawn).without(&successor.config.hosts);
+            successor.withdrawn = std::mem::take(&mut self.withdrawn).without(&stays);
             successor.forgets_left =
                 if successor.withdrawn.is_empty() { 0 } else { MAX_FINAL_ADVERTISEMENTS };
         }
@@ -437,7 +522,7 @@ impl RouterAdvertiser {
         // If the router ceases to route, or its prefixes end, hosts no longer reach the servers through
         // it.
         let host_lifetime = if router_lifetime > 0 { HOST_LIFETIME } else { 0 };
-        let hosts = self.config.hosts.options(host_lifetime);
+        let hosts = self.host_configuration().options(host_lifetime);
         let forgotten = self.withdrawn.options(0);
         for (option_type, data) in forgotten.iter().chain(&hosts) {
             options.push(nd::NdOption::Unknown { option_type: *option_type, data });
@@ -450,7 +535,7 @@ impl RouterAdvertiser {
                 // RFC 4861 4.2: 0 means unspecified.
                 hop_limit: if self.is_home_agent { 0 } else { 64 },
                 managed: false,
-                other: false,
+                other: self.config.hosts.has_dhcpv6 && router_lifetime > 0,
                 home_agent: offer.is_some(),
                 preference: nd::RoutePreference::Medium,
                 router_lifetime,
@@ -598,7 +683,7 @@ mod tests {
         let path = vec!["2001:db8:1::1234".parse().expect("address")];
         let information = NestingInformation { grounded: true, prefixes: vec![], path };
         let mut now = Time::from_millis(10);
-        advertiser.set_nesting(now, information.clone());
+        advertiser.set_nesting(now, Some(information.clone()));
         for delay in [20, 1000, 1000] {
             let due = advertiser.poll_timeout().expect("due");
             assert!(due <= now + Duration::from_millis(delay), "{due}");
@@ -609,7 +694,7 @@ mod tests {
         let due = advertiser.poll_timeout().expect("due");
         assert!(due >= now + INITIAL_INTERVAL, "and then as seldom as ever: {due}");
         // Setting equal information causes no advertisement.
-        advertiser.set_nesting(now, information);
+        advertiser.set_nesting(now, Some(information));
         assert_eq!(advertiser.poll_timeout(), Some(due));
     }
 

@@ -160,7 +160,7 @@ impl Nemo {
     }
 
     /// Returns the last reported state of an interface.
-    pub(crate) fn interface(&self, name: &str) -> Option<&Interface> {
+    pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.get(name)
     }
 

@@ -13,6 +13,7 @@ use carnet_mobility::MobileRouter;
 pub use carnet_mobility::home_agent::Drain;
 pub use carnet_mobility::mobile_router::PolicyStatus as Policy;
 use carnet_mobility::mobile_router::{Attachment, Ipv4PrefixState, Registration, Response, State};
+use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_wire::address::MacAddress;
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
@@ -255,6 +256,28 @@ pub struct Route {
     pub reason: String,
 }
 
+/// What Router Advertisements on an interface of the mobile network say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LanAdvertisement {
+    /// Whether the prefixes and the router are valid for hosts; `false` where the home agent has refused the
+    /// prefixes.
+    pub valid: bool,
+    /// Prefixes.
+    pub prefixes: Vec<Ipv6Net>,
+    /// MTU in octets, or `null` while it is not known.
+    pub mtu: Option<u32>,
+    /// DNS servers.
+    pub dns: Vec<Ipv6Addr>,
+    /// Domain names that hosts append to short names.
+    pub search: Vec<String>,
+    /// Prefixes of NAT64.
+    pub pref64: Vec<Ipv6Net>,
+    /// URI of the captive portal's API, or `null`.
+    pub captive_portal: Option<String>,
+    /// Another router that advertises itself on the interface, or `null`.
+    pub other_router: Option<Ipv6Addr>,
+}
+
 fn seconds(span: Duration) -> u32 {
     u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
 }
@@ -461,6 +484,30 @@ impl Nemo {
             LanInterface { interface: name.clone(), state: state.into() }
         });
         lan.collect()
+    }
+
+    /// Returns the MTU with which packets of hosts fit into the tunnel; `None` if no interface advertises it.
+    pub fn lan_mtu(&self) -> Option<u32> {
+        let advertisers = self.roles.router.iter().flat_map(|router| &router.advertisers);
+        advertisers.filter_map(RouterAdvertiser::mtu).min()
+    }
+
+    /// Returns what Router Advertisements say on an interface of the mobile network; `None` if the router
+    /// sends none there.
+    pub fn lan_advertisement(&self, interface: &str) -> Option<LanAdvertisement> {
+        let router = self.roles.router.as_ref()?;
+        let advertiser = router.advertisers.iter().find(|it| it.interface() == interface)?;
+        let hosts = advertiser.host_configuration();
+        Some(LanAdvertisement {
+            valid: advertiser.is_valid(),
+            prefixes: advertiser.prefixes().to_vec(),
+            mtu: advertiser.mtu(),
+            dns: hosts.dns,
+            search: hosts.search,
+            pref64: hosts.pref64,
+            captive_portal: hosts.captive_portal,
+            other_router: advertiser.other_router(),
+        })
     }
 
     /// Returns the routes of a mobile router: first the networks of nearby vehicles, in order, then the

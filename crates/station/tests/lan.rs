@@ -8,7 +8,7 @@ use carnet_base::{LinkMessage, Rng, Time};
 use carnet_nemo::forwarding::desired::Entry;
 use carnet_station::io::{Event, Input, NemoOutput, Output};
 use carnet_station::{LanSettings, PersistentState, Station, StationConfig};
-use carnet_wire::nd::{NdOption, RecursiveDnsServers, RouterAdvertisement};
+use carnet_wire::nd::{NdOption, NestingInformation, RecursiveDnsServers, RouterAdvertisement};
 use common::{WALL, address, interface, router_config};
 
 /// The config of a router with these interfaces.
@@ -147,4 +147,31 @@ fn each_interface_has_its_own_advertise_setting() {
     let (found, _) = outputs(&mut station);
     assert_eq!(found["i1"], [told_of(&[("2001:db8:b:1::", 0)], &[("fd00::53", 0)])]);
     assert_eq!(found["i0"], [told_of(&[("2001:db8:a::", GOOD)], &[])]);
+}
+
+/// Returns whether an advertisement has information for mobile routers on board: home addresses and networks.
+fn advertises_nesting(nesting: bool) -> bool {
+    let mut config = config(vec![LanSettings::from("i0")]);
+    config.mobile_router.as_mut().expect("a mobile router").nesting = nesting;
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let mut found = Vec::new();
+    let inputs = [Input::Interface(interface("i0", "fe80::1", true)), Input::Timeout];
+    for input in [None].into_iter().chain(inputs.map(Some)) {
+        if let Some(input) = input {
+            station.handle_input(Time::ZERO, WALL, input).expect("accepted");
+        }
+        while let Some(output) = station.poll_output() {
+            let Output::Nemo(NemoOutput::Icmpv6(message)) = output else { continue };
+            let Ok(advertisement) = RouterAdvertisement::parse(&message.message) else { continue };
+            found.push(advertisement.options().any(|option| NestingInformation::read(&option).is_some()));
+        }
+    }
+    assert!(!found.is_empty(), "an advertisement");
+    found.contains(&true)
+}
+
+#[test]
+fn router_advertises_home_addresses_only_with_nesting() {
+    assert!(advertises_nesting(true));
+    assert!(!advertises_nesting(false));
 }

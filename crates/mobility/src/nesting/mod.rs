@@ -222,23 +222,27 @@ impl Nesting {
         self.offered_networks.iter().filter_map(of).chain(leaving).collect()
     }
 
-    /// Returns the offered networks, for the Router Advertisements to nested routers.
-    pub fn offer(&self, router: &MobileRouter) -> NestingInformation {
+    /// Returns the offered networks, for the Router Advertisements to nested routers. Returns `None` if the
+    /// router offers none: then its advertisements tell hosts nothing about home addresses and uplinks.
+    pub fn offer(&self, router: &MobileRouter) -> Option<NestingInformation> {
+        if !self.config.direct {
+            return None;
+        }
         let attached = |index: &usize| !is_down(router, *index);
         let first = (0..router.uplinks().len()).find(attached);
         let before = router.active_uplink().or(first).and_then(|index| router.uplinks().get(index)?.parent());
         let before = before.map(|parent| parent.information.path.as_slice()).unwrap_or_default();
         let mut prefixes: Vec<Ipv6Addr> = Vec::new();
-        for way in self.offered_networks.iter().filter(|_| self.config.direct) {
+        for way in &self.offered_networks {
             if prefixes.len() < MAX_PREFIXES && !prefixes.contains(&way.network) {
                 prefixes.push(way.network);
             }
         }
-        NestingInformation {
+        Some(NestingInformation {
             grounded: first.is_some(),
             prefixes,
             path: [&[self.config.home_address], before].concat(),
-        }
+        })
     }
 
     /// Takes over the state of an interface, be it an uplink or of the mobile network.

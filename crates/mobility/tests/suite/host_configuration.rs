@@ -7,7 +7,7 @@ use carnet_base::{Interface, LinkMessage, Rng, Time};
 use carnet_mobility::router_advertiser::{AdvertiserConfig, HostConfiguration, RouterAdvertiser};
 use carnet_wire::icmpv6;
 use carnet_wire::nd::{
-    CaptivePortal, DnsSearchList, NdOption, Pref64, RecursiveDnsServers, RouterAdvertisement,
+    self, CaptivePortal, DnsSearchList, NdOption, Pref64, RecursiveDnsServers, RouterAdvertisement,
 };
 
 use crate::craft::addr;
@@ -30,6 +30,8 @@ fn hosts() -> HostConfiguration {
         search: vec!["bus.example".into(), "example".into()],
         pref64: vec!["64:ff9b::/96".parse().expect("a prefix")],
         captive_portal: Some("https://portal.example/api".into()),
+        is_dns_server: false,
+        has_dhcpv6: false,
     }
 }
 
@@ -261,4 +263,62 @@ fn a_withdrawal_of_many_prefixes_uses_several_options() {
         [(0, 75), (0, 75)]
     );
     assert_eq!(found.search.iter().map(|(_, domains)| domains.len()).sum::<usize>(), 36);
+}
+
+/// Returns an advertisement of another router on the link.
+fn foreign_advertisement(source: &str, router_lifetime: u16) -> LinkMessage {
+    let source = addr(source);
+    let mut message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
+        hop_limit: 64,
+        managed: false,
+        other: false,
+        home_agent: false,
+        preference: nd::RoutePreference::Medium,
+        router_lifetime,
+        reachable_time: 0,
+        retrans_timer: 0,
+        options: &[],
+    });
+    icmpv6::set_checksum(&mut message, source, nd::ALL_NODES);
+    LinkMessage {
+        interface: "i0".into(),
+        source,
+        destination: nd::ALL_NODES,
+        hop_limit: 255,
+        peer: None,
+        message,
+    }
+}
+
+#[test]
+fn another_router_on_the_link_is_reported_once() {
+    let mut advertiser = advertiser(HostConfiguration::default(), None);
+    advertiser.handle_interface(Time::ZERO, &interface(1500));
+    let mut hear = |source: &str, lifetime: u16| {
+        let heard = advertiser.handle_link_message(Time::ZERO, &foreign_advertisement(source, lifetime));
+        assert_eq!(heard, Ok(()));
+        advertiser.take_new_other_router()
+    };
+    assert_eq!(hear("fe80::9", 0), None, "no default router");
+    assert_eq!(hear("2001:db8::9", 1800), None, "no router of the link");
+    assert_eq!(hear("fe80::9", 1800), Some(addr("fe80::9")));
+    assert_eq!(hear("fe80::9", 1800), None);
+    // Forged ones have a limit.
+    assert_eq!(hear("fe80::a", 1800), None);
+    assert_eq!(advertiser.other_router(), Some(addr("fe80::a")));
+}
+
+#[test]
+fn router_is_the_first_dns_server_by_its_own_address() {
+    let config = HostConfiguration { is_dns_server: true, has_dhcpv6: true, ..HostConfiguration::default() };
+    let mut advertiser = advertiser(config, None);
+    let mut up = interface(1500);
+    advertiser.handle_interface(Time::ZERO, &up);
+    assert_eq!(advertiser.host_configuration().dns, [] as [std::net::Ipv6Addr; 0]);
+    up.addresses.extend(addresses(&["2001:db8:a::1"]));
+    advertiser.handle_interface(Time::ZERO, &up);
+    assert_eq!(advertiser.host_configuration().dns, [addr("2001:db8:a::1")]);
+    let (_, messages) = next(&mut advertiser);
+    // The O flag.
+    assert_eq!(messages[0].message[5] & 0xc0, 0x40);
 }

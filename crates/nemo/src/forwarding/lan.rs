@@ -12,6 +12,9 @@ pub struct LanSettings {
     /// Mobile network prefixes that this interface has. If empty, the interface shares the prefixes that no
     /// other interface names.
     pub prefixes: Vec<Ipv6Net>,
+    /// IPv4 prefixes that this interface has. If empty, the interface shares the IPv4 prefixes that no other
+    /// interface names.
+    pub ipv4_prefixes: Vec<Ipv4Net>,
     /// Whether the router advertises the prefixes on this interface, and assigns `PREFIX::1` to it.
     pub advertise: bool,
     /// MTU in the advertisements to hosts; `None` advertises an MTU that fits into the tunnel.
@@ -26,6 +29,7 @@ impl From<&str> for LanSettings {
         LanSettings {
             interface: interface.to_owned(),
             prefixes: Vec::new(),
+            ipv4_prefixes: Vec::new(),
             advertise: true,
             mtu: None,
             hosts: HostConfiguration::default(),
@@ -54,10 +58,16 @@ pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(St
         .collect()
 }
 
-/// Chooses the IPv4 prefixes of the LAN interfaces, in IPv4-mapped form. The first interface gets the first
-/// prefix and so on, and the last one gets the rest.
+/// Chooses the IPv4 prefixes of the LAN interfaces, in IPv4-mapped form: those of its settings, or else a
+/// share of the prefixes that no interface names. The first such interface gets the first prefix and so on,
+/// and the last one gets the rest.
 pub(crate) fn lan_ipv4_prefixes(prefixes: &[Ipv4Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
-    let of_place = |index: usize| lan.get(index).or(lan.last()).filter(|lan| lan.advertise);
-    let shared = prefixes.iter().enumerate().filter_map(|(index, prefix)| Some((of_place(index)?, prefix)));
-    shared.map(|(lan, prefix)| (lan.interface.clone(), mapped::from_ipv4(*prefix))).collect()
+    let named: Vec<(&LanSettings, &Ipv4Net)> =
+        lan.iter().flat_map(|lan| lan.ipv4_prefixes.iter().map(move |prefix| (lan, prefix))).collect();
+    let free = prefixes.iter().filter(|prefix| !named.iter().any(|(_, part)| prefix.contains(*part)));
+    let others: Vec<&LanSettings> = lan.iter().filter(|lan| lan.ipv4_prefixes.is_empty()).collect();
+    let shared =
+        free.enumerate().filter_map(|(index, prefix)| Some((*others.get(index).or(others.last())?, prefix)));
+    let all = named.iter().copied().chain(shared).filter(|(lan, _)| lan.advertise);
+    all.map(|(lan, prefix)| (lan.interface.clone(), mapped::from_ipv4(*prefix))).collect()
 }

@@ -3,7 +3,9 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::{Interface, LinkMessage, Time, WallTime};
+use carnet_mobility::Event;
 use carnet_mobility::mobile_router::{Octets, PortalProbe};
+use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::Header;
 
@@ -12,6 +14,7 @@ use super::{Nemo, neighbours};
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
 use crate::input::{InRange, Stations, TunnelTraffic};
+use crate::output::Output;
 
 /// Name in the message counters for a Home Agent Address Discovery Reply (ICMPv6).
 const DISCOVERY_REPLY: &str = "home_agent_discovery_reply";
@@ -203,6 +206,8 @@ impl Nemo {
             results.push(router.agents.handle_link_message(now, wall, &router.machine, message));
             for advertiser in &mut router.advertisers {
                 results.push(advertiser.handle_link_message(now, message));
+                let other = advertiser.take_new_other_router().map(|other| other_router(advertiser, other));
+                self.data_path.outputs.extend(other);
             }
         }
         for reason in results.into_iter().filter_map(Result::err) {
@@ -389,4 +394,14 @@ impl Nemo {
         neighbours.machine.handle_unreachable(now, station);
         true
     }
+}
+
+/// Returns the warning that another router serves the hosts on an interface of the mobile network.
+fn other_router(advertiser: &RouterAdvertiser, other: Ipv6Addr) -> Output {
+    let interface = advertiser.interface();
+    let message = format!(
+        "another router advertises itself to hosts on {interface}: {other}; packets that take it do not pass \
+         the tunnel"
+    );
+    Output::Event(Event::Warning { message })
 }
