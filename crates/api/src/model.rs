@@ -8,6 +8,7 @@
 //! | `GET /v1/tunnels` | array of [`Tunnel`] |
 //! | `GET /v1/routes` | array of [`Route`] |
 //! | `GET /v1/policies` | array of [`Policy`] |
+//! | `GET /v1/lan` | array of [`Lan`] |
 //! | `GET /v1/counters` | [`Counters`] |
 //! | `GET /metrics` | text, see `docs/api.md` |
 //! | `GET /v1/neighbours` | array of [`Location`] |
@@ -47,6 +48,8 @@
 //! Every answer that is not a success carries an [`ErrorBody`]. Fields may be added, never renamed; a
 //! value that is unknown or does not apply is `null`, its key is always there.
 
+mod lan;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -66,9 +69,11 @@ pub use carnet_cits::position::{AreaShape, GnArea, GnCircle, GnPlace};
 pub use carnet_cits::security::command::PseudonymRequest;
 pub use carnet_cits::security::status::{Security, SecurityTicket};
 pub use carnet_nemo::command::{DrainRequest, HandoverRequest, RevokeRequest, SignalRequest};
+pub use carnet_nemo::status::LanAdvertisement;
 pub use carnet_nemo::status::{
     Binding, Drain, HomeAgentStatus, LanInterface, MobileRouterStatus, Policy, Route, Tunnel, Uplink,
 };
+pub use lan::{Lan, LanDhcp, LanDns, LanHost};
 
 /// A station in a few lines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,14 +1,19 @@
 //! Adds to the wings' status what the program and the platform know, and makes log texts of events.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use carnet_api::config::Config;
 use carnet_api::model;
 use carnet_base::Time;
+use carnet_lan::dhcpv4::LeaseStatus;
 use carnet_linux::Platform;
 use carnet_linux::sandbox::EnforcedLimits;
 use carnet_station::Station;
 use carnet_station::io::Event;
+use carnet_wire::address::MacAddress;
+
+use crate::lan::{LanLink, LanServices};
 
 /// Answer to a query about GeoNetworking if the station has no GeoNetworking.
 pub const NO_GEONET: &str = "this station does no GeoNetworking";
@@ -52,6 +57,56 @@ pub fn status(
             seccomp: held.seccomp,
             lacking: held.lacking.clone(),
         }),
+    }
+}
+
+/// Returns the answer to `GET /v1/lan`.
+pub fn lan(config: &Config, station: &Station, services: &LanServices, now: Time) -> Vec<model::Lan> {
+    let Some(router) = &config.mobile_router else { return Vec::new() };
+    let states: BTreeMap<String, String> =
+        station.nemo().lan_status().into_iter().map(|lan| (lan.interface, lan.state)).collect();
+    let lans = router.lan_with_ipv4_prefix().map(|(lan, ipv4_prefix)| {
+        let interface = lan.interface.as_str();
+        let link = services.links().iter().find(|link| link.name == interface);
+        model::Lan {
+            interface: interface.to_owned(),
+            state: states.get(interface).cloned().unwrap_or_else(|| "no_such_interface".to_owned()),
+            ipv4_prefix,
+            advertisement: station.nemo().lan_advertisement(interface),
+            dhcp: link.map(dhcp),
+            dns: services
+                .dns_addresses(interface)
+                .into_iter()
+                .map(|(address, failure)| model::LanDns { address, failure })
+                .collect(),
+            hosts: link.iter().flat_map(|link| link.server.leases(now)).map(lan_host).collect(),
+        }
+    });
+    lans.collect()
+}
+
+fn dhcp(link: &LanLink) -> model::LanDhcp {
+    let (config, (addresses, free)) = (link.server.config(), link.server.room());
+    let (first, last) = config.range;
+    model::LanDhcp {
+        address: link.server.address(),
+        first,
+        last,
+        addresses: addresses as u64,
+        free: free as u64,
+        lease_s: config.lease_time.as_secs(),
+        failure: link.failure.clone(),
+        other_server: link.server.other_server(),
+    }
+}
+
+fn lan_host(lease: LeaseStatus) -> model::LanHost {
+    model::LanHost {
+        address: lease.address,
+        mac: MacAddress(lease.link_address).to_string(),
+        name: lease.host_name,
+        remaining_s: lease.remaining.as_secs(),
+        reserved: lease.is_reserved,
     }
 }
 

@@ -400,6 +400,8 @@ pub enum Table {
     Routes,
     /// Policies of a mobile router: the uplinks that their packets use, and the home agent's answer.
     Policies,
+    /// Mobile network: what hosts are told, and hosts with a lease.
+    Lan,
     /// Counters of packets and messages, processed and dropped; docs/counters.md explains each.
     Counters,
     /// Stations in radio range (GeoNetworking).
@@ -430,6 +432,7 @@ impl Table {
             Table::Tunnels => "/v1/tunnels",
             Table::Routes => "/v1/routes",
             Table::Policies => "/v1/policies",
+            Table::Lan => "/v1/lan",
             Table::Counters => "/v1/counters",
             Table::Neighbours => "/v1/neighbours",
             Table::Locations => "/v1/locations",

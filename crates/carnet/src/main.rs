@@ -23,6 +23,7 @@ mod faults;
 mod geonet;
 mod http;
 mod ipsec;
+mod lan;
 mod log;
 mod record;
 mod request;

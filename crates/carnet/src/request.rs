@@ -6,7 +6,7 @@
 
 use carnet_api::model::{
     AnnouncedService, Area, AreaRequest, Binding, ChannelRequest, Counters, Dcc, DenmRequest, Drain,
-    DrainRequest, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Group, HandoverRequest, Ldm,
+    DrainRequest, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Group, HandoverRequest, Lan, Ldm,
     Location, Policy, PseudonymRequest, RevokeRequest, Route, Security, SignalRequest, Status, Triggered,
     Tunnel, Uplink, Vehicle,
 };
@@ -33,6 +33,8 @@ pub enum Request {
     Routes(oneshot::Sender<Vec<Route>>),
     /// Query of `GET /v1/policies`.
     Policies(oneshot::Sender<Vec<Policy>>),
+    /// Query of `GET /v1/lan`.
+    Lan(oneshot::Sender<Vec<Lan>>),
     /// Query of `GET /v1/counters`.
     Counters(oneshot::Sender<Counters>),
     /// Query of `GET /v1/drain`.

@@ -6,6 +6,7 @@
 
 mod facilities;
 mod geonet;
+mod lan;
 mod packets;
 mod reload;
 mod requests;
@@ -40,6 +41,7 @@ use tracing::{error, info, warn};
 
 use crate::facilities::Applications;
 use crate::geonet::{Geonet, next_event as next_geonet_event, until};
+use crate::lan::{LanEvent, LanServices};
 use crate::record::{Header, Recorder};
 use crate::settings::security::{LoadedSecurity, furnish};
 use crate::state::{
@@ -48,6 +50,7 @@ use crate::state::{
 use crate::upper_tester::{self, UpperTester};
 use crate::{answers, crash, http, log, settings};
 
+use lan::LanEventLimits;
 use packets::ReadPause;
 
 /// Time for which a stopping station waits for the home agent to acknowledge the de-registration.
@@ -69,6 +72,8 @@ const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
 const DOUBT_INTERVAL: Duration = Duration::from_secs(1);
 /// Largest number of characters in the message of an event.
 const MESSAGE: usize = 1000;
+/// Stream of random numbers for the services for hosts.
+const LAN_STREAM: u64 = 3;
 const REQUESTS: usize = 64;
 const EVENTS: usize = 1024;
 
@@ -309,6 +314,10 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                     Err(error) => Err(error.into()),
                 }
             }
+            event = next_lan_event(&mut runner.lan) => {
+                runner.lan_event(event);
+                Ok(())
+            }
             news = runner.state.news() => runner.persisted(news),
             (tester, message) = upper_tester::next_message(&mut runner.upper_tester) => {
                 runner.steer(tester, message);
@@ -461,6 +470,15 @@ async fn next_event(platform: Option<&mut Platform>) -> carnet_linux::Result<Pla
     }
 }
 
+/// Waits for work of the services for hosts; `None` if a time is due.
+async fn next_lan_event(lan: &mut LanServices) -> Option<LanEvent> {
+    let due = lan.poll_timeout();
+    tokio::select! {
+        event = lan.next_event() => Some(event),
+        () = until(due) => None,
+    }
+}
+
 /// Starts the fast path that the config allows. While a thread loads programs, the TUN device forwards.
 fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> anyhow::Result<()> {
     let obstacles = platform.accelerate(&settings::fast_path(config, flow_label_key));
@@ -521,6 +539,9 @@ struct Runner {
     geonet: Option<Geonet>,
     /// Applications that send and receive messages; `None` without facilities.
     applications: Option<Applications>,
+    /// Services for hosts of the mobile network.
+    lan: LanServices,
+    lan_limits: LanEventLimits,
     upper_tester: Option<UpperTester>,
     state: State,
     recorder: Recorder,
@@ -576,7 +597,7 @@ impl Runner {
         platform: Option<Platform>,
         mut geonet: Option<Geonet>,
         seed: Seed,
-        (state, kept): (State, PersistentState),
+        (mut state, kept): (State, PersistentState),
     ) -> anyhow::Result<Runner> {
         let header = Header {
             seed,
@@ -617,8 +638,13 @@ impl Runner {
         if let Some(entity) = security {
             station.secure(header.time, header.wall, entity);
         }
+        let times = (header.time, header.wall);
+        let rng = Rng::from_seed(header.seed).stream(LAN_STREAM);
+        let lan = LanServices::new(&config, &state.take_leases(), rng, times);
         let mut runner = Runner {
             station,
+            lan,
+            lan_limits: LanEventLimits::new(),
             applications: parts::geonet()
                 .filter(|_| config.facilities.is_some())
                 .map(|part| Applications::new(part, &config.station.name)),
@@ -693,6 +719,9 @@ impl Runner {
     /// Returns an error if no further state can be stored.
     fn persisted(&mut self, news: WriterEvent) -> anyhow::Result<()> {
         let lost = matches!(news, WriterEvent::Lost(_));
+        if let WriterEvent::Written(commit) = news {
+            self.lan.written(clock::now(), commit);
+        }
         let (packets, told) = self.state.handle(news);
         if lost {
             bail!(told.unwrap_or_default());
@@ -860,6 +889,16 @@ impl Runner {
             && let Some(message) = settings::without_interface(&self.config, name)
         {
             self.report(&Event::Warning { message });
+        }
+        match &event {
+            PlatformEvent::Interface(interface) => {
+                let router = self.config.mobile_router.as_ref();
+                let is_lan =
+                    router.is_some_and(|router| router.lan.iter().any(|lan| lan.interface == interface.name));
+                self.lan.handle_interface(clock::now(), interface, is_lan);
+            }
+            PlatformEvent::InterfaceGone { name } => self.lan.handle_interface_gone(name),
+            _ => {}
         }
         self.input(match event {
             PlatformEvent::Interface(interface) => Input::Interface(interface),

@@ -2,6 +2,7 @@
 //! station.
 
 pub mod geonet;
+pub mod lan;
 pub mod sandbox;
 pub mod security;
 

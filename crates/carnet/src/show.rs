@@ -5,13 +5,15 @@
 
 mod facilities;
 pub mod geonet;
+mod lan;
 mod security;
 
 use std::fmt::Write;
 use std::net::SocketAddr;
 
 use carnet_api::model::{
-    AnnouncedService, Area, Binding, Counters, Group, Location, Policy, Role, Route, Status, Tunnel, Uplink,
+    AnnouncedService, Area, Binding, Counters, Group, Lan, Location, Policy, Role, Route, Status, Tunnel,
+    Uplink,
 };
 use carnet_base::parts;
 use serde_json::Value;
@@ -26,7 +28,13 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
     use serde::de::Error;
     let of_geonet = !matches!(
         what,
-        Table::Bindings | Table::Uplinks | Table::Tunnels | Table::Routes | Table::Policies | Table::Counters
+        Table::Bindings
+            | Table::Uplinks
+            | Table::Tunnels
+            | Table::Routes
+            | Table::Policies
+            | Table::Lan
+            | Table::Counters
     );
     if of_geonet && parts::geonet().is_none() {
         return Err(serde_json::Error::custom("this program was built without GeoNetworking"));
@@ -37,6 +45,7 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
         Table::Tunnels => tunnels(&serde_json::from_value::<Vec<Tunnel>>(answer)?, width),
         Table::Routes => routes(&serde_json::from_value::<Vec<Route>>(answer)?, width),
         Table::Policies => policies(&serde_json::from_value::<Vec<Policy>>(answer)?, width),
+        Table::Lan => lan::lan(&serde_json::from_value::<Vec<Lan>>(answer)?, width),
         Table::Counters => counters(&serde_json::from_value::<Counters>(answer)?),
         Table::Neighbours => {
             geonet::locations("no neighbours", &serde_json::from_value::<Vec<Location>>(answer)?, width)

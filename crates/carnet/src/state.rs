@@ -29,12 +29,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use carnet_base::Time;
+use carnet_lan::dhcpv4::StoredLease;
 use carnet_linux::disk::Files;
 use carnet_linux::sandbox::with_files_alone;
 use carnet_station::PersistentState;
 use carnet_station::io::Output;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until};
+use tracing::warn;
 
 use journal::JournalContent;
 pub use journal::{Change, Journal, Key};
@@ -152,6 +154,8 @@ struct StateWriter {
     failing: bool,
     /// Whether the thread that writes has ended.
     ended: bool,
+    /// Leases that were stored at the start, until [`State::take_leases`].
+    leases: Vec<StoredLease>,
 }
 
 impl State {
@@ -178,6 +182,7 @@ impl State {
                 path.display()
             )
         });
+        let (leases, records) = records.into_iter().partition(|(key, _)| matches!(key, Key::Lease(_)));
         let loaded = loaded(&path, records)?;
         let (commits, to_write) = mpsc::sync_channel(1);
         let (tell, news) = unbounded_channel();
@@ -203,6 +208,7 @@ impl State {
             start: Instant::now(),
             failing: false,
             ended: false,
+            leases: stored_leases(leases),
         };
         Ok((State(Some(keeping)), loaded, warning))
     }
@@ -217,6 +223,16 @@ impl State {
         if let Some(keeping) = &mut self.0 {
             keeping.queue.set(change);
         }
+    }
+
+    /// Returns the leases that were stored at the start, the first time.
+    pub fn take_leases(&mut self) -> Vec<StoredLease> {
+        self.0.as_mut().map(|keeping| std::mem::take(&mut keeping.leases)).unwrap_or_default()
+    }
+
+    /// Returns the number of the commit that contains all earlier changes; `None` if the state is not stored.
+    pub fn next_commit(&self) -> Option<u64> {
+        self.0.as_ref().map(|keeping| keeping.queue.next_commit())
     }
 
     /// Holds a packet until all earlier changes are on the disk.
@@ -333,11 +349,25 @@ pub fn loaded(path: &Path, records: Vec<(Key, String)>) -> anyhow::Result<Persis
         match key {
             Key::Own => loaded = serde_json::from_slice(text.as_bytes()).with_context(place)?,
             Key::Node(_) => nodes.push(serde_json::from_slice(text.as_bytes()).with_context(place)?),
+            Key::Lease(_) => {}
         }
     }
     loaded.home_agent = nodes;
     loaded.home_agent.sort_by_key(|node| node.home_address);
     Ok(loaded)
+}
+
+/// Converts records to leases. Leaves out a record of another version: hosts with addresses of which the
+/// server has no record keep them, because the server asks before it offers an address.
+fn stored_leases(records: Vec<(Key, String)>) -> Vec<StoredLease> {
+    let leases = records.into_iter().filter_map(|(key, text)| match serde_json::from_str(&text) {
+        Ok(lease) => Some(lease),
+        Err(error) => {
+            warn!("the stored lease of {key} cannot be used: {error}");
+            None
+        }
+    });
+    leases.collect()
 }
 
 /// Opens the journal of a station in a directory.

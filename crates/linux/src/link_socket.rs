@@ -29,7 +29,9 @@ use tokio::io::unix::AsyncFd;
 use crate::error::{Error, Result};
 use crate::event::PlatformEvent;
 use crate::netlink::LinkInfo;
-use crate::packet_socket::{AT_LEAST, EQUAL, LOAD_HALF, LOAD_WORD, PACKET_TYPE, RETURN};
+use crate::packet_socket::{
+    self, AT_LEAST, EQUAL, LOAD_HALF, LOAD_WORD, PACKET_TYPE, RETURN, link_address, send,
+};
 use crate::readable::watch;
 
 /// Size of the buffer in octets: the longest IPv6 packet without a jumbo payload.
@@ -221,7 +223,7 @@ impl LinkSockets {
             expected: "between 4 and 65535 octets".into(),
             got: format!("{} octets", message.message.len()),
         })?;
-        send(&self.sender, link.index, peer, &packet).map_err(|e| {
+        send(&self.sender, (link.index, libc::ETH_P_IPV6), peer, &packet).map_err(|e| {
             let LinkMessage { interface, source, destination, .. } = message;
             Error::kernel(format!("send an ICMPv6 message from {source} to {destination} on {interface}"), e)
         })?;
@@ -331,18 +333,7 @@ fn listen(index: u32, place: CapturePoint, all_multicast: bool) -> io::Result<As
     socket.attach_filter(&filter())?;
     // On a kernel before 4.20, which lacks this option, the filter drops outgoing packets.
     let _ = set_packet_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
-    let address = link_address(index, place.protocol(), None);
-    // SAFETY: `address` is a live `sockaddr_ll`, and the length is that of its type.
-    let result = unsafe {
-        libc::bind(
-            socket.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    packet_socket::bind(&socket, index, place.protocol())?;
     if all_multicast {
         hear_all_multicast(&socket, index)?;
     }
@@ -374,21 +365,6 @@ fn set_packet_option<T>(socket: &Socket, name: libc::c_int, value: &T) -> io::Re
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Returns the address for packets of a protocol (`ETH_P_*`) on the interface with this index, to `peer`.
-fn link_address(index: u32, protocol: libc::c_int, peer: Option<[u8; 6]>) -> libc::sockaddr_ll {
-    let mut octets = [0; 8];
-    octets[..6].copy_from_slice(&peer.unwrap_or_default());
-    libc::sockaddr_ll {
-        sll_family: libc::AF_PACKET as libc::c_ushort,
-        sll_protocol: (protocol as u16).to_be(),
-        sll_ifindex: index as libc::c_int,
-        sll_hatype: 0,
-        sll_pkttype: 0,
-        sll_halen: if peer.is_some() { 6 } else { 0 },
-        sll_addr: octets,
-    }
-}
-
 /// Receives one packet. Returns its length in `buffer`, and the sender's link-layer address, if any.
 fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<[u8; 6]>)> {
     let mut address = link_address(0, libc::ETH_P_IPV6, None);
@@ -408,23 +384,6 @@ fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<[u8;
     let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     let [a, b, c, d, e, f, ..] = address.sll_addr;
     Ok((received, (address.sll_halen == 6).then_some([a, b, c, d, e, f])))
-}
-
-fn send(socket: &Socket, index: u32, peer: Option<[u8; 6]>, packet: &[u8]) -> io::Result<()> {
-    let address = link_address(index, libc::ETH_P_IPV6, peer);
-    // SAFETY: `packet` is readable for its length, and `address` is a live `sockaddr_ll` with the length of
-    // its type.
-    let sent = unsafe {
-        libc::sendto(
-            socket.as_raw_fd(),
-            packet.as_ptr().cast(),
-            packet.len(),
-            0,
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-        )
-    };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]

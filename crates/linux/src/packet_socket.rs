@@ -23,15 +23,23 @@ pub(crate) fn open(index: u32, ether_type: u16, filter: &[SockFilter]) -> io::Re
     let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
     socket.set_nonblocking(true)?;
     socket.attach_filter(filter)?;
-    let address = libc::sockaddr_ll {
-        sll_family: libc::AF_PACKET as libc::c_ushort,
-        sll_protocol: ether_type.to_be(),
-        sll_ifindex: index as libc::c_int,
-        sll_hatype: 0,
-        sll_pkttype: 0,
-        sll_halen: 0,
-        sll_addr: [0; 8],
-    };
+    bind(&socket, index, ether_type.into())?;
+    Ok(socket)
+}
+
+/// Opens a packet socket that receives and sends packets of one EtherType at one interface, without their
+/// Ethernet header.
+pub(crate) fn open_packets(index: u32, ether_type: u16, filter: &[SockFilter]) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::PACKET, Type::DGRAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.attach_filter(filter)?;
+    bind(&socket, index, ether_type.into())?;
+    Ok(socket)
+}
+
+/// Lets a packet socket receive packets of a protocol (`ETH_P_*`) from one interface.
+pub(crate) fn bind(socket: &Socket, index: u32, protocol: libc::c_int) -> io::Result<()> {
+    let address = link_address(index, protocol, None);
     // SAFETY: `address` is a live `sockaddr_ll`, and the length is that of its type.
     let result = unsafe {
         libc::bind(
@@ -40,5 +48,44 @@ pub(crate) fn open(index: u32, ether_type: u16, filter: &[SockFilter]) -> io::Re
             size_of::<libc::sockaddr_ll>() as libc::socklen_t,
         )
     };
-    if result == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Returns the address for packets of a protocol (`ETH_P_*`) on the interface with this index, to `peer`.
+pub(crate) fn link_address(index: u32, protocol: libc::c_int, peer: Option<[u8; 6]>) -> libc::sockaddr_ll {
+    let mut octets = [0; 8];
+    octets[..6].copy_from_slice(&peer.unwrap_or_default());
+    libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::c_ushort,
+        sll_protocol: (protocol as u16).to_be(),
+        sll_ifindex: index as libc::c_int,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: if peer.is_some() { 6 } else { 0 },
+        sll_addr: octets,
+    }
+}
+
+/// Sends a packet of a protocol on an interface, to the link-layer address `peer`. The socket is of type
+/// `SOCK_DGRAM`.
+pub(crate) fn send(
+    socket: &Socket,
+    (index, protocol): (u32, libc::c_int),
+    peer: Option<[u8; 6]>,
+    packet: &[u8],
+) -> io::Result<()> {
+    let address = link_address(index, protocol, peer);
+    // SAFETY: `packet` is readable for its length, and `address` is a live `sockaddr_ll` with the length of
+    // its type.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            packet.as_ptr().cast(),
+            packet.len(),
+            0,
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -12,7 +12,7 @@ pub mod geonet;
 mod policies;
 pub mod recording;
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_api::config::{self, Auth, Config, FormerKey, Key, Mac};
 use carnet_base::{mapped, parts};
@@ -94,7 +94,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                 .collect(),
         },
         agents: AgentsConfig { prefix_discovery: router.prefix_discovery, ..agents(&router.home_agents) },
-        lan: router.lan.iter().map(lan).collect(),
+        lan: router.lan.iter().map(|it| lan(it, !router.dns_forward.is_empty())).collect(),
         nesting: router.nesting,
         nested_routers: router.nested_routers.iter().map(|address| address.0).collect(),
         direct_networks: router.direct_routes.clone(),
@@ -124,18 +124,28 @@ fn agents(agents: &config::HomeAgents) -> AgentsConfig {
     }
 }
 
-/// Returns an interface of the mobile network.
-fn lan(lan: &config::Lan) -> LanSettings {
+/// Returns an interface of the mobile network. `forwards` says whether the router forwards DNS queries.
+fn lan(lan: &config::Lan, forwards: bool) -> LanSettings {
     LanSettings {
         interface: lan.interface.clone(),
         prefixes: lan.prefixes.clone(),
+        ipv4_prefixes: lan.ipv4_prefixes.clone(),
         advertise: lan.advertise,
         mtu: lan.mtu,
         hosts: HostConfiguration {
-            dns: lan.dns.clone(),
+            dns: lan
+                .dns
+                .iter()
+                .filter_map(|server| match server {
+                    IpAddr::V6(server) => Some(*server),
+                    IpAddr::V4(_) => None,
+                })
+                .collect(),
             search: lan.search.clone(),
             pref64: lan.pref64.into_iter().collect(),
             captive_portal: lan.captive_portal.clone(),
+            is_dns_server: forwards && lan.dns.is_empty(),
+            has_dhcpv6: lan.has_dhcpv6(forwards),
         },
     }
 }

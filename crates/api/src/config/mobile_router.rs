@@ -23,7 +23,7 @@ use super::reader::{At, List, Value};
 use super::table::{Table, all};
 use super::{kinds, values};
 
-pub use lan::Lan;
+pub use lan::{Dhcp, DhcpOption, DhcpReservation, Lan};
 pub use policy::{Policy, PolicyProtocol};
 pub use uplink::{Roaming, Uplink, VolumePeriod};
 
@@ -31,6 +31,8 @@ pub use uplink::{Roaming, Uplink, VolumePeriod};
 const DEFAULT_HEARTBEAT: Duration = Duration::from_millis(250);
 /// Maximum number of prefixes of a direct route.
 const MAX_DIRECT: usize = 8;
+/// Maximum number of DNS servers of the forwarder.
+const MAX_DNS_FORWARD: usize = 8;
 
 /// Values of the config table `[mobile_router]`, or `[mobile_node]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub struct MobileRouter {
     /// Whether carnet gives the `lan` interfaces an address and advertises their prefixes. The table of an
     /// interface can override it.
     pub advertise: bool,
+    /// DNS servers that the forwarder on board asks; empty without a forwarder.
+    pub dns_forward: Vec<IpAddr>,
     /// Whether carnet offers care-of addresses of the visited links to nested mobile routers, and uses those
     /// that other routers offer.
     pub nesting: bool,
@@ -103,6 +107,13 @@ impl MobileRouter {
     /// Returns whether the node has a mobile network, so that the table is `[mobile_router]`.
     pub fn is_router(&self) -> bool {
         self.registration != RegistrationMode::Host
+    }
+
+    /// Returns the interfaces of the mobile network, each with its first IPv4 prefix.
+    pub fn lan_with_ipv4_prefix(&self) -> impl Iterator<Item = (&Lan, Option<Ipv4Net>)> {
+        let named = self.lan.iter().map(|lan| lan.ipv4_prefixes.as_slice());
+        let shares = lan::ipv4_shares(self.ipv4_prefixes.iter().copied(), named);
+        self.lan.iter().zip(shares)
     }
 
     /// Returns the name of the table in the file.
@@ -254,6 +265,15 @@ static ADVERTISE: Key<bool> = with_default(
      reload from `true` to `false` the address stays until the interface has another address in the prefix, or
      carnet ends.",
 );
+static DNS_FORWARD: Key<List<IpAddr>> = with_default(
+    "dns_forward",
+    lan::SERVERS,
+    "[]",
+    "DNS servers that carnet asks for hosts on board, through the tunnel, the preferred first, at most 8. With
+     this key carnet answers DNS queries on each interface of `lan` from a cache, knows hosts with a lease by
+     their names, and is the DNS server of hosts if the table of the interface has no `dns`, see
+     [on-board.md](on-board.md).",
+);
 static NESTING: Key<bool> = with_default(
     "nesting",
     kinds::BOOLEAN,
@@ -327,6 +347,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &LIFETIME,
         &LAN,
         &ADVERTISE,
+        &DNS_FORWARD,
         &NESTING,
         &NESTED_ROUTERS,
         &DIRECT_ROUTES,
@@ -427,6 +448,7 @@ struct Network {
     registration: Option<RegistrationMode>,
     lan: List<lan::Draft>,
     advertise: Option<bool>,
+    dns_forward: List<IpAddr>,
     nested_routers: List<MacAddress>,
     direct_routes: List<Ipv6Net>,
 }
@@ -439,6 +461,7 @@ impl Network {
             registration: table.take(&REGISTRATION),
             lan: table.take(&LAN).unwrap_or_default(),
             advertise: table.take(&ADVERTISE),
+            dns_forward: table.take(&DNS_FORWARD).unwrap_or_default(),
             nested_routers: table.take(&NESTED_ROUTERS).unwrap_or_default(),
             direct_routes: table.take(&DIRECT_ROUTES).unwrap_or_default(),
         }
@@ -458,6 +481,7 @@ impl Network {
             registration: Some(RegistrationMode::Host),
             lan: List::default(),
             advertise: Some(true),
+            dns_forward: List::default(),
             nested_routers: List::default(),
             direct_routes: List::default(),
         }
@@ -533,6 +557,7 @@ impl Draft {
             lifetime: table.take(&LIFETIME),
             lan: network.lans(),
             advertise: network.advertise,
+            dns_forward: network.dns_forward.complete(),
             nesting: table.take(&NESTING),
             nested_routers: network.nested_routers.complete(),
             direct_routes: network.direct_routes.complete(),
@@ -588,9 +613,10 @@ impl Draft {
         apart(&self.network.ipv4_prefixes.items, sink);
         not_inside_ipv4(self.home_agents_ipv4(), &self.network.ipv4_prefixes, sink);
         self.check_advertised(sink);
-        let Network { prefixes, lan, advertise, .. } = &self.network;
-        lan::check(&lan.items, prefixes, *advertise, sink);
+        let Network { prefixes, ipv4_prefixes, lan, advertise, .. } = &self.network;
+        lan::check(&lan.items, prefixes, ipv4_prefixes, *advertise, sink);
         policy::check(&self.policies, &self.uplinks, sink);
+        self.check_dns_forward(sink);
         self.check_interfaces(sink);
         self.check_direct_routes(is_home_agent, sink);
     }
@@ -654,6 +680,28 @@ impl Draft {
                                or advertise = false";
                 sink.push(prefix.at, format!("{} {message}", prefix.value));
             }
+        }
+    }
+
+    /// Checks the DNS servers of the forwarder, which has to reach them through the tunnel.
+    fn check_dns_forward(&self, sink: &Sink<'_>) {
+        let Network { dns_forward, ipv4_prefixes, .. } = &self.network;
+        lan::once(&dns_forward.items, "a server", sink);
+        if let Some(more) = dns_forward.items.get(MAX_DNS_FORWARD) {
+            sink.push(more.at, format!("there are more than {MAX_DNS_FORWARD} servers, expected fewer"));
+        }
+        for server in &dns_forward.items {
+            let wrong = match server.value {
+                IpAddr::V6(address) if address.is_unicast_link_local() => {
+                    "is link-local, expected a server beyond the tunnel"
+                }
+                IpAddr::V4(_) if ipv4_prefixes.whole && ipv4_prefixes.items.is_empty() => {
+                    "needs an IPv4 prefix on board, expected an IPv6 address, or \
+                     `mobile_router.ipv4_prefixes`"
+                }
+                _ => continue,
+            };
+            sink.push(server.at, format!("{} {wrong}", server.value));
         }
     }
 

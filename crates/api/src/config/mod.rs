@@ -62,7 +62,8 @@ pub use geonet::{
 };
 pub use home_agent::{AllowedRouter, HomeAgent, PeerAgent};
 pub use mobile_router::{
-    HomeAgents, Lan, MobileRouter, Policy, PolicyProtocol, ProbeUrl, Roaming, Uplink, VolumePeriod,
+    Dhcp, DhcpOption, DhcpReservation, HomeAgents, Lan, MobileRouter, Policy, PolicyProtocol, ProbeUrl,
+    Roaming, Uplink, VolumePeriod,
 };
 pub use security::{Pseudonyms, Security, SecurityPolicy};
 pub use station::{Http, Sandbox, Station};

@@ -1,5 +1,6 @@
 //! Tests of the config file: accepted configs, refused ones with the place of the error, and the page.
 
+mod dhcp;
 mod errors;
 mod geonet;
 mod home_network;
@@ -353,6 +354,7 @@ fn every_config_key_reaches_its_field() {
             registration: RegistrationMode::Implicit,
             lifetime: Duration::from_secs(60),
             lan: vec![Lan::named("i0", false), Lan::named("i1", false)],
+            dns_forward: Vec::new(),
             advertise: false,
             nesting: false,
             nested_routers: Vec::new(),

@@ -19,9 +19,10 @@ use schema::Types;
 /// Files with types of the API: of the API itself, of the wings and of the machines below them. Of two types
 /// with one name that of the later file counts: `Area` of `status.rs`, and not the form of recordings in
 /// `position.rs`.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     "crates/cits/src/position.rs",
     "crates/api/src/model.rs",
+    "crates/api/src/model/lan.rs",
     "crates/base/src/status.rs",
     "crates/cits/src/facilities/command.rs",
     "crates/cits/src/facilities/output.rs",

@@ -37,6 +37,7 @@ fn string(name: &str) -> Option<Value> {
     let station = || json!([gn_address, mac, {"type": "string", "format": "ipv6"}]);
     Some(match name {
         "String" => json!({"type": "string"}),
+        "Ipv4Addr" => json!({"type": "string", "format": "ipv4"}),
         "Ipv6Addr" => json!({"type": "string", "format": "ipv6"}),
         "IpAddr" => {
             json!({"anyOf": [{"type": "string", "format": "ipv4"}, {"type": "string", "format": "ipv6"}]})
@@ -48,6 +49,7 @@ fn string(name: &str) -> Option<Value> {
                 {"type": "string", "enum": names.as_slice()},
             ]})
         }
+        "Ipv4Net" => json!({"type": "string", "pattern": "^[0-9.]+/[0-9]{1,2}$"}),
         "Ipv6Net" => json!({"type": "string", "pattern": "^[0-9a-f:.]+/[0-9]{1,3}$"}),
         "Ipv4Net" => json!({"type": "string", "pattern": "^[0-9.]+/[0-9]{1,2}$"}),
         "Octets" => json!({"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"}),

@@ -9,6 +9,9 @@ use carnet_geonet::dcc::DccDrop;
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
 use carnet_geonet::multicast::MulticastDrop;
 use carnet_its::ItsDrop;
+use carnet_lan::dhcpv4::DhcpDrop;
+use carnet_lan::dhcpv6::Dhcpv6Drop;
+use carnet_lan::dns::DnsDrop;
 use carnet_mobility::MobilityDrop;
 use carnet_mobility::direct::DirectDrop;
 use carnet_mobility::mnpp::MnppDrop;
@@ -20,6 +23,8 @@ use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, Vali
 use carnet_security::{Now, Policy, Security, SecurityDrop, Ticket, pki};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::geonet::GnAddress;
+
+use crate::lan::LanServices;
 
 const PAGE: &str = include_str!("../../../../docs/counters.md");
 
@@ -36,6 +41,9 @@ fn all<T: DropReason + Copy>(prefix: &str, reasons: &[T]) -> Vec<String> {
 #[test]
 fn api_page_lists_exactly_the_reasons_of_states() {
     let families = [
+        ("lan.dhcp.dropped", all("lan.dhcp.dropped", DhcpDrop::ALL)),
+        ("lan.dhcpv6.dropped", all("lan.dhcpv6.dropped", Dhcpv6Drop::ALL)),
+        ("lan.dns.dropped", all("lan.dns.dropped", DnsDrop::ALL)),
         ("tunnel.dropped", all("tunnel.dropped", TunnelDrop::ALL)),
         ("mobility.dropped", all("mobility.dropped", MobilityDrop::ALL)),
         ("nesting.dropped", all("nesting.dropped", NestingDrop::ALL)),
@@ -90,6 +98,11 @@ fn counters_page_lists_exactly_the_counters() {
         "security.",
     ] {
         assert!(counters.keys().any(|name| name.starts_with(job)), "{job}");
+    }
+    let hosts = LanServices::new(&config, &[], Rng::new(1), (Time::ZERO, WallTime::default())).counters();
+    assert!(!hosts.is_empty());
+    for (name, _) in hosts {
+        assert!(page().contains(name.as_str()), "{name}");
     }
     // A station without roles has no counters.
     assert!(super::counters(&station(StationConfig::default()), None).is_empty());
@@ -165,6 +178,8 @@ home_address = '2001:db8:2::1234'
 home_prefix = '2001:db8:2::/64'
 home_agent = '2001:db8:2::1'
 prefixes = ['2001:db8:a::/64']
+ipv4_prefixes = ['10.42.7.0/24']
+dns_forward = ['2001:db8:53::53']
 lan = ['lan0']
 auth = 'none'
 

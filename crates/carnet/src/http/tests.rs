@@ -26,6 +26,7 @@ async fn run_loop(mut requests: mpsc::Receiver<Request>) {
             Request::Tunnels(reply) => drop(reply.send(Vec::new())),
             Request::Routes(reply) => drop(reply.send(Vec::new())),
             Request::Policies(reply) => drop(reply.send(Vec::new())),
+            Request::Lan(reply) => drop(reply.send(Vec::new())),
             Request::Counters(reply) => {
                 drop(reply.send(Counters::from([("tunnel.encapsulated".to_owned(), u64::MAX)])));
             }

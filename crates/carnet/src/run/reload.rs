@@ -95,6 +95,13 @@ impl Runner {
                 self.persist(Kept::Node(home_address));
             }
         }
+        self.lan.reconfigure(&config, now, wall);
+        for lan in config.mobile_router.iter().flat_map(|router| &router.lan) {
+            if let Some(interface) = self.station.nemo().interface(&lan.interface) {
+                self.lan.handle_interface(now, interface, true);
+            }
+        }
+        self.carry_out_lan();
         self.config = config;
         self.carry_out();
         if let Some(geonet) = &mut self.geonet {

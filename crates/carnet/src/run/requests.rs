@@ -46,10 +46,14 @@ impl Runner {
             Request::Policies(reply) => {
                 let _ = reply.send(self.station.nemo().policy_status());
             }
+            Request::Lan(reply) => {
+                let _ = reply.send(answers::lan(&self.config, &self.station, &self.lan, now));
+            }
             Request::Counters(reply) => {
                 let mut counters = answers::counters(&self.station, self.platform.as_ref());
                 let errors = self.writer.as_ref().map(TunnelWriter::errors);
                 counters.extend(errors.map(|errors| ("tunnel.write_errors".into(), errors)));
+                counters.extend(self.lan.counters());
                 counters.extend(Geonet::of_mut(&mut self.geonet).into_iter().flat_map(Geonet::counters));
                 let _ = reply.send(counters);
             }

@@ -12,6 +12,7 @@ use carnet_api::config::{Config, DataplanePath, GeonetInterface, PositionSource,
 use carnet_linux::sandbox::SandboxPlan;
 use carnet_linux::with_secrets;
 
+use super::lan::{dhcp_servers, dhcpv6_servers};
 use super::{GeonetPathChoice, geonet_path, needs_platform, undo_file};
 
 /// Folders that contain private files of several users.
@@ -70,6 +71,18 @@ pub fn plan(config: &Config, file: &Path) -> SandboxPlan {
         }
         let virtual_links = geonet.areas.iter().any(|area| area.ipv6_interface.is_some());
         plan.network |= virtual_links || geonet.ipv6.is_some() || geonet.multicast.is_some();
+    }
+    if !dhcp_servers(config).is_empty() {
+        plan.datagrams.push(67);
+    }
+    if !dhcpv6_servers(config).is_empty() {
+        plan.datagrams.push(547);
+    }
+    if config.mobile_router.as_ref().is_some_and(|router| !router.dns_forward.is_empty()) {
+        plan.datagrams.push(53);
+        // Queries to servers have a port that the kernel chooses.
+        plan.listens.extend([53, 0]);
+        plan.connects.push(53);
     }
     plan.datagrams.extend(config.conformance.iter().map(|conformance| conformance.upper_tester.port()));
     plan.network |= platform || undo_file(config).exists();

@@ -21,7 +21,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -46,6 +46,8 @@ pub enum Key {
     Own,
     /// State of one node of the home agent, named by its home address.
     Node(Ipv6Addr),
+    /// Lease of an IPv4 address in the mobile network.
+    Lease(Ipv4Addr),
 }
 
 impl fmt::Display for Key {
@@ -53,6 +55,7 @@ impl fmt::Display for Key {
         match self {
             Key::Own => f.write_str("own"),
             Key::Node(home_address) => home_address.fmt(f),
+            Key::Lease(address) => address.fmt(f),
         }
     }
 }
@@ -63,7 +66,10 @@ impl FromStr for Key {
     fn from_str(text: &str) -> anyhow::Result<Key> {
         match text {
             "own" => Ok(Key::Own),
-            text => Ok(Key::Node(text.parse().with_context(|| format!("{text:?} is no home address"))?)),
+            text => match text.parse().with_context(|| format!("{text:?} is no home address"))? {
+                IpAddr::V6(home_address) => Ok(Key::Node(home_address)),
+                IpAddr::V4(address) => Ok(Key::Lease(address)),
+            },
         }
     }
 }

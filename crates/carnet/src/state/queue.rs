@@ -149,6 +149,11 @@ impl Queue {
         Some((number, std::mem::take(&mut self.waiting).into_iter().collect()))
     }
 
+    /// Returns the number of the commit that contains the waiting changes.
+    pub fn next_commit(&self) -> u64 {
+        self.number
+    }
+
     /// Returns the time at which the waiting changes must be written.
     pub fn due(&self) -> Option<Time> {
         self.may_commit().then_some(self.earliest_commit)

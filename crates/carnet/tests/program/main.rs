@@ -38,6 +38,7 @@ mod links;
 mod mobile_node;
 mod mutations;
 mod offloads;
+mod on_board;
 mod optional;
 mod path_mtu;
 mod paths;

@@ -1,8 +1,10 @@
 //! `[[mobile_router.lan]]`, or the name of the interface alone.
 
-use std::net::Ipv6Addr;
+mod dhcp;
 
-use ipnet::Ipv6Net;
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::super::conflicts::apart;
 use super::super::errors::Sink;
@@ -13,6 +15,8 @@ use super::super::keys::{
 use super::super::reader::{At, List, Value};
 use super::super::table::{Table, all};
 use super::super::{kinds, values};
+
+pub use dhcp::{Dhcp, DhcpOption, DhcpReservation};
 
 /// Maximum length of the servers or names in one DNS option of a Router Advertisement of 1280 octets. The
 /// IPv6 header takes 40 octets, the fixed part 16, the link-layer address 8, and the option's fixed part 8.
@@ -29,8 +33,11 @@ pub struct Lan {
     pub interface: String,
     /// Prefixes of the interface. If empty, the interface shares the prefixes that no other interface has.
     pub prefixes: Vec<Ipv6Net>,
+    /// IPv4 prefixes of the interface. If empty, the interface shares the prefixes that no other interface
+    /// has.
+    pub ipv4_prefixes: Vec<Ipv4Net>,
     /// DNS servers for hosts.
-    pub dns: Vec<Ipv6Addr>,
+    pub dns: Vec<IpAddr>,
     /// Domain names that hosts append to short names.
     pub search: Vec<String>,
     /// Prefix of the NAT64.
@@ -41,6 +48,8 @@ pub struct Lan {
     pub captive_portal: Option<String>,
     /// Whether carnet gives the interface an address and advertises its prefixes.
     pub advertise: bool,
+    /// DHCP for IPv4.
+    pub dhcp: Dhcp,
 }
 
 impl Lan {
@@ -49,19 +58,43 @@ impl Lan {
         Lan {
             interface: interface.to_owned(),
             prefixes: Vec::new(),
+            ipv4_prefixes: Vec::new(),
             dns: Vec::new(),
             search: Vec::new(),
             pref64: None,
             mtu: None,
             captive_portal: None,
             advertise,
+            dhcp: Dhcp::default(),
         }
     }
 }
 
+impl Lan {
+    /// Returns whether carnet answers DHCPv6 requests on the interface. `forwards` says whether it forwards
+    /// DNS queries.
+    pub fn has_dhcpv6(&self, forwards: bool) -> bool {
+        let has_dns = forwards || self.dns.iter().any(IpAddr::is_ipv6);
+        self.advertise && self.dhcp.enabled && (has_dns || !self.search.is_empty())
+    }
+}
+
+/// Returns the first IPv4 prefix of each interface: of those in its table, or else a share of the prefixes
+/// that no table names. The first of these goes to the first interface without IPv4 prefix in its table, and
+/// so on.
+pub(super) fn ipv4_shares<'a>(
+    of_router: impl Iterator<Item = Ipv4Net>,
+    named: impl Iterator<Item = &'a [Ipv4Net]> + Clone,
+) -> Vec<Option<Ipv4Net>> {
+    let is_free = |prefix: &Ipv4Net| !named.clone().flatten().any(|part| prefix.contains(part));
+    let mut free = of_router.filter(is_free);
+    named.clone().map(|own| own.first().copied().or_else(|| free.next())).collect()
+}
+
 const EXPECTED: &str = "an array of interfaces, or tables [[mobile_router.lan]]";
 const EXPECTED_SERVERS: &str = "an array of addresses";
-const EXPECTED_SERVER: &str = "a unicast address such as \"2001:db8:53::53\"";
+const EXPECTED_SERVER: &str = "a unicast address such as \"2001:db8:53::53\" or \"192.0.2.53\"";
+const EXPECTED_PREFIXES: &str = "an array of prefixes";
 const EXPECTED_DOMAINS: &str = "an array of domain names";
 const EXPECTED_DOMAIN: &str = "a domain name such as \"bus.example\"";
 const EXPECTED_PREF64: &str = "a prefix of 96, 64, 56, 48, 40 or 32 bits, such as \"64:ff9b::/96\"";
@@ -72,7 +105,10 @@ pub(super) const KIND: Kind<List<Draft>> =
     value("array of interfaces, or tables", EXPECTED, |value| List::read(value, EXPECTED, Draft::read))
         .with_table(&SECTION, &[])
         .disclosed(Disclosure::Open);
-const SERVERS: Kind<List<Ipv6Addr>> = value("array of addresses", EXPECTED_SERVERS, |value| {
+const PREFIXES_KIND: Kind<List<IpNet>> = value("array of prefixes", EXPECTED_PREFIXES, |value| {
+    List::read(value, EXPECTED_PREFIXES, |item| item.parse(values::PREFIX, prefix))
+});
+pub(super) const SERVERS: Kind<List<IpAddr>> = value("array of addresses", EXPECTED_SERVERS, |value| {
     List::read(value, EXPECTED_SERVERS, |item| item.parse(EXPECTED_SERVER, server))
 });
 const DOMAINS: Kind<List<String>> = value("array of domain names", EXPECTED_DOMAINS, |value| {
@@ -80,20 +116,22 @@ const DOMAINS: Kind<List<String>> = value("array of domain names", EXPECTED_DOMA
 });
 
 static INTERFACE: Key<String> = required("interface", kinds::INTERFACE, "Its name.");
-static PREFIXES: Key<List<Ipv6Net>> = with_default(
+static PREFIXES: Key<List<IpNet>> = with_default(
     "prefixes",
-    kinds::PREFIXES,
+    PREFIXES_KIND,
     "[]",
-    "Prefixes of the interface, each a /64 or shorter out of `mobile_router.prefixes`. A shorter one gives its
-     first /64. Without this key the interface shares the prefixes of the mobile network that no table names:
-     the first goes to the first such interface, and so on; the last such interface gets the rest.",
+    "Prefixes of the interface, each a /64 or shorter out of `mobile_router.prefixes`, or an IPv4 prefix
+     out of `mobile_router.ipv4_prefixes`. A shorter one than a /64 gives its first /64. Without this key the
+     interface shares the prefixes of the mobile network that no table names: the first goes to the first such
+     interface, and so on; the last such interface gets the rest. The same holds for IPv4 prefixes.",
 );
-static DNS: Key<List<Ipv6Addr>> = with_default(
+static DNS: Key<List<IpAddr>> = with_default(
     "dns",
     SERVERS,
     "[]",
-    "DNS servers for hosts, the preferred first, at most 75 (RFC 8106). Many hosts use three of them. A
-     link-local address is one of this link.",
+    "DNS servers for hosts, the preferred first, at most 75 (RFC 8106). Many hosts use three of them. Hosts
+     learn IPv6 addresses by Router Advertisements, and IPv4 addresses by DHCP. A link-local address is one of
+     this link.",
 );
 static SEARCH: Key<List<String>> = with_default(
     "search",
@@ -127,7 +165,21 @@ static ADVERTISE: Optional<bool> = optional(
 pub(in crate::config) static SECTION: Section = Section::new(
     "[[mobile_router.lan]]",
     "mobile_router.lan",
-    &[&INTERFACE, &PREFIXES, &DNS, &SEARCH, &PREF64, &MTU, &CAPTIVE_PORTAL, &ADVERTISE],
+    &[
+        &INTERFACE,
+        &PREFIXES,
+        &DNS,
+        &SEARCH,
+        &PREF64,
+        &MTU,
+        &CAPTIVE_PORTAL,
+        &ADVERTISE,
+        &dhcp::ENABLED,
+        &dhcp::RANGE,
+        &dhcp::LEASE,
+        &dhcp::RESERVATIONS,
+        &dhcp::OPTIONS,
+    ],
 );
 
 /// The table, and the values in it that others are compared with.
@@ -135,12 +187,14 @@ pub(in crate::config) static SECTION: Section = Section::new(
 pub(in crate::config) struct Draft {
     pub interface: Option<At<String>>,
     prefixes: List<Ipv6Net>,
-    dns: List<Ipv6Addr>,
+    ipv4_prefixes: List<Ipv4Net>,
+    dns: List<IpAddr>,
     search: List<String>,
     /// Whether to advertise; the outer `None` if the key has an error.
     pub advertise: Option<Option<bool>>,
     /// Position of the first value in the table that Router Advertisements contain.
     for_hosts: Option<usize>,
+    dhcp: dhcp::Draft,
     config: Option<Lan>,
 }
 
@@ -153,12 +207,14 @@ impl Draft {
         }
         let table = Table::of(&SECTION, value)?;
         let interface = table.take_at(&INTERFACE);
-        let prefixes = table.take(&PREFIXES).unwrap_or_default();
+        let (prefixes, ipv4_prefixes) = by_family(table.take(&PREFIXES).unwrap_or_default());
         let (dns, search) = (table.take(&DNS).unwrap_or_default(), table.take(&SEARCH).unwrap_or_default());
         let advertise = table.take(&ADVERTISE);
+        let dhcp = dhcp::Draft::read(&table);
         let config = all!(Lan {
             interface: interface.clone().map(|interface| interface.value),
             prefixes: prefixes.complete(),
+            ipv4_prefixes: ipv4_prefixes.complete(),
             dns: dns.complete(),
             search: search.complete(),
             pref64: table.take(&PREF64),
@@ -166,10 +222,11 @@ impl Draft {
             captive_portal: table.take(&CAPTIVE_PORTAL),
             // `finish` replaces this value by that of `[mobile_router]`.
             advertise: Some(true),
+            dhcp: dhcp.config.clone(),
         });
         let keys: [&dyn Declared; 5] = [&DNS, &SEARCH, &PREF64, &MTU, &CAPTIVE_PORTAL];
         let for_hosts = keys.iter().find_map(|key| table.value(*key)).map(|value| value.at());
-        Some(Draft { interface, prefixes, dns, search, advertise, for_hosts, config })
+        Some(Draft { interface, prefixes, ipv4_prefixes, dns, search, advertise, for_hosts, dhcp, config })
     }
 
     /// Creates the draft of an interface of which the config only has the name.
@@ -178,10 +235,12 @@ impl Draft {
         Draft {
             interface: Some(interface),
             prefixes: List::default(),
+            ipv4_prefixes: List::default(),
             dns: List::default(),
             search: List::default(),
             advertise: Some(None),
             for_hosts: None,
+            dhcp: dhcp::Draft::named(),
             config: Some(config),
         }
     }
@@ -192,8 +251,59 @@ impl Draft {
     }
 }
 
-/// Reports conflicts between values of the tables. `advertise` is the value of `[mobile_router]`.
-pub(super) fn check(lans: &[At<Draft>], prefixes: &List<Ipv6Net>, advertise: Option<bool>, sink: &Sink<'_>) {
+/// Separates the prefixes of the two address families.
+fn by_family(prefixes: List<IpNet>) -> (List<Ipv6Net>, List<Ipv4Net>) {
+    let whole = prefixes.whole;
+    let (mut ipv6, mut ipv4) = (Vec::new(), Vec::new());
+    for At { value, at } in prefixes.items {
+        match value {
+            IpNet::V6(value) => ipv6.push(At { value, at }),
+            IpNet::V4(value) => ipv4.push(At { value, at }),
+        }
+    }
+    (List { items: ipv6, whole }, List { items: ipv4, whole })
+}
+
+/// Reports conflicts between IPv4 values of the tables. Returns the first IPv4 prefix of each interface.
+fn check_ipv4(lans: &[At<Draft>], of_router: &List<Ipv4Net>, sink: &Sink<'_>) -> Vec<Option<Ipv4Net>> {
+    let lists = lans.iter().map(|lan| &lan.value.ipv4_prefixes);
+    let named: Vec<At<Ipv4Net>> = lists.clone().flat_map(|list| list.items.iter().copied()).collect();
+    apart(&named, sink);
+    for prefix in &named {
+        let contains = |whole: &At<Ipv4Net>| whole.value.contains(&prefix.value);
+        if of_router.whole && !of_router.items.iter().any(contains) {
+            let message = "is outside, expected a part of one of `mobile_router.ipv4_prefixes`";
+            sink.push(prefix.at, format!("{} {message}", prefix.value));
+        }
+    }
+    let named: Vec<Vec<Ipv4Net>> =
+        lists.map(|list| list.items.iter().map(|prefix| prefix.value).collect()).collect();
+    let of_router_alone = of_router.items.iter().map(|prefix| prefix.value);
+    let shares = ipv4_shares(of_router_alone, named.iter().map(Vec::as_slice));
+    for (lan, share) in lans.iter().zip(&shares) {
+        let list = &lan.value.ipv4_prefixes;
+        if of_router.whole && list.whole {
+            lan.value.dhcp.check(*share, sink);
+        }
+        let server = lan.value.dns.items.iter().find(|server| server.value.is_ipv4());
+        if let Some(server) = server.filter(|_| share.is_none() && of_router.whole && list.whole) {
+            let message = "is for DHCP, but this interface has no IPv4 prefix, expected IPv6 addresses";
+            sink.push(server.at, format!("{} {message}", server.value));
+        }
+    }
+    shares
+}
+
+/// Reports conflicts between values of the tables. `prefixes` and `ipv4_prefixes` are those of
+/// `[mobile_router]`, and `advertise` is its value.
+pub(super) fn check(
+    lans: &[At<Draft>],
+    prefixes: &List<Ipv6Net>,
+    ipv4_prefixes: &List<Ipv4Net>,
+    advertise: Option<bool>,
+    sink: &Sink<'_>,
+) {
+    let ipv4_shares = check_ipv4(lans, ipv4_prefixes, sink);
     let named: Vec<At<Ipv6Net>> =
         lans.iter().flat_map(|lan| lan.value.prefixes.items.iter().copied()).collect();
     apart(&named, sink);
@@ -209,7 +319,7 @@ pub(super) fn check(lans: &[At<Draft>], prefixes: &List<Ipv6Net>, advertise: Opt
     let is_free = |prefix: &&At<Ipv6Net>| !named.iter().any(|part| prefix.value.contains(&part.value));
     let free = prefixes.items.iter().filter(is_free).count();
     let mut shares = 0;
-    for lan in lans.iter().map(|lan| &lan.value) {
+    for (lan, ipv4_share) in lans.iter().map(|lan| &lan.value).zip(ipv4_shares) {
         check_size(lan, sink);
         once(&lan.dns.items, "a server", sink);
         once(&lan.search.items, "in the list", sink);
@@ -217,6 +327,9 @@ pub(super) fn check(lans: &[At<Draft>], prefixes: &List<Ipv6Net>, advertise: Opt
         let has_share = if lan.prefixes.items.is_empty() { shares < free } else { true };
         shares += usize::from(lan.prefixes.items.is_empty());
         let Some(at) = lan.for_hosts else { continue };
+        if lan.dhcp.serves(ipv4_share) {
+            continue;
+        }
         if !advertises {
             sink.push(
                 at,
@@ -249,7 +362,7 @@ fn check_size(lan: &Draft, sink: &Sink<'_>) {
 }
 
 /// Checks that no value occurs twice.
-fn once<T: PartialEq + std::fmt::Display>(items: &[At<T>], what: &str, sink: &Sink<'_>) {
+pub(super) fn once<T: PartialEq + std::fmt::Display>(items: &[At<T>], what: &str, sink: &Sink<'_>) {
     for (index, item) in items.iter().enumerate() {
         if let Some(other) = items.iter().take(index).find(|other| other.value == item.value) {
             let place = sink.place(other.at);
@@ -258,13 +371,25 @@ fn once<T: PartialEq + std::fmt::Display>(items: &[At<T>], what: &str, sink: &Si
     }
 }
 
+/// Parses a prefix of either address family.
+fn prefix(text: &str) -> Result<IpNet, String> {
+    if text.contains(':') {
+        values::prefix(text).map(IpNet::V6)
+    } else {
+        values::ipv4_prefix(text).map(IpNet::V4)
+    }
+}
+
 /// Parses the address of a DNS server, which must be unicast.
-fn server(text: &str) -> Result<Ipv6Addr, String> {
+fn server(text: &str) -> Result<IpAddr, String> {
+    if text.parse::<std::net::Ipv4Addr>().is_ok() {
+        return values::ipv4_address(text).map(IpAddr::V4);
+    }
     let address: Ipv6Addr =
-        text.parse().map_err(|_| format!("{text:?} is no IPv6 address, expected {EXPECTED_SERVER}"))?;
+        text.parse().map_err(|_| format!("{text:?} is no address, expected {EXPECTED_SERVER}"))?;
     match values::not_routed(address).filter(|_| !address.is_unicast_link_local()) {
         Some(what) => Err(format!("{address} is {what}, expected {EXPECTED_SERVER}")),
-        None => Ok(address),
+        None => Ok(address.into()),
     }
 }
 

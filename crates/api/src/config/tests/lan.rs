@@ -1,6 +1,6 @@
 //! `[[mobile_router.lan]]`: accepted and refused tables.
 
-use super::super::disclose;
+use super::super::{Dhcp, disclose};
 use super::*;
 
 /// Returns the config of a mobile router with two prefixes; `lan` begins on line 10.
@@ -35,12 +35,14 @@ fn lan_table_contains_the_values_for_hosts() {
     let full = Lan {
         interface: "i0".into(),
         prefixes: vec![net("2001:db8:b:7::/64")],
-        dns: vec![ip("2001:db8:53::53"), ip("fe80::1")],
+        ipv4_prefixes: Vec::new(),
+        dns: vec![ip("2001:db8:53::53").into(), ip("fe80::1").into()],
         search: vec!["bus.example".into(), "example".into()],
         pref64: Some(net("64:ff9b::/96")),
         mtu: Some(1400),
         captive_portal: Some("https://portal.example/api?bus=42".into()),
         advertise: true,
+        dhcp: Dhcp::default(),
     };
     assert_eq!(found, [full, Lan::named("i1", true)]);
 }
@@ -79,7 +81,7 @@ fn advertise_of_lan_table_overrides_that_of_the_router() {
 
 #[test]
 fn every_config_error_names_its_line() {
-    let server = "expected a unicast address such as \"2001:db8:53::53\"";
+    let server = "expected a unicast address such as \"2001:db8:53::53\" or \"192.0.2.53\"";
     let domain = "expected a domain name such as \"bus.example\"";
     let pref64 = "expected a prefix of 96, 64, 56, 48, 40 or 32 bits, such as \"64:ff9b::/96\"";
     let portal = "expected a URI such as \"https://portal.example/api\"";
@@ -89,8 +91,14 @@ fn every_config_error_names_its_line() {
             format!("c.toml:12:8: `mobile_router.lan.dns`: ff02::1 is multicast, {server}"),
         ),
         (
+            "dns = ['192.0.2']",
+            format!("c.toml:12:8: `mobile_router.lan.dns`: \"192.0.2\" is no address, {server}"),
+        ),
+        (
             "dns = ['192.0.2.1']",
-            format!("c.toml:12:8: `mobile_router.lan.dns`: \"192.0.2.1\" is no IPv6 address, {server}"),
+            "c.toml:12:8: 192.0.2.1 is for DHCP, but this interface has no IPv4 prefix, expected IPv6 \
+             addresses"
+                .into(),
         ),
         (
             "dns = ['fd00::1', 'fd00::1']",

@@ -84,6 +84,7 @@ pub(super) fn answer(request: Request) {
         Request::Status(_)
         | Request::Bindings(_)
         | Request::Uplinks(_)
+        | Request::Lan(_)
         | Request::Tunnels(_)
         | Request::Routes(_)
         | Request::Policies(_)

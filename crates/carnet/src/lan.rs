@@ -1,0 +1,374 @@
+//! Services for hosts on the interfaces of the mobile network: connects them with sockets, the stored state
+//! and the operator.
+//!
+//! The registration of the mobile router does not depend on these services. If an interface is missing, or
+//! another program has the port, the log says so once, and the service tries again.
+
+mod dhcpv6;
+mod dns;
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::task::Poll;
+use std::time::Duration;
+
+use carnet_api::config::Config;
+use carnet_base::{Interface, Rng, Time, WallTime};
+use carnet_lan::dhcpv4::arp::{self, ArpSender};
+use carnet_lan::dhcpv4::{Datagram, DhcpCounters, Output, Server, ServerConfig, StoredLease, frame};
+use carnet_lan::dns::names::HostNames;
+use carnet_linux::{DhcpInput, DhcpPort, DnsMessage};
+use tracing::{info, warn};
+
+use crate::settings::lan::{dhcp_servers, domains};
+use dhcpv6::Dhcpv6Service;
+use dns::DnsService;
+
+/// Time until the next attempt to open the sockets of an interface.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Maximum number of messages that wait for the disk, and their longest wait. A client without answer sends
+/// its request again.
+const MAX_HELD: usize = 4096;
+const MAX_HOLD_TIME: Duration = Duration::from_secs(8);
+
+/// Place of an interface in the list of services.
+pub type Place = usize;
+
+/// The services of all interfaces of the mobile network.
+#[derive(Debug)]
+pub struct LanServices {
+    links: Vec<LanLink>,
+    /// Messages that wait until a commit of the state is on the disk.
+    held: VecDeque<HeldDatagram>,
+    /// Leases of servers that an earlier config had.
+    former: Vec<StoredLease>,
+    dhcpv6: Dhcpv6Service,
+    /// DNS forwarder, if the config has one.
+    dns: Option<DnsService>,
+    /// Domains of the hosts on board.
+    domains: Vec<String>,
+    rng: Rng,
+}
+
+/// Work for [`LanServices`].
+#[derive(Debug)]
+pub enum LanEvent {
+    /// Packets have arrived.
+    Packets,
+    /// A message about DNS has arrived.
+    Dns(DnsMessage),
+}
+
+#[derive(Debug)]
+struct HeldDatagram {
+    commit: u64,
+    since: Time,
+    interface: String,
+    datagram: Datagram,
+}
+
+/// The services of one interface.
+#[derive(Debug)]
+pub struct LanLink {
+    /// Name of the interface.
+    pub name: String,
+    /// DHCP server of the interface.
+    pub server: Server,
+    /// Sockets, while they are open.
+    port: Option<DhcpPort>,
+    /// Link-layer address of the interface while it is up.
+    link_address: Option<[u8; 6]>,
+    /// Reason why the sockets are not open.
+    pub failure: Option<String>,
+    /// Time of the next attempt to open the sockets.
+    retry: Option<Time>,
+    /// Messages that the kernel refused.
+    write_errors: u64,
+}
+
+impl LanServices {
+    /// Starts the services of the config with these stored leases.
+    pub fn new(
+        config: &Config,
+        leases: &[StoredLease],
+        mut rng: Rng,
+        (now, wall): (Time, WallTime),
+    ) -> LanServices {
+        let links = dhcp_servers(config)
+            .into_iter()
+            .map(|(name, server)| LanLink::new(name, Server::new(server, leases, now, wall)));
+        let router = config.mobile_router.as_ref();
+        let dns = router.and_then(|router| DnsService::new(router, rng.fork()));
+        let (held, former, domains) = (VecDeque::new(), Vec::new(), domains(config));
+        let (links, dhcpv6) = (links.collect(), Dhcpv6Service::new(config));
+        let mut services = LanServices { links, held, former, dhcpv6, dns, domains, rng };
+        services.publish_names();
+        services
+    }
+
+    /// Applies a changed config. A server whose interface stays keeps its leases.
+    pub fn reconfigure(&mut self, config: &Config, now: Time, wall: WallTime) {
+        let mut before = std::mem::take(&mut self.links);
+        // A prefix may have another interface now, and a server that is gone may come back.
+        self.former.retain(|lease| lease.remaining(wall).is_some());
+        self.former.extend(before.iter().flat_map(|link| link.server.records(now, wall)));
+        for (name, server) in dhcp_servers(config) {
+            let old = before.iter().position(|link| link.name == name);
+            let same = old.filter(|at| before[*at].server.config().prefix == server.prefix);
+            self.links.push(match same.map(|at| before.swap_remove(at)) {
+                Some(link) => link.reconfigured(server),
+                None => LanLink::new(name, Server::new(server, &self.former, now, wall)),
+            });
+        }
+        let links = &self.links;
+        let is_served = |lease: &StoredLease| {
+            links.iter().any(|link| link.server.config().prefix.contains(&lease.address))
+        };
+        self.former.retain(|lease| !is_served(lease));
+        self.domains = domains(config);
+        self.dhcpv6 = Dhcpv6Service::new(config);
+        match config.mobile_router.as_ref().filter(|router| !router.dns_forward.is_empty()) {
+            None => self.dns = None,
+            Some(router) => match &mut self.dns {
+                Some(dns) => dns.reconfigure(router),
+                None => self.dns = DnsService::new(router, self.rng.fork()),
+            },
+        }
+        self.publish_names();
+    }
+
+    /// Passes the names of the hosts on board to the DNS forwarder.
+    pub fn publish_names(&mut self) {
+        let Some(dns) = &mut self.dns else { return };
+        let prefixes = self.links.iter().map(|link| link.server.config().prefix).collect();
+        let hosts = self.links.iter().flat_map(|link| link.server.names());
+        dns.set_names(HostNames::new(self.domains.clone(), prefixes, hosts));
+    }
+
+    /// Returns the addresses at which carnet answers DNS queries on an interface, each with the reason if it
+    /// does not answer there now.
+    pub fn dns_addresses(&self, interface: &str) -> Vec<(IpAddr, Option<String>)> {
+        self.dns.as_ref().map(|dns| dns.addresses(interface)).unwrap_or_default()
+    }
+
+    /// Returns the interfaces with services.
+    pub fn links(&self) -> &[LanLink] {
+        &self.links
+    }
+
+    /// Handles the state of an interface; `is_lan` says whether it is one of the mobile network.
+    pub fn handle_interface(&mut self, now: Time, interface: &Interface, is_lan: bool) {
+        for link in self.links.iter_mut().filter(|link| link.name == interface.name) {
+            link.handle_interface(now, interface);
+        }
+        self.dhcpv6.handle_interface(now, interface);
+        if let Some(dns) = self.dns.as_mut().filter(|_| is_lan) {
+            dns.handle_interface(now, interface);
+        }
+    }
+
+    /// Handles the removal of an interface.
+    pub fn handle_interface_gone(&mut self, name: &str) {
+        for link in self.links.iter_mut().filter(|link| link.name == name) {
+            link.close();
+        }
+        self.dhcpv6.handle_interface_gone(name);
+        if let Some(dns) = &mut self.dns {
+            dns.handle_interface_gone(name);
+        }
+    }
+
+    /// Waits for work; without services it never returns. Safe to cancel.
+    pub async fn next_event(&mut self) -> LanEvent {
+        poll_fn(|cx| {
+            let ports = self.links.iter().filter_map(|link| link.port.as_ref());
+            // Every socket has to know the task.
+            let count = ports.filter(|port| port.poll_readable(cx).is_ready()).count();
+            if self.dhcpv6.poll_readable(cx).is_ready() || count > 0 {
+                return Poll::Ready(LanEvent::Packets);
+            }
+            match &mut self.dns {
+                Some(dns) => dns.poll_message(cx).map(LanEvent::Dns),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Handles a message about DNS.
+    pub fn handle_dns(&mut self, now: Time, message: DnsMessage) {
+        if let Some(dns) = &mut self.dns {
+            dns.handle_message(now, message);
+        }
+    }
+
+    /// Returns when [`Self::process`] has work without packets.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let dns = self.dns.as_ref().and_then(DnsService::poll_timeout);
+        let dhcpv6 = self.dhcpv6.poll_timeout();
+        self.links.iter().filter_map(LanLink::poll_timeout).chain(dhcpv6).chain(dns).min()
+    }
+
+    /// Passes received packets, the time and the MTU of the tunnel to the services.
+    pub fn process(&mut self, now: Time, wall: WallTime, tunnel_mtu: Option<u32>) {
+        for link in &mut self.links {
+            link.server.set_tunnel_mtu(tunnel_mtu);
+            link.process(now, wall);
+        }
+        self.dhcpv6.process(now);
+        if let Some(dns) = &mut self.dns {
+            dns.handle_timeout(now);
+        }
+    }
+
+    /// Returns the next output of a service, with its interface's place.
+    pub fn poll_output(&mut self) -> Option<(Place, Output)> {
+        let outputs = self.links.iter_mut().enumerate();
+        outputs.filter_map(|(place, link)| Some((place, link.server.poll_output()?))).next()
+    }
+
+    /// Asks by ARP whether a host uses an address.
+    pub fn probe(&mut self, place: Place, address: Ipv4Addr) {
+        if let Some(link) = self.links.get_mut(place) {
+            link.probe(address);
+        }
+    }
+
+    /// Sends a message.
+    pub fn send(&mut self, place: Place, datagram: &Datagram) {
+        if let Some(link) = self.links.get_mut(place) {
+            link.send(datagram);
+        }
+    }
+
+    /// Holds a message until this commit is on the disk.
+    pub fn hold(&mut self, now: Time, commit: u64, place: Place, datagram: Datagram) {
+        let Some(interface) = self.links.get(place).map(|link| link.name.clone()) else { return };
+        if self.held.len() >= MAX_HELD {
+            self.held.pop_front();
+        }
+        self.held.push_back(HeldDatagram { commit, since: now, interface, datagram });
+    }
+
+    /// Sends the messages that waited for a commit, which is on the disk now.
+    pub fn written(&mut self, now: Time, commit: u64) {
+        while self.held.front().is_some_and(|held| held.commit <= commit) {
+            let Some(held) = self.held.pop_front() else { return };
+            let link = self.links.iter_mut().find(|link| link.name == held.interface);
+            if let Some(link) = link.filter(|_| now < held.since + MAX_HOLD_TIME) {
+                link.send(&held.datagram);
+            }
+        }
+    }
+
+    /// Returns the counters of all interfaces together, by name; none without services.
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        let others = self.dhcpv6.counters().into_iter();
+        let others = others.chain(self.dns.iter().flat_map(DnsService::counters));
+        if self.links.is_empty() {
+            return others.collect();
+        }
+        let mut sum = DhcpCounters::default();
+        self.links.iter().for_each(|link| sum.add(link.server.counters()));
+        let write_errors = self.links.iter().map(|link| link.write_errors).sum();
+        let named = sum.named().map(|(name, count)| (format!("lan.dhcp.{name}"), count));
+        named.chain([("lan.dhcp.write_errors".to_owned(), write_errors)]).chain(others).collect()
+    }
+}
+
+/// Returns the reason why a socket with this port cannot be opened, in words.
+fn why(error: &io::Error, port: u16) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!("another program of this machine has port {port}"),
+        _ => error.to_string(),
+    }
+}
+
+impl LanLink {
+    fn new(name: String, server: Server) -> LanLink {
+        let (port, link_address, failure, retry) = (None, None, None, None);
+        LanLink { name, server, port, link_address, failure, retry, write_errors: 0 }
+    }
+
+    fn reconfigured(mut self, config: ServerConfig) -> LanLink {
+        self.server.reconfigure(config);
+        self
+    }
+
+    fn handle_interface(&mut self, now: Time, interface: &Interface) {
+        let prefix = self.server.config().prefix;
+        let own = interface.ipv4_addresses.iter().map(|net| net.addr());
+        self.server.set_address(own.into_iter().find(|address| prefix.contains(address)));
+        self.link_address = interface.link_address.filter(|_| interface.running);
+        let is_open = self.port.as_ref().is_some_and(|port| port.is_on(&self.name));
+        if !is_open && self.link_address.is_some() {
+            self.open(now);
+        }
+    }
+
+    /// Opens the sockets, or says why this is impossible.
+    fn open(&mut self, now: Time) {
+        self.port = None;
+        let before = self.failure.take();
+        match DhcpPort::open(&self.name) {
+            Ok(port) => {
+                self.port = Some(port);
+                self.retry = None;
+                if before.is_some() {
+                    info!("the DHCP server on {} is up", self.name);
+                }
+            }
+            Err(error) => {
+                let reason = why(&error, 67);
+                if before.as_deref() != Some(&reason) {
+                    warn!("cannot start the DHCP server on {}: {reason}; trying again every 5 s", self.name);
+                }
+                self.failure = Some(reason);
+                self.retry = Some(now + AGAIN);
+            }
+        }
+    }
+
+    /// Closes the sockets of an interface that is gone.
+    fn close(&mut self) {
+        (self.port, self.link_address, self.failure, self.retry) = (None, None, None, None);
+        self.server.set_address(None);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.server.poll_timeout().into_iter().chain(self.retry).min()
+    }
+
+    fn process(&mut self, now: Time, wall: WallTime) {
+        let LanLink { port, server, .. } = self;
+        if let Some(port) = port {
+            port.receive(|input| match input {
+                DhcpInput::Message(message) => server.handle_message(now, wall, message),
+                DhcpInput::Arp(packet) => server.handle_arp(now, packet),
+            });
+        }
+        self.server.handle_timeout(now);
+        if self.retry.is_some_and(|retry| retry <= now) {
+            self.open(now);
+        }
+    }
+
+    fn probe(&mut self, target: Ipv4Addr) {
+        let (Some(link_address), Some(address)) = (self.link_address, self.server.address()) else { return };
+        let request = arp::request(ArpSender { link_address, address }, target);
+        self.count(self.port.as_ref().map(|port| port.send_arp(&request)));
+    }
+
+    fn send(&mut self, datagram: &Datagram) {
+        let Some(packet) = frame::packet(datagram) else { return };
+        self.count(self.port.as_ref().map(|port| port.send(datagram.link_destination, &packet)));
+    }
+
+    fn count(&mut self, sent: Option<io::Result<()>>) {
+        if !matches!(sent, Some(Ok(()))) {
+            self.write_errors += 1;
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! DNS forwarder for hosts of the mobile network: connects it with sockets.
+//!
+//! The forwarder answers on each address that an interface of the mobile network has in a prefix of the
+//! mobile network. Queries to servers have such an address as their source, so that they take the tunnel.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use carnet_api::config::MobileRouter;
+use carnet_base::{Interface, Rng, Time};
+use carnet_lan::dns::names::HostNames;
+use carnet_lan::dns::{Client, Forwarder, Output, QueryId, Transport};
+use carnet_linux::{DnsMessage, DnsPort, DnsReply, ask_server};
+use ipnet::IpNet;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tracing::{info, warn};
+
+/// Number of messages that may wait for the run loop.
+const MESSAGES: usize = 256;
+/// Maximum number of hosts whose way back is known. A host without answer sends its query again.
+const MAX_WAITING: usize = 4096;
+/// Time until the next attempt to open a socket.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The forwarder and its sockets.
+#[derive(Debug)]
+pub struct DnsService {
+    forwarder: Forwarder,
+    /// Prefixes of the mobile network.
+    prefixes: Vec<IpNet>,
+    ports: BTreeMap<(String, IpAddr), Port>,
+    /// Ways back to hosts, by the number of the client.
+    waiting: BTreeMap<u64, DnsReply>,
+    next_client: u64,
+    /// Tasks that wait for servers.
+    tasks: BTreeMap<QueryId, Vec<AbortHandle>>,
+    sender: mpsc::Sender<DnsMessage>,
+    inbox: mpsc::Receiver<DnsMessage>,
+    retry: Option<Time>,
+}
+
+/// Sockets at one address.
+#[derive(Debug, Default)]
+struct Port {
+    sockets: Option<DnsPort>,
+    failure: Option<String>,
+}
+
+impl DnsService {
+    /// Creates the forwarder of a config; `None` if the config has none.
+    pub fn new(router: &MobileRouter, rng: Rng) -> Option<DnsService> {
+        let (sender, inbox) = mpsc::channel(MESSAGES);
+        (!router.dns_forward.is_empty()).then(|| DnsService {
+            forwarder: Forwarder::new(router.dns_forward.clone(), rng),
+            prefixes: prefixes(router),
+            ports: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            next_client: 0,
+            tasks: BTreeMap::new(),
+            sender,
+            inbox,
+            retry: None,
+        })
+    }
+
+    /// Applies a changed config with a forwarder.
+    pub fn reconfigure(&mut self, router: &MobileRouter) {
+        self.forwarder.set_servers(router.dns_forward.clone());
+        self.prefixes = prefixes(router);
+        let interfaces: BTreeSet<&str> = router.lan.iter().map(|lan| lan.interface.as_str()).collect();
+        let known = &self.prefixes;
+        self.ports.retain(|(interface, address), _| {
+            interfaces.contains(interface.as_str()) && is_inside(known, *address)
+        });
+    }
+
+    /// Sets the hosts on board.
+    pub fn set_names(&mut self, names: HostNames) {
+        self.forwarder.set_names(names);
+    }
+
+    /// Returns the addresses at which the forwarder answers on an interface, each with the reason if it does
+    /// not answer there now.
+    pub fn addresses(&self, interface: &str) -> Vec<(IpAddr, Option<String>)> {
+        let ports = self.ports.iter().filter(|((name, _), _)| name == interface);
+        ports.map(|((_, address), port)| (*address, port.failure.clone())).collect()
+    }
+
+    /// Follows the addresses of an interface of the mobile network.
+    pub fn handle_interface(&mut self, now: Time, interface: &Interface) {
+        let ipv4 = interface.ipv4_addresses.iter().map(|own| IpAddr::V4(own.addr()));
+        let ipv6 = interface.addresses.iter().filter(|own| !own.tentative && !own.duplicate);
+        let all = ipv4.chain(ipv6.map(|own| IpAddr::V6(own.address)));
+        let own: BTreeSet<IpAddr> =
+            all.filter(|address| interface.running && is_inside(&self.prefixes, *address)).collect();
+        self.ports.retain(|(name, address), _| *name != interface.name || own.contains(address));
+        for address in own {
+            self.ports.entry((interface.name.clone(), address)).or_default();
+        }
+        self.open(now);
+    }
+
+    /// Closes the sockets of an interface that is gone.
+    pub fn handle_interface_gone(&mut self, name: &str) {
+        self.ports.retain(|(interface, _), _| interface != name);
+    }
+
+    /// Opens the sockets that are not open.
+    fn open(&mut self, now: Time) {
+        self.retry = None;
+        for ((interface, address), port) in &mut self.ports {
+            if port.sockets.is_some() {
+                continue;
+            }
+            let before = port.failure.take();
+            match DnsPort::open(interface, *address, &self.sender) {
+                Ok(sockets) => {
+                    port.sockets = Some(sockets);
+                    if before.is_some() {
+                        info!("the DNS forwarder at {address} on {interface} is up");
+                    }
+                }
+                Err(error) => {
+                    let reason = super::why(&error, 53);
+                    if before.as_deref() != Some(&reason) {
+                        warn!(
+                            "cannot start the DNS forwarder at {address} on {interface}: {reason}; trying \
+                             again every 5 s"
+                        );
+                    }
+                    port.failure = Some(reason);
+                    self.retry = Some(now + AGAIN);
+                }
+            }
+        }
+    }
+
+    /// Returns the next message; if none is there, wakes the task when one is.
+    pub fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<DnsMessage> {
+        match self.inbox.poll_recv(cx) {
+            Poll::Ready(Some(message)) => Poll::Ready(message),
+            // The service has a sender itself, so the channel never ends.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Returns when [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.forwarder.poll_timeout().into_iter().chain(self.retry).min()
+    }
+
+    /// Handles a message of a host or a server.
+    pub fn handle_message(&mut self, now: Time, message: DnsMessage) {
+        match message {
+            DnsMessage::Query { host, back, octets } => {
+                let transport = if back.is_connection() { Transport::Tcp } else { Transport::Udp };
+                let number = self.next_client;
+                self.next_client += 1;
+                self.waiting.insert(number, back);
+                if self.waiting.len() > MAX_WAITING {
+                    self.waiting.pop_first();
+                }
+                self.forwarder.handle_query(now, Client { number, address: host, transport }, &octets);
+            }
+            DnsMessage::Answer { query, server, octets: Some(octets) } => {
+                self.forwarder.handle_answer(now, QueryId(query), server, &octets);
+            }
+            DnsMessage::Answer { query, server, octets: None } => {
+                self.forwarder.handle_failure(now, QueryId(query), server);
+            }
+        }
+        self.carry_out(now);
+    }
+
+    /// Repeats queries, and opens sockets again.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.retry.is_some_and(|retry| retry <= now) {
+            self.open(now);
+        }
+        self.forwarder.handle_timeout(now);
+        self.carry_out(now);
+    }
+
+    fn carry_out(&mut self, now: Time) {
+        while let Some(output) = self.forwarder.poll_output() {
+            match output {
+                Output::Ask { query, server, transport, octets } => match self.source(server) {
+                    Some(source) => {
+                        let over_connection = transport == Transport::Tcp;
+                        let answers = self.sender.clone();
+                        let task = ask_server(query.0, (source, server), over_connection, octets, answers);
+                        let tasks = self.tasks.entry(query).or_default();
+                        tasks.retain(|task| !task.is_finished());
+                        tasks.push(task);
+                    }
+                    None => self.forwarder.handle_failure(now, query, server),
+                },
+                Output::Done(query) => {
+                    self.tasks.remove(&query).iter().flatten().for_each(AbortHandle::abort);
+                }
+                Output::Answer(client, octets) => {
+                    if let Some(back) = self.waiting.remove(&client.number) {
+                        back.send(octets);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns an address on board of the server's address family.
+    fn source(&self, server: IpAddr) -> Option<IpAddr> {
+        self.ports.keys().map(|(_, address)| *address).find(|address| address.is_ipv4() == server.is_ipv4())
+    }
+
+    /// Returns the counters by name.
+    pub fn counters(&self) -> impl Iterator<Item = (String, u64)> {
+        self.forwarder.counters().named().map(|(name, count)| (format!("lan.dns.{name}"), count))
+    }
+}
+
+/// Returns the prefixes of the mobile network.
+fn prefixes(router: &MobileRouter) -> Vec<IpNet> {
+    let ipv6 = router.prefixes.iter().copied().map(IpNet::V6);
+    ipv6.chain(router.ipv4_prefixes.iter().copied().map(IpNet::V4)).collect()
+}
+
+fn is_inside(prefixes: &[IpNet], address: IpAddr) -> bool {
+    prefixes.iter().any(|prefix| prefix.contains(&address))
+}

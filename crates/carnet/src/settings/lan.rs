@@ -1,0 +1,72 @@
+//! Converts the config of the mobile network's interfaces to settings of the services for hosts.
+
+use std::net::IpAddr;
+
+use carnet_api::config::{Config, Lan};
+use carnet_lan::dhcpv4::{Reservation, ServerConfig};
+use carnet_lan::dhcpv6::Dhcpv6Config;
+use ipnet::Ipv4Net;
+
+/// Returns the interfaces on which carnet gives hosts IPv4 addresses, with the config of their servers.
+pub fn dhcp_servers(config: &Config) -> Vec<(String, ServerConfig)> {
+    let Some(router) = &config.mobile_router else { return Vec::new() };
+    let servers = router.lan_with_ipv4_prefix().filter_map(|(lan, prefix)| {
+        let forwards = !router.dns_forward.is_empty();
+        Some((lan.interface.clone(), server(lan, prefix?, forwards)?))
+    });
+    servers.collect()
+}
+
+/// Returns the interfaces on which carnet answers DHCPv6 requests, with the values for hosts. If carnet is
+/// the DNS server there, its address is not among them.
+pub fn dhcpv6_servers(config: &Config) -> Vec<(String, Dhcpv6Config)> {
+    let Some(router) = &config.mobile_router else { return Vec::new() };
+    let forwards = !router.dns_forward.is_empty();
+    let lans = router.lan.iter().filter(|lan| lan.has_dhcpv6(forwards));
+    let servers = lans.map(|lan| {
+        let dns = lan.dns.iter().filter_map(|server| match server {
+            IpAddr::V6(server) => Some(*server),
+            IpAddr::V4(_) => None,
+        });
+        let (search, captive_portal) = (lan.search.clone(), lan.captive_portal.clone());
+        (lan.interface.clone(), Dhcpv6Config { dns: dns.collect(), search, captive_portal })
+    });
+    servers.collect()
+}
+
+/// Returns the domains of hosts on board: the first of each interface's search list.
+pub fn domains(config: &Config) -> Vec<String> {
+    let mut domains: Vec<String> = Vec::new();
+    for lan in config.mobile_router.iter().flat_map(|router| &router.lan) {
+        domains.extend(lan.search.first().filter(|domain| !domains.contains(domain)).cloned());
+    }
+    domains
+}
+
+/// Returns the config of an interface's server; `None` if it has none. `forwards` says whether carnet
+/// forwards DNS queries.
+fn server(lan: &Lan, prefix: Ipv4Net, forwards: bool) -> Option<ServerConfig> {
+    let range = lan.dhcp.range_in(prefix).filter(|_| lan.dhcp.enabled)?;
+    let reservations = lan.dhcp.reservations.iter().map(|reservation| Reservation {
+        link_address: reservation.mac.0,
+        address: reservation.address,
+        name: reservation.name.clone(),
+    });
+    let dns = lan.dns.iter().filter_map(|server| match server {
+        IpAddr::V4(server) => Some(*server),
+        IpAddr::V6(_) => None,
+    });
+    Some(ServerConfig {
+        prefix,
+        range,
+        lease_time: lan.dhcp.lease,
+        reservations: reservations.collect(),
+        options: lan.dhcp.options.iter().map(|option| (option.code, option.value.clone())).collect(),
+        dns: dns.collect(),
+        is_dns_server: forwards && lan.dns.is_empty(),
+        search: lan.search.clone(),
+        mtu: lan.mtu.and_then(|mtu| u16::try_from(mtu).ok()),
+        prefers_ipv6_only: lan.pref64.is_some(),
+        captive_portal: lan.captive_portal.clone(),
+    })
+}

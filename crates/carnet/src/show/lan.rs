@@ -1,0 +1,151 @@
+//! Formats the mobile network: what hosts on each interface are told, and the hosts with a lease.
+
+use std::fmt::Write;
+
+use carnet_api::model::{Lan, LanDhcp};
+
+use super::{NOTHING, lay_out, list, or_nothing, span, words};
+
+/// Formats the interfaces one after the other.
+pub fn lan(lans: &[Lan], width: Option<usize>) -> String {
+    if lans.is_empty() {
+        return "no mobile network\n".to_owned();
+    }
+    lans.iter().map(|lan| interface(lan, width)).collect::<Vec<_>>().join("\n")
+}
+
+fn interface(lan: &Lan, width: Option<usize>) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        if value != NOTHING {
+            let _ = writeln!(out, "{name:<17} {value}");
+        }
+    };
+    line("interface", format!("{}: {}", lan.interface, words(&lan.state)));
+    match &lan.advertisement {
+        Some(said) => {
+            let state = if said.valid { "" } else { ": withdrawn, the home agent has refused the prefixes" };
+            line("advertises", format!("{}{state}", list(&said.prefixes)));
+            line("  mtu", or_nothing(said.mtu));
+            line("  dns", list(&said.dns));
+            line("  search", list(&said.search));
+            line("  nat64", list(&said.pref64));
+            line("  captive portal", or_nothing(said.captive_portal.as_ref()));
+            let other = said.other_router.map(|router| format!("{router} advertises itself here, too"));
+            line("  other router", or_nothing(other));
+        }
+        None => line("advertises", "nothing".to_owned()),
+    }
+    line("ipv4", or_nothing(lan.ipv4_prefix));
+    if let Some(dhcp) = &lan.dhcp {
+        line("dhcp", dhcp_state(dhcp));
+        line(
+            "  addresses",
+            format!("{}-{}, {} of {} free", dhcp.first, dhcp.last, dhcp.free, dhcp.addresses),
+        );
+        line("  lease", span(dhcp.lease_s as f64));
+        let other = dhcp.other_server.map(|server| format!("{server} answers hosts here, too"));
+        line("  other server", or_nothing(other));
+    }
+    for dns in &lan.dns {
+        let state = dns.failure.as_ref().map(|failure| format!(", down: {failure}")).unwrap_or_default();
+        line("dns forwarder", format!("{}{state}", dns.address));
+    }
+    if lan.dhcp.is_some() {
+        out.push('\n');
+        out += &hosts(lan, width);
+    }
+    out
+}
+
+fn dhcp_state(dhcp: &LanDhcp) -> String {
+    match (&dhcp.failure, dhcp.address) {
+        (Some(failure), _) => format!("down: {failure}"),
+        (None, Some(address)) => format!("up at {address}"),
+        (None, None) => "down: the interface has no address in its IPv4 prefix".to_owned(),
+    }
+}
+
+fn hosts(lan: &Lan, width: Option<usize>) -> String {
+    let rows = lan.hosts.iter().map(|host| {
+        vec![
+            host.address.to_string(),
+            host.mac.clone(),
+            or_nothing(host.name.as_ref()),
+            span(host.remaining_s as f64),
+            if host.reserved { "reserved".to_owned() } else { NOTHING.to_owned() },
+        ]
+    });
+    let columns = ["address", "mac", "name", "lease ends in", "kind"];
+    lay_out("no host has a lease", &columns, rows.collect(), width)
+}
+
+#[cfg(test)]
+mod tests {
+    use carnet_api::model::{LanAdvertisement, LanDns, LanHost};
+
+    use super::*;
+
+    #[test]
+    fn lan_shows_what_hosts_are_told_and_their_leases() {
+        let lan = Lan {
+            interface: "eth1".into(),
+            state: "up".into(),
+            ipv4_prefix: Some("10.42.7.0/24".parse().expect("a prefix")),
+            advertisement: Some(LanAdvertisement {
+                valid: true,
+                prefixes: vec!["2001:db8:a::/64".parse().expect("a prefix")],
+                mtu: Some(1400),
+                dns: Vec::new(),
+                search: vec!["bus.example".into()],
+                pref64: Vec::new(),
+                captive_portal: None,
+                other_router: None,
+            }),
+            dhcp: Some(LanDhcp {
+                address: Some("10.42.7.1".parse().expect("an address")),
+                first: "10.42.7.128".parse().expect("an address"),
+                last: "10.42.7.254".parse().expect("an address"),
+                addresses: 127,
+                free: 126,
+                lease_s: 3600,
+                failure: None,
+                other_server: Some("10.42.7.2".parse().expect("an address")),
+            }),
+            dns: vec![LanDns { address: "10.42.7.1".parse().expect("an address"), failure: None }],
+            hosts: vec![LanHost {
+                address: "10.42.7.128".parse().expect("an address"),
+                mac: "02:00:00:00:00:0a".into(),
+                name: Some("camera".into()),
+                remaining_s: 3000,
+                reserved: false,
+            }],
+        };
+        let expected = "\
+interface         eth1: up
+advertises        2001:db8:a::/64
+  mtu             1400
+  search          bus.example
+ipv4              10.42.7.0/24
+dhcp              up at 10.42.7.1
+  addresses       10.42.7.128-10.42.7.254, 126 of 127 free
+  lease           1h 0m 0s
+  other server    10.42.7.2 answers hosts here, too
+dns forwarder     10.42.7.1
+
+ADDRESS      MAC                NAME    LEASE ENDS IN
+10.42.7.128  02:00:00:00:00:0a  camera  50m 0s
+";
+        assert_eq!(super::lan(std::slice::from_ref(&lan), None), expected);
+        assert_eq!(super::lan(&[], None), "no mobile network\n");
+        let plain = Lan {
+            advertisement: None,
+            ipv4_prefix: None,
+            dhcp: None,
+            dns: Vec::new(),
+            hosts: Vec::new(),
+            ..lan
+        };
+        assert_eq!(super::lan(&[plain], None), "interface         eth1: up\nadvertises        nothing\n");
+    }
+}

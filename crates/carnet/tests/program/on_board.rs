@@ -1,0 +1,283 @@
+//! The network on board with real clients: DHCP, DHCPv6 and DNS.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
+
+use crate::hosts::{possible, said, seconds, slowness, wait_for, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, Testbed, with_station};
+
+const CLIENTS: &str = include_str!("dhcp_clients.py");
+
+/// Returns whether a program exists; otherwise prints why not.
+fn has(program: &str) -> bool {
+    let words = format!("command -v {program}");
+    let there = Command::new("sh").args(["-c", &words]).output().is_ok_and(|it| it.status.success());
+    if !there {
+        assert_ne!(std::env::var("CARNET_REQUIRE_TOOLS").as_deref(), Ok("1"), "{program} is missing");
+        println!("SKIPPED: {program} is missing");
+    }
+    there
+}
+
+/// Returns the config of a router that serves hosts on `lan0`. It keeps its leases.
+fn config(bed: &Testbed, of_router: &str, of_lan: &str) -> String {
+    let state = format!("state_dir = '{}'", bed.scratch.path("state").display());
+    let lan = format!("[[mobile_router.lan]]\ninterface = 'lan0'\n{of_lan}\n");
+    let of_router = format!("ipv4_prefixes = ['10.42.4.0/22']\n{of_router}\n");
+    with_station(&bed.router_config(), &state).replace("lan = ['lan0']\n", &of_router) + &lan
+}
+
+/// Gives the router its IPv4 address on board.
+fn with_ipv4(bed: &Testbed) {
+    bed.router.ip("-4 addr add 10.42.4.1/22 dev lan0");
+}
+
+/// Returns the hosts with a lease: link-layer address, address and name.
+fn leases(router: &Station) -> Vec<(String, String, String)> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let lans = router.show("lan");
+    let hosts = lans[0]["hosts"].as_array().cloned().unwrap_or_default();
+    hosts.iter().map(|host| (text(&host["mac"]), text(&host["address"]), text(&host["name"]))).collect()
+}
+
+/// Lets the host ask for an address with busybox's client. Returns its variables.
+fn udhcpc(bed: &Testbed, name: &str) -> BTreeMap<String, String> {
+    let script = bed.scratch.path("udhcpc.sh");
+    std::fs::write(&script, "#!/bin/sh\n[ \"$1\" = bound ] && env\ntrue\n").expect("a script");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).expect("a mode");
+    let (script, hostname) = (script.display().to_string(), format!("hostname:{name}"));
+    let words = ["busybox", "udhcpc", "-i", "eth0", "-f", "-q", "-n", "-t", "10", "-T", "2"];
+    let more = ["-s", &script, "-x", &hostname, "-O", "search", "-O", "mtu", "-O", "114"];
+    let output = bed.host.output(&[&words[..], &more[..]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().filter_map(|line| line.split_once('=')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect()
+}
+
+#[test]
+fn real_clients_get_addresses_and_keep_them_over_a_kill() {
+    if !possible() || !has("busybox") {
+        return;
+    }
+    let bed = Testbed::new();
+    with_ipv4(&bed);
+    let config = config(
+        &bed,
+        "",
+        "search = ['bus.example']\nmtu = 1400\ndhcp_range = '10.42.4.10-10.42.4.19'\ndns = ['10.42.4.1']",
+    );
+    let mut router = Station::start(&bed.router, &config);
+    let bound = udhcpc(&bed, "Tablet_1");
+    let value = |name: &str| bound.get(name).map(String::as_str);
+    assert_eq!(value("ip"), Some("10.42.4.10"), "{bound:?}");
+    assert_eq!((value("subnet"), value("router")), (Some("255.255.252.0"), Some("10.42.4.1")));
+    assert_eq!((value("dns"), value("mtu")), (Some("10.42.4.1"), Some("1400")));
+    assert_eq!((value("domain"), value("search")), (Some("bus.example"), Some("bus.example")));
+    let before = leases(&router);
+    assert!(matches!(&before[..], [(_, _, name)] if name == "tablet-1"), "{before:?}");
+    assert!(router.log().contains("given to"), "{}", router.log());
+
+    // After kill -9 the client has its address still, and another client gets another one.
+    router.end_by(Signal::SIGKILL);
+    let router = Station::start(&bed.router, &config);
+    assert_eq!(leases(&router), before);
+    bed.host.ip("link set eth0 address 02:00:00:00:00:42");
+    assert_eq!(udhcpc(&bed, "other").get("ip").map(String::as_str), Some("10.42.4.11"));
+    assert_eq!(leases(&router).len(), 2);
+    assert_eq!(router.counter("lan.dhcp.acks"), 1);
+}
+
+#[test]
+fn dhclient_gets_an_address_and_gives_it_back() {
+    if !possible() || !has("dhclient") {
+        return;
+    }
+    let bed = Testbed::new();
+    with_ipv4(&bed);
+    let router = Station::start(&bed.router, &config(&bed, "", "search = ['bus.example']"));
+    let file = |name: &str| bed.scratch.path(name).display().to_string();
+    let (leases_file, pid, config_file) = (file("leases"), file("pid"), file("dhclient.conf"));
+    std::fs::write(&config_file, "request subnet-mask, routers, domain-search;\n").expect("a file");
+    let words = ["dhclient", "-4", "-1", "-cf", &config_file, "-lf", &leases_file, "-pf", &pid];
+    let run = |more: &[&str]| {
+        let output = bed.host.output(&[&words[..], more].concat());
+        assert!(output.status.success(), "{}", said(&output));
+    };
+    run(&["-sf", "/bin/true", "eth0"]);
+    let stored = std::fs::read_to_string(&leases_file).expect("leases");
+    assert!(stored.contains("fixed-address 10.42.6.0;"), "the upper half of the prefix: {stored}");
+    assert!(stored.contains("domain-search \"bus.example.\""), "{stored}");
+    wait_until("a lease", seconds(5), || leases(&router).len() == 1);
+    // The client has no address, because its script does nothing. So its release cannot leave by itself.
+    bed.host.ip("-4 addr add 10.42.6.0/22 dev eth0");
+    run(&["-sf", "/bin/true", "-r", "eth0"]);
+    wait_until("the lease is given back", seconds(5), || leases(&router).is_empty());
+    assert_eq!(router.counter("lan.dhcp.releases"), 1);
+}
+
+#[test]
+fn thousand_clients_get_thousand_addresses_over_a_kill() {
+    if !possible() || !has("python3") {
+        return;
+    }
+    let bed = Testbed::new();
+    with_ipv4(&bed);
+    let config = config(&bed, "", "dhcp_range = '10.42.4.2-10.42.7.254'");
+    let mut router = Station::start(&bed.router, &config);
+    let script = bed.scratch.path("clients.py");
+    std::fs::write(&script, CLIENTS).expect("a script");
+    let limit = (60 * slowness()).to_string();
+    let words = ["/usr/bin/python3", script.to_str().expect("a path"), "eth0", "1000", "150", &limit];
+    let mut clients = bed.host.spawn(&words.map(str::to_owned), |command| {
+        command.stdout(Stdio::piped());
+    });
+    let lines = BufReader::new(clients.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let mut given: BTreeMap<String, String> = BTreeMap::new();
+    let mut took = None;
+    for line in lines {
+        let (mac, address) = line.split_once(' ').expect("two words");
+        if mac == "seconds" {
+            took = address.parse::<f64>().ok();
+            break;
+        }
+        given.insert(mac.to_owned(), address.to_owned());
+        if given.len() == 400 {
+            router.end_by(Signal::SIGKILL);
+            router = Station::start(&bed.router, &config);
+        }
+    }
+    let _ = clients.wait();
+    let addresses: BTreeSet<&String> = given.values().collect();
+    assert_eq!((given.len(), addresses.len()), (1000, 1000), "{}", router.log());
+    println!("1,000 clients had addresses after {took:?} s");
+    let held: BTreeMap<String, String> =
+        leases(&router).into_iter().map(|(mac, address, _)| (mac, address)).collect();
+    assert_eq!(held, given);
+    // The events do not fill the log.
+    let events = router.log().matches("given to").count();
+    assert!(events < 300, "{events}");
+}
+
+#[test]
+fn hosts_with_fixed_addresses_keep_them_and_another_program_may_have_the_port() {
+    if !possible() || !has("busybox") {
+        return;
+    }
+    let bed = Testbed::new();
+    with_ipv4(&bed);
+    // A host with a fixed address in the range; the client is another namespace on the same link.
+    bed.host.ip("link add second link eth0 type macvlan mode bridge");
+    bed.host.ip("link set second up");
+    bed.host.ip("-4 addr add 10.42.4.10/22 dev second");
+    let config = config(&bed, "", "dhcp_range = '10.42.4.10-10.42.4.19'");
+    let blocker = bed.router.run(|| std::net::UdpSocket::bind("0.0.0.0:67").expect("the port"));
+    let router = Station::start(&bed.router, &config);
+    wait_until("a warning", seconds(10), || {
+        router.log().contains("another program of this machine has port 67")
+    });
+    let lan = router.show("lan");
+    assert_eq!(lan[0]["dhcp"]["failure"], "another program of this machine has port 67");
+    drop(blocker);
+    wait_until("the server is up", seconds(20), || router.log().contains("the DHCP server on lan0 is up"));
+    assert_eq!(udhcpc(&bed, "client").get("ip").map(String::as_str), Some("10.42.4.11"));
+    assert!(router.log().contains("10.42.4.10 on lan0 is in use by"), "{}", router.log());
+    assert_eq!(router.counter("lan.dhcp.conflicts"), 1);
+}
+
+/// A DNS server on the Internet: answers each question for an IPv6 address, and prints who asked.
+const SERVER: &str = r#"
+import socket
+server = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+server.bind(("2001:db8:c::1", 53))
+while True:
+    query, client = server.recvfrom(4096)
+    end = query.index(b"\0", 12) + 5
+    answer = b"\xc0\x0c" + query[end - 4:end] + (300).to_bytes(4, "big")
+    answer += (16).to_bytes(2, "big") + socket.inet_pton(socket.AF_INET6, "2001:db8:77::7")
+    head = query[:2] + b"\x81\x80" + b"\0\x01\0\x01\0\0\0\0"
+    print(client[0], client[1], query[:2].hex(), flush=True)
+    server.sendto(head + query[12:end] + answer, client)
+"#;
+
+/// Returns the answer of `dig` on the host, one line for each value.
+fn dig(bed: &Testbed, arguments: &str) -> String {
+    let words = ["dig", "+time=9", "+tries=1", "+short"].into_iter().chain(arguments.split(' '));
+    let output = bed.host.output(&words.collect::<Vec<_>>());
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[test]
+fn dns_forwarder_asks_through_the_tunnel_and_knows_hosts_on_board() {
+    if !possible() || !has("dig") || !has("busybox") || !has("python3") {
+        return;
+    }
+    let bed = Testbed::new();
+    with_ipv4(&bed);
+    let words = ["/usr/bin/python3", "-c", SERVER].map(str::to_owned);
+    let mut server = bed.core.spawn(&words, |command| {
+        command.stdout(Stdio::piped());
+    });
+    let asked = BufReader::new(server.stdout.take().expect("a pipe")).lines();
+    let forward = format!("dns_forward = ['{CORRESPONDENT}']");
+    let config = config(&bed, &forward, "search = ['bus.example']");
+    let _agent = Station::start(&bed.agent, &bed.agent_config());
+    let router = Station::start(&bed.router, &config);
+    router.registered();
+    // Router Advertisements and DHCP name the router.
+    let bound = udhcpc(&bed, "tablet");
+    let address = bound.get("ip").cloned().expect("an address");
+    assert_eq!(bound.get("dns").map(String::as_str), Some("10.42.4.1"));
+    wait_for("the router advertises itself", seconds(10), || {
+        (router.show("lan")[0]["advertisement"]["dns"][0] == "2001:db8:a::1").then_some(())
+    });
+    bed.host.ip(&format!("-4 addr add {address}/22 dev eth0"));
+
+    let server_says = "2001:db8:77::7";
+    assert_eq!(dig(&bed, "@2001:db8:a::1 www.example.net AAAA"), server_says, "{}", router.log());
+    assert_eq!(dig(&bed, "@10.42.4.1 WWW.example.net AAAA"), server_says);
+    assert_eq!(dig(&bed, "+tcp @10.42.4.1 www.example.net AAAA"), server_says);
+    assert_eq!(router.counter("lan.dns.asked"), 1);
+    // The uplink in use goes silent: the next query waits for the handover.
+    bed.core.ip("link set wlan down");
+    assert_eq!(dig(&bed, "@2001:db8:a::1 two.example.net AAAA"), server_says, "{}", router.log());
+    // Hosts on board.
+    assert_eq!(dig(&bed, "@10.42.4.1 tablet.bus.example A"), address);
+    assert_eq!(dig(&bed, "@10.42.4.1 tablet.lan A"), address);
+    assert_eq!(dig(&bed, &format!("@2001:db8:a::1 -x {address}")), "tablet.bus.example.");
+    let _ = (server.kill(), server.wait());
+    let asked: Vec<String> = asked.map_while(Result::ok).collect();
+    assert!(asked.iter().all(|line| line.starts_with("2001:db8:a::1 ")), "on-board source: {asked:?}");
+    let ports: BTreeSet<&str> = asked.iter().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(ports.len(), asked.len(), "a port for each query: {asked:?}");
+    // From outside the mobile network nothing answers.
+    let outside = bed.core.output(&["dig", "+time=1", "+tries=1", "@2001:db8:a::1", "tablet.lan", "A"]);
+    assert!(!outside.status.success(), "{}", said(&outside));
+}
+
+#[test]
+fn dhcpv6_client_without_addresses_gets_dns_and_search_list() {
+    if !possible() || !has("dhclient") {
+        return;
+    }
+    let bed = Testbed::new();
+    let router =
+        Station::start(&bed.router, &config(&bed, "", "dns = ['2001:db8:53::53']\nsearch = ['bus.example']"));
+    let file = |name: &str| bed.scratch.path(name).display().to_string();
+    let (leases, pid, script) = (file("leases6"), file("pid6"), file("script6"));
+    let values = file("values6");
+    std::fs::write(&script, format!("#!/bin/sh\nenv > {values}\n")).expect("a script");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).expect("a mode");
+    let words = ["dhclient", "-6", "-S", "-1", "-lf", &leases, "-pf", &pid, "-sf", &script, "eth0"];
+    let output = bed.host.output(&words);
+    assert!(output.status.success(), "{}\n{}", said(&output), router.log());
+    let found = std::fs::read_to_string(&values).expect("values");
+    assert!(found.contains("new_dhcp6_name_servers=2001:db8:53::53"), "{found}");
+    assert!(found.contains("new_dhcp6_domain_search=bus.example"), "{found}");
+    assert_eq!(router.counter("lan.dhcpv6.replies"), 1);
+}

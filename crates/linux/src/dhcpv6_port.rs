@@ -1,0 +1,73 @@
+//! Socket of a DHCPv6 server on one interface of the mobile network.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{Ipv6Addr, SocketAddrV6};
+use std::task::{Context, Poll};
+
+use nix::net::if_::if_nametoindex;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::readable::watch;
+
+/// UDP ports of servers and clients (RFC 8415 7.2).
+const SERVER_PORT: u16 = 547;
+const CLIENT_PORT: u16 = 546;
+/// Group of all servers on a link (RFC 8415 7.1).
+const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
+/// Maximum number of messages that one call passes to the caller.
+const BATCH: usize = 64;
+/// Length in octets of the largest message that the server reads.
+const MESSAGE: usize = 1500;
+
+/// The socket of one interface.
+#[derive(Debug)]
+pub struct Dhcpv6Port {
+    index: u32,
+    socket: AsyncFd<Socket>,
+}
+
+impl Dhcpv6Port {
+    /// Opens the socket on an interface.
+    ///
+    /// # Errors
+    /// Fails if the interface is missing, if another program has the port, or without the right to it.
+    pub fn open(interface: &str) -> io::Result<Dhcpv6Port> {
+        let index = if_nametoindex(interface)?;
+        let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        socket.set_only_v6(true)?;
+        socket.bind_device(Some(interface.as_bytes()))?;
+        socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, SERVER_PORT, 0, 0).into())?;
+        socket.join_multicast_v6(&GROUP, index)?;
+        Ok(Dhcpv6Port { index, socket: watch(socket)? })
+    }
+
+    /// Returns whether the socket belongs to the interface that has this name now.
+    pub fn is_on(&self, interface: &str) -> bool {
+        if_nametoindex(interface) == Ok(self.index)
+    }
+
+    /// Returns ready if messages may be ready; if not, wakes the task when they are.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.socket.poll_read_ready(cx).map(|guard| drop(guard.map(|mut guard| guard.retain_ready())))
+    }
+
+    /// Passes the messages that are ready to `answer`, at most a batch, and sends its answers.
+    pub fn receive(&self, mut answer: impl FnMut(Ipv6Addr, &[u8]) -> Option<Vec<u8>>) {
+        let mut buffer = [const { MaybeUninit::uninit() }; MESSAGE];
+        for _ in 0..BATCH {
+            let received = self.socket.try_io(Interest::READABLE, |socket| socket.recv_from(&mut buffer));
+            let Ok((length, sender)) = received else { return };
+            let Some(sender) = sender.as_socket_ipv6() else { continue };
+            // SAFETY: the kernel has written as many octets as the call returns.
+            let octets = buffer.get(..length).map(|octets| unsafe { octets.assume_init_ref() });
+            let Some(reply) = answer(*sender.ip(), octets.unwrap_or_default()) else { continue };
+            let host = SocketAddrV6::new(*sender.ip(), CLIENT_PORT, 0, self.index);
+            // If the interface is down, the host asks again.
+            let _ = self.socket.get_ref().send_to(&reply, &host.into());
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Sockets of a DNS forwarder: those on interfaces of the mobile network for hosts, and one for each query to
+//! a server.
+//!
+//! The sockets for hosts are bound to an interface and one of its addresses, so that no other network reaches
+//! the forwarder. Each query to a server has a new socket with a port that the kernel chooses at random. It
+//! is connected to the server, so the kernel drops packets of others. Its source is an address on board, so
+//! it takes the tunnel.
+//!
+//! The tasks of this module read and write; the caller decides. They pass messages on over a bounded channel.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+/// Port of DNS.
+const PORT: u16 = 53;
+/// Length in octets of the longest datagram that the module reads.
+const DATAGRAM: usize = 4096;
+/// Maximum number of connections of hosts to one address, and the time after which an idle one ends.
+const CONNECTIONS: usize = 32;
+const IDLE: Duration = Duration::from_secs(10);
+/// Number of answers that may wait for one connection.
+const ANSWERS: usize = 16;
+/// Longest time for which the module waits for a server's answer.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// Pause after an error of a listening socket.
+const RECOVERY: Duration = Duration::from_millis(100);
+
+/// A message that the tasks pass on.
+#[derive(Debug)]
+pub enum DnsMessage {
+    /// A query of a host.
+    Query {
+        /// Address of the host.
+        host: IpAddr,
+        /// Way back to the host.
+        back: DnsReply,
+        /// The query.
+        octets: Vec<u8>,
+    },
+    /// What came back from a server.
+    Answer {
+        /// Number of the query.
+        query: u64,
+        /// Address of the server.
+        server: IpAddr,
+        /// The answer; `None` if the server cannot be reached.
+        octets: Option<Vec<u8>>,
+    },
+}
+
+/// Way back to a host that has asked.
+#[derive(Debug, Clone)]
+pub enum DnsReply {
+    /// A datagram to this address.
+    Datagram(Arc<UdpSocket>, SocketAddr),
+    /// A connection.
+    Connection(mpsc::Sender<Vec<u8>>),
+}
+
+impl DnsReply {
+    /// Returns whether the answer goes over a connection.
+    pub fn is_connection(&self) -> bool {
+        matches!(self, DnsReply::Connection(_))
+    }
+
+    /// Sends an answer. Drops it if the host does not take it: the host asks again.
+    pub fn send(&self, octets: Vec<u8>) {
+        match self {
+            DnsReply::Datagram(socket, host) => {
+                let _ = socket.try_send_to(&octets, *host);
+            }
+            DnsReply::Connection(answers) => {
+                let _ = answers.try_send(octets);
+            }
+        }
+    }
+}
+
+/// Sockets at one address of an interface. Dropping the value closes them and ends all connections.
+#[derive(Debug)]
+pub struct DnsPort {
+    /// Tasks of the sockets, which end with the value.
+    _tasks: JoinSet<()>,
+}
+
+impl DnsPort {
+    /// Opens the sockets, and passes queries to `queries`.
+    ///
+    /// # Errors
+    /// Fails if the interface does not have the address, if another program has the port, or without the
+    /// right to it.
+    pub fn open(interface: &str, address: IpAddr, queries: &mpsc::Sender<DnsMessage>) -> io::Result<DnsPort> {
+        let open = |kind: Type, protocol: Protocol| -> io::Result<Socket> {
+            let at = SocketAddr::new(address, PORT);
+            let socket = Socket::new(Domain::for_address(at), kind, Some(protocol))?;
+            socket.set_nonblocking(true)?;
+            socket.bind_device(Some(interface.as_bytes()))?;
+            // Closed connections of an earlier run would block the port.
+            if kind == Type::STREAM {
+                socket.set_reuse_address(true)?;
+            }
+            socket.bind(&at.into())?;
+            Ok(socket)
+        };
+        let datagrams = UdpSocket::from_std(open(Type::DGRAM, Protocol::UDP)?.into())?;
+        let listener = open(Type::STREAM, Protocol::TCP)?;
+        listener.listen(CONNECTIONS as i32)?;
+        let listener = TcpListener::from_std(listener.into())?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(receive(Arc::new(datagrams), queries.clone()));
+        tasks.spawn(accept(listener, queries.clone()));
+        Ok(DnsPort { _tasks: tasks })
+    }
+}
+
+/// Receives datagrams. Drops a query if the station is busy.
+async fn receive(socket: Arc<UdpSocket>, queries: mpsc::Sender<DnsMessage>) {
+    let mut buffer = vec![0; DATAGRAM];
+    loop {
+        match socket.recv_from(&mut buffer).await {
+            Ok((length, host)) => {
+                let back = DnsReply::Datagram(Arc::clone(&socket), host);
+                let octets = buffer.get(..length).unwrap_or_default().to_vec();
+                let _ = queries.try_send(DnsMessage::Query { host: host.ip(), back, octets });
+            }
+            Err(_) => sleep(RECOVERY).await,
+        }
+    }
+}
+
+/// Accepts connections, at most [`CONNECTIONS`] at once.
+async fn accept(listener: TcpListener, queries: mpsc::Sender<DnsMessage>) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        while connections.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, host)) => {
+                let queries = queries.clone();
+                connections.spawn(async move {
+                    serve(stream, host.ip(), &queries).await;
+                    drop(place);
+                });
+            }
+            Err(_) => sleep(RECOVERY).await,
+        }
+    }
+}
+
+/// Reads queries from a connection, and writes the answers (RFC 7766), until the host closes or is idle.
+async fn serve(stream: TcpStream, host: IpAddr, queries: &mpsc::Sender<DnsMessage>) {
+    let (mut input, mut output) = stream.into_split();
+    let (answers, mut waiting) = mpsc::channel::<Vec<u8>>(ANSWERS);
+    let write = async {
+        while let Some(answer) = waiting.recv().await {
+            if !matches!(timeout(IDLE, output.write_all(&framed(&answer))).await, Ok(Ok(()))) {
+                return;
+            }
+        }
+    };
+    let read = async {
+        while let Ok(Ok(octets)) = timeout(IDLE, read_message(&mut input)).await {
+            let back = DnsReply::Connection(answers.clone());
+            if queries.send(DnsMessage::Query { host, back, octets }).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = write => {}
+        () = read => {}
+    }
+}
+
+/// Reads a message with its length before it (RFC 1035 4.2.2).
+async fn read_message(input: &mut (impl AsyncReadExt + Unpin)) -> io::Result<Vec<u8>> {
+    let length = input.read_u16().await?;
+    let mut octets = vec![0; length.into()];
+    input.read_exact(&mut octets).await?;
+    Ok(octets)
+}
+
+/// Returns a message with its length before it.
+fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
+    [&length.to_be_bytes()[..], message.get(..length.into()).unwrap_or_default()].concat()
+}
+
+/// Asks a server, and passes the answer on. `source` is the address on board. The query ends when the
+/// returned handle aborts it.
+pub fn ask_server(
+    query: u64,
+    (source, server): (IpAddr, IpAddr),
+    over_connection: bool,
+    octets: Vec<u8>,
+    answers: mpsc::Sender<DnsMessage>,
+) -> AbortHandle {
+    let task = tokio::spawn(async move {
+        let (from, to) = (SocketAddr::new(source, 0), SocketAddr::new(server, PORT));
+        let asked = async {
+            if over_connection {
+                let answer = ask_over_connection(from, to, &octets).await?;
+                let _ = answers.send(DnsMessage::Answer { query, server, octets: Some(answer) }).await;
+                return Ok(());
+            }
+            ask_by_datagram(from, to, &octets, |answer| {
+                let message = DnsMessage::Answer { query, server, octets: Some(answer) };
+                answers.try_send(message).is_ok()
+            })
+            .await
+        };
+        if let Ok(Err(error)) = timeout(ANSWER_TIME, asked).await {
+            tracing::debug!("the DNS server {server} cannot be reached: {error}");
+            let _ = answers.send(DnsMessage::Answer { query, server, octets: None }).await;
+        }
+    });
+    task.abort_handle()
+}
+
+/// Sends a query, and passes on every datagram that comes back: the first one may be forged.
+async fn ask_by_datagram(
+    from: SocketAddr,
+    to: SocketAddr,
+    octets: &[u8],
+    mut take: impl FnMut(Vec<u8>) -> bool,
+) -> io::Result<()> {
+    let socket = UdpSocket::bind(from).await?;
+    socket.connect(to).await?;
+    socket.send(octets).await?;
+    let mut buffer = vec![0; DATAGRAM];
+    loop {
+        let length = socket.recv(&mut buffer).await?;
+        take(buffer.get(..length).unwrap_or_default().to_vec());
+    }
+}
+
+async fn ask_over_connection(from: SocketAddr, to: SocketAddr, octets: &[u8]) -> io::Result<Vec<u8>> {
+    let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.bind(from)?;
+    let mut stream = socket.connect(to).await?;
+    stream.write_all(&framed(octets)).await?;
+    read_message(&mut stream).await
+}
