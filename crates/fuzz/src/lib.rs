@@ -5,6 +5,7 @@
 //! libFuzzer program of each of [`TARGETS`]. The tests of this crate put the checked in corpora
 //! (`fuzz/corpus/NAME`) through the same functions, on any toolchain, with a few thousand mutations.
 //!
+//! * [`hosts`]: the services for hosts on board, fed with messages of hosts and DNS servers.
 //! * [`parsers`]: octets as they come from the network, a file, a socket or another program.
 //! * [`secured`]: a station that verifies signatures, fed with signed and with unsigned packets.
 //! * [`story`], [`stations`]: a station's inputs with their times, as octets. Any change of the octets gives
@@ -13,6 +14,7 @@
 //! Left out: answers of the kernel (netlink, `/proc`). The crates that read them have tests of their own.
 #![forbid(unsafe_code)]
 
+pub mod hosts;
 pub mod parsers;
 pub mod secured;
 pub mod stations;
@@ -33,6 +35,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mobile_router", run: stations::mobile_router },
     Target { name: "geonet_station", run: stations::geonet_station },
     Target { name: "secured", run: secured::secured },
+    Target { name: "dhcp", run: hosts::dhcp },
+    Target { name: "dns", run: hosts::dns },
     Target { name: "ipv6", run: parsers::ipv6 },
     Target { name: "icmpv6", run: parsers::icmpv6 },
     Target { name: "mobility", run: parsers::mobility },

@@ -67,6 +67,20 @@ fn fuzz_targets_accept_every_corpus_file() {
     }
 }
 
+/// Hosts on board may be hostile: many more mutations of what they send.
+#[test]
+fn hundred_thousand_mutations_of_messages_of_hosts() {
+    for target in TARGETS.iter().filter(|target| ["dhcp", "dns"].contains(&target.name)) {
+        let files = corpus(target);
+        let mut rng = Rng::new(2);
+        for _ in 0..100_000 {
+            let (name, octets) = &files[rng.below(files.len() as u64) as usize];
+            let other = &files[rng.below(files.len() as u64) as usize].1;
+            run(target, name, &mutated(&mut rng, octets, other));
+        }
+    }
+}
+
 #[test]
 fn fuzz_targets_accept_mutated_corpus_files() {
     for target in TARGETS {

@@ -1,0 +1,196 @@
+//! The services for hosts on board: what hostile hosts and servers may send.
+//!
+//! The octets are a list of messages. Each has an octet for its kind, one for the sender or the time, two for
+//! its length, and its content.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use carnet_base::{Rng, Time, WallTime};
+use carnet_lan::dhcpv4::{self, Output, Reservation, Server, ServerConfig, StoredLease};
+use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
+use carnet_lan::dns::names::HostNames;
+use carnet_lan::dns::{Client, Forwarder, Output as DnsOutput, QueryId, Transport};
+
+/// Maximum number of messages of one input.
+const MESSAGES: usize = 64;
+
+/// Returns the messages of an input: kind, sender or time, content.
+fn messages(mut octets: &[u8]) -> Vec<(u8, u8, &[u8])> {
+    let mut found = Vec::new();
+    while let Some(([kind, number, high, low], rest)) = octets.split_first_chunk::<4>() {
+        let length = usize::from(u16::from_be_bytes([*high, *low])).min(rest.len());
+        let (content, rest) = rest.split_at(length);
+        found.push((*kind, *number, content));
+        octets = rest;
+        if found.len() == MESSAGES {
+            break;
+        }
+    }
+    found
+}
+
+fn server_config() -> ServerConfig {
+    let address = |last| Ipv4Addr::new(10, 42, 7, last);
+    ServerConfig {
+        prefix: "10.42.7.0/24".parse().expect("a prefix"),
+        range: (address(100), address(107)),
+        lease_time: Duration::from_secs(120),
+        reservations: vec![Reservation {
+            link_address: [2, 0, 0, 0, 0, 1],
+            address: address(9),
+            name: Some("camera".into()),
+        }],
+        options: vec![(42, vec![10, 42, 7, 1])],
+        dns: vec![address(53)],
+        is_dns_server: true,
+        search: vec!["bus.example".into()],
+        mtu: Some(1400),
+        prefers_ipv6_only: true,
+        captive_portal: Some("https://portal.example/api".into()),
+    }
+}
+
+/// A DHCP server, and what it has stored.
+struct DhcpWorld {
+    server: Server,
+    disk: BTreeMap<Ipv4Addr, StoredLease>,
+    now: Time,
+}
+
+impl DhcpWorld {
+    fn new(disk: BTreeMap<Ipv4Addr, StoredLease>, now: Time) -> DhcpWorld {
+        let leases: Vec<StoredLease> = disk.values().cloned().collect();
+        let mut server = Server::new(server_config(), &leases, now, wall(now));
+        server.set_address(Some(Ipv4Addr::new(10, 42, 7, 1)));
+        let mut world = DhcpWorld { server, disk, now };
+        world.outputs();
+        world
+    }
+
+    fn outputs(&mut self) {
+        while let Some(output) = self.server.poll_output() {
+            match output {
+                Output::Store(address, Some(lease)) => {
+                    assert!(server_config().prefix.contains(&address));
+                    self.disk.insert(address, lease);
+                }
+                Output::Store(address, None) => {
+                    self.disk.remove(&address);
+                }
+                Output::Send(datagram) => {
+                    assert!(datagram.message.len() <= 1472, "{}", datagram.message.len());
+                    let your = <[u8; 4]>::try_from(&datagram.message[16..20]).expect("four octets");
+                    let stored = self.disk.contains_key(&Ipv4Addr::from(your));
+                    assert!(!datagram.waits_for_store || stored, "stored before it is acknowledged");
+                    assert!(dhcpv4::frame::packet(&datagram).is_some());
+                }
+                Output::Probe(_) | Output::Event(_) => {}
+            }
+        }
+        // Eight addresses of the range, and the reserved one.
+        let held: Vec<Ipv4Addr> = self.server.leases(self.now).map(|lease| lease.address).collect();
+        assert!(held.len() <= 9);
+        assert_eq!(held, self.disk.keys().copied().collect::<Vec<_>>());
+    }
+}
+
+fn wall(now: Time) -> WallTime {
+    WallTime::from_unix_nanos(1_700_000_000_000_000_000) + now.saturating_since(Time::ZERO)
+}
+
+/// Messages to the servers of DHCP and DHCPv6, ARP packets, time, and kills of the program.
+pub fn dhcp(octets: &[u8]) {
+    let mut world = DhcpWorld::new(BTreeMap::new(), Time::from_secs(100));
+    let mut dhcpv6 = Dhcpv6Server::new(Dhcpv6Config {
+        dns: vec![Ipv6Addr::LOCALHOST],
+        search: vec!["bus.example".into()],
+        captive_portal: None,
+    });
+    for (kind, number, content) in messages(octets) {
+        match kind {
+            0 => world.server.handle_message(world.now, wall(world.now), content),
+            1 => world.server.handle_arp(world.now, content),
+            2 => {
+                let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, number.into());
+                let _reply = dhcpv6.handle_message(world.now, [2, 0, 0, 0, 0, 1], source, content);
+            }
+            3 => world = DhcpWorld::new(world.disk, world.now),
+            _ => {
+                let end = world.now + Duration::from_secs(number.into());
+                while let Some(due) = world.server.poll_timeout().filter(|due| *due <= end) {
+                    world.now = due.max(world.now);
+                    world.server.handle_timeout(world.now);
+                    world.outputs();
+                }
+                world.now = end;
+            }
+        }
+        world.outputs();
+    }
+}
+
+/// A query that the forwarder has sent.
+type Asked = (QueryId, IpAddr, [u8; 2]);
+
+fn dns_outputs(forwarder: &mut Forwarder, asked: &mut Vec<Asked>) {
+    while let Some(output) = forwarder.poll_output() {
+        match output {
+            DnsOutput::Ask { query, server, octets, .. } => {
+                asked.push((query, server, [octets[0], octets[1]]))
+            }
+            DnsOutput::Answer(client, octets) => {
+                assert!(octets.len() >= 12 && octets[2] & 0x80 != 0, "an answer");
+                assert!(client.transport == Transport::Tcp || octets.len() <= 1232, "{}", octets.len());
+            }
+            DnsOutput::Done(query) => asked.retain(|(id, ..)| *id != query),
+        }
+    }
+}
+
+/// Queries of hosts, answers of servers, and time.
+pub fn dns(octets: &[u8]) {
+    let servers = vec![IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2])];
+    let mut forwarder = Forwarder::new(servers, Rng::new(7));
+    let hosts = [("camera".to_owned(), Ipv4Addr::new(10, 42, 7, 9))];
+    let prefixes = vec!["10.42.7.0/24".parse().expect("a prefix")];
+    forwarder.set_names(HostNames::new(vec!["bus.example".into()], prefixes, hosts.into_iter()));
+    let (mut now, mut asked) = (Time::from_secs(100), Vec::new());
+    for (place, (kind, number, content)) in messages(octets).into_iter().enumerate() {
+        match kind {
+            0 | 1 => {
+                let transport = if kind == 0 { Transport::Udp } else { Transport::Tcp };
+                let address = IpAddr::from([10, 42, 7, number]);
+                let client = Client { number: place as u64, address, transport };
+                forwarder.handle_query(now, client, content);
+            }
+            // An answer to the last query, with the right ID where the content has one.
+            2 => {
+                if let Some((query, server, id)) = asked.last().copied() {
+                    let mut content = content.to_vec();
+                    content.iter_mut().zip(id).for_each(|(octet, id)| *octet = id);
+                    forwarder.handle_answer(now, query, server, &content);
+                }
+            }
+            3 => {
+                if let Some((query, server, _)) = asked.last().copied() {
+                    forwarder.handle_failure(now, query, server);
+                }
+            }
+            _ => {
+                now = now + Duration::from_secs(number.into());
+                forwarder.handle_timeout(now);
+            }
+        }
+        dns_outputs(&mut forwarder, &mut asked);
+        assert!(forwarder.waiting() <= 96 && forwarder.cache_size().1 <= 512 << 10);
+    }
+    // Each query ends.
+    for _ in 0..8 {
+        now = now + Duration::from_secs(10);
+        forwarder.handle_timeout(now);
+        dns_outputs(&mut forwarder, &mut asked);
+    }
+    assert_eq!(forwarder.waiting(), 0);
+}
