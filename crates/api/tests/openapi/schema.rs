@@ -51,7 +51,6 @@ fn string(name: &str) -> Option<Value> {
         }
         "Ipv4Net" => json!({"type": "string", "pattern": "^[0-9.]+/[0-9]{1,2}$"}),
         "Ipv6Net" => json!({"type": "string", "pattern": "^[0-9a-f:.]+/[0-9]{1,3}$"}),
-        "Ipv4Net" => json!({"type": "string", "pattern": "^[0-9.]+/[0-9]{1,2}$"}),
         "Octets" => json!({"type": "string", "pattern": "^([0-9a-fA-F]{2})*$"}),
         "GnAddress" => gn_address,
         "MacAddress" => mac,
