@@ -67,7 +67,7 @@ fn fuzz_targets_accept_every_corpus_file() {
     }
 }
 
-/// Hosts on board may be hostile: many more mutations of what they send.
+/// Tests many more mutations of messages of hosts, because hosts on board may be hostile.
 #[test]
 fn hundred_thousand_mutations_of_messages_of_hosts() {
     for target in TARGETS.iter().filter(|target| ["dhcp", "dns"].contains(&target.name)) {

@@ -46,7 +46,7 @@ pub enum DnsMessage {
         /// The query.
         octets: Vec<u8>,
     },
-    /// What came back from a server.
+    /// Result of a query to a server.
     Answer {
         /// Number of the query.
         query: u64,

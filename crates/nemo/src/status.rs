@@ -256,7 +256,7 @@ pub struct Route {
     pub reason: String,
 }
 
-/// What Router Advertisements on an interface of the mobile network say.
+/// Content of the Router Advertisements on an interface of the mobile network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LanAdvertisement {
     /// Whether the prefixes and the router are valid for hosts; `false` where the home agent has refused the

@@ -6,16 +6,16 @@ use carnet_nemo::status::LanAdvertisement;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-/// An interface of the mobile network, with what carnet tells the hosts on it.
+/// Interface of the mobile network, and the values that carnet gives hosts there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lan {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
     /// `up`, `no_carrier` or `no_such_interface`.
     pub state: String,
-    /// Its first IPv4 prefix, or `null`.
+    /// First IPv4 prefix of the interface, or `null`.
     pub ipv4_prefix: Option<Ipv4Net>,
-    /// What Router Advertisements say, or `null` where carnet sends none.
+    /// Content of the Router Advertisements, or `null` if carnet sends none.
     pub advertisement: Option<LanAdvertisement>,
     /// The DHCP server, or `null` where carnet gives hosts no addresses.
     pub dhcp: Option<LanDhcp>,
@@ -28,7 +28,7 @@ pub struct Lan {
 /// The DHCP server of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LanDhcp {
-    /// Its address, or `null` while the interface has none in the prefix.
+    /// Address of the server, or `null` while the interface has no address in the prefix.
     pub address: Option<Ipv4Addr>,
     /// First address for hosts without reservation.
     pub first: Ipv4Addr,
@@ -58,11 +58,11 @@ pub struct LanDns {
 /// A host with a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LanHost {
-    /// Its address.
+    /// Address of the host.
     pub address: Ipv4Addr,
-    /// Its link-layer address, `xx:xx:xx:xx:xx:xx`.
+    /// Link-layer address of the host, `xx:xx:xx:xx:xx:xx`.
     pub mac: String,
-    /// Its name, or `null`.
+    /// Name of the host, or `null`.
     pub name: Option<String>,
     /// Seconds until the lease ends.
     pub remaining_s: u64,

@@ -9,13 +9,8 @@ use std::net::Ipv4Addr;
 
 use carnet_base::Time;
 
-use super::message::Request;
+use super::message::{ClientId, Request};
 use crate::LinkAddress;
-
-/// Identity of a client: its client identifier (option 61), or its hardware type and link-layer address (RFC
-/// 2131 4.2).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClientId(pub Vec<u8>);
 
 /// State of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,8 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use serde::{Deserialize, Serialize};
 
-use super::bindings::{AddressState, Binding, ClientId};
+use super::bindings::{AddressState, Binding};
+use super::message::ClientId;
 use crate::LinkAddress;
 
 /// Record of a lease.

@@ -6,7 +6,6 @@ use std::net::Ipv4Addr;
 
 use carnet_wire::nd::host_configuration::domain_name;
 
-use super::bindings::ClientId;
 use super::config::ServerConfig;
 use super::drop_reason::DhcpDrop;
 use crate::LinkAddress;
@@ -77,6 +76,11 @@ const MIN_MESSAGE: usize = 300;
 const MAX_CLIENT_ID: usize = 255;
 /// Maximum length of a name in octets (RFC 1035 2.3.4).
 const MAX_LABEL: usize = 63;
+
+/// Identity of a client: its client identifier (option 61), or its hardware type and link-layer address (RFC
+/// 2131 4.2).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientId(pub Vec<u8>);
 
 /// Type of a client's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,13 +32,12 @@ use std::time::Duration;
 use carnet_base::{RateLimiter, Time, WallTime};
 
 use crate::LinkAddress;
-pub use bindings::ClientId;
 use bindings::{AddressState, Binding, Bindings};
 pub use config::{Reservation, ServerConfig};
 pub use drop_reason::DhcpDrop;
 pub use events::{DhcpCounters, DhcpEvent};
 pub use lease::StoredLease;
-pub use message::host_name;
+pub use message::{ClientId, host_name};
 use message::{Kind, Reply, ReplyKind, Request};
 
 /// Time for which the server waits for the answer of a host that uses an address.

@@ -348,7 +348,7 @@ impl Answer {
             None if is_truncated => Vec::new(),
             None => return None,
         };
-        // The extension holds only between this program and the server. What follows it is optional.
+        // The extension holds only between this program and the server. The records behind it are optional.
         let kept = records.iter().position(|record| record.kind == record::OPT).unwrap_or(records.len());
         let kept = &records[..kept.max((answers + authorities).min(records.len()))];
         let end = kept.last().map_or(start, |record| record.end);
@@ -377,8 +377,8 @@ impl Answer {
     }
 }
 
-/// Returns the seconds for which an answer is valid: the least time to live of its records. An answer without
-/// records says that there are none, and is valid as long as the zone says (RFC 2308 5).
+/// Returns the seconds for which an answer is valid: the least time to live of its records. A negative
+/// answer is valid for the time that the zone gives (RFC 2308 5).
 fn lifetime(octets: &[u8], code: u16, answers: usize, records: &[Record]) -> Option<u32> {
     if code != 0 && code != 3 {
         return None;

@@ -132,7 +132,7 @@ fn message(kind: u8, client: u32, last: u8, selects: bool) -> Message {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever clients send, and whenever the program is killed: no address has two clients.
+    /// No address has two clients after any messages, and after any kill of the program.
     #[test]
     fn no_address_has_two_clients(steps in prop::collection::vec(step(), 1..150)) {
         let mut world = World::new(config());
