@@ -99,7 +99,7 @@ test-eval:
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
+	$(CARGO) clippy --workspace --all-targets --features carnet/upper-tester --quiet -- --deny warnings
 	$(CARGO) clippy --package carnet --no-default-features --features bpf,geonet,replay --quiet -- --deny warnings
 	$(CARGO) clippy --package carnet --package carnet-lab --no-default-features --quiet -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --document-private-items --quiet
@@ -117,9 +117,9 @@ test:
 # The program from outside: conformance/nemo/README.md, conformance/geonetworking/README.md
 conformance:
 	@tools/setup.sh test
-	$(CARGO) build --release --bin carnet
-	$(CARNET_PYTHON) conformance/geonetworking/run --out $(OUT)/conformance
-	$(CARNET_PYTHON) conformance/nemo/run --out $(OUT)/conformance-nemo
+	$(CARGO) build --bin carnet --features carnet/upper-tester
+	$(CARNET_PYTHON) conformance/geonetworking/run --carnet target/debug/carnet --out $(OUT)/conformance
+	$(CARNET_PYTHON) conformance/nemo/run --carnet target/debug/carnet --out $(OUT)/conformance-nemo
 	$(CARNET_PYTHON) conformance/nemo/run --silent
 	$(CARNET_PYTHON) conformance/nemo/run --yes-man
 

@@ -11,6 +11,7 @@ use carnet_linux::clock;
 use carnet_linux::position::trace::Trace;
 
 use crate::settings::security::furnish;
+use crate::upper_tester::{UPPER_TESTER, WITHOUT_UPPER_TESTER};
 
 /// Exit status for a mistake in the config. The command line parser uses the same status for its mistakes.
 pub const MISTAKE: u8 = 2;
@@ -35,8 +36,12 @@ pub fn check(path: &Path) -> ExitCode {
                 }
             });
             let security = security.map_err(|error| format!("{}: {error:#}", path.display()));
+            let tester = match &config.conformance {
+                Some(_) if !UPPER_TESTER => Err(format!("{}: {WITHOUT_UPPER_TESTER}", path.display())),
+                _ => Ok(()),
+            };
             let mistakes: Vec<String> =
-                [tokens, trace, security].into_iter().filter_map(Result::err).collect();
+                [tokens, trace, security, tester].into_iter().filter_map(Result::err).collect();
             for mistake in &mistakes {
                 eprintln!("{mistake}");
             }

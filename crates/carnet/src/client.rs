@@ -1,7 +1,9 @@
 //! Client of a running station: HTTP/1.1 over its UNIX socket, one connection for each request.
 
 pub mod drain;
+#[cfg(feature = "geonet")]
 pub mod facilities;
+#[cfg(feature = "geonet")]
 pub mod geonet;
 pub mod wait;
 

@@ -11,12 +11,12 @@ mod sending;
 use std::future::pending;
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use carnet_api::config::{self, GeonetAddress};
 use carnet_api::model::{
     GeonetStatus, GnNextHeader, GnPingEvent, GnPingRequest, GnReceived, GnStation, GnTarget,
 };
-use carnet_base::{RateLimiter, Time, WallTime, parts};
+use carnet_base::{Part, RateLimiter, Time, WallTime};
 use carnet_cits::geonetworking::echo::{self, Echo};
 use carnet_cits::position::degrees;
 use carnet_geonet::ReceivedFrame;
@@ -41,6 +41,8 @@ use self::multicast::Lans;
 use self::pings::Pings;
 use crate::settings::{self, GeonetPathChoice};
 
+/// Whether this program was built with GeoNetworking.
+pub const GEONET: bool = cfg!(feature = "geonet");
 /// Number of payloads in the buffer of a slow reader of `gnrecv`.
 const RECEIVED: usize = 1024;
 /// Burst of messages about the position. After the burst, the log has one message for each [`NEWS_INTERVAL`].
@@ -85,8 +87,6 @@ pub enum GeonetEvent {
 /// A GeoNetworking router with the sockets, the source of positions and the interfaces that it uses.
 #[derive(Debug)]
 pub struct Geonet {
-    /// Proof that this program is built with the GeoNetworking part.
-    _part: parts::Geonet,
     link: FrameLink,
     /// Virtual interfaces of IPv6.
     pub interfaces: Interfaces,
@@ -122,25 +122,6 @@ pub struct Geonet {
 }
 
 impl Geonet {
-    /// Returns GeoNetworking if it runs. (The function matches the concrete type, unlike `Option::as_ref`. So
-    /// in a program that is built without this part, the compiler knows that the result is `None`.)
-    #[allow(clippy::match_as_ref)]
-    pub fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
-        match geonet {
-            Some(geonet) => Some(geonet),
-            None => None,
-        }
-    }
-
-    /// Returns GeoNetworking for changes, if it runs.
-    #[allow(clippy::match_as_ref)]
-    pub fn of_mut(geonet: &mut Option<Geonet>) -> Option<&mut Geonet> {
-        match geonet {
-            Some(geonet) => Some(geonet),
-            None => None,
-        }
-    }
-
     /// Opens the link and the source of positions. `undo` is the file with the settings to restore; `wants`
     /// says whether to use a fast path. `uplinks` are those of the mobile router; an interface of IPv6 over
     /// GeoNetworking may be one of them. `facilities` says whether the station has facilities.
@@ -154,7 +135,6 @@ impl Geonet {
         uplinks: Vec<String>,
         facilities: bool,
     ) -> anyhow::Result<Geonet> {
-        let Some(part) = parts::geonet() else { bail!("this program was built without GeoNetworking") };
         let seed = clock::random().context("cannot get randomness from the kernel")?;
         let seed = u64::from_ne_bytes(seed);
         let mid = match config.address {
@@ -197,7 +177,6 @@ impl Geonet {
             reported_at: None,
             event_limiter: RateLimiter::new(NEWS, NEWS_INTERVAL),
             fast_path: FastPath::open(wants)?,
-            _part: part,
         };
         geonet.align(clock::now());
         Ok(geonet)
@@ -523,13 +502,10 @@ impl Geonet {
 }
 
 /// Waits for [`Geonet::next_event`]; without GeoNetworking it never returns.
-pub async fn next_event(geonet: &mut Option<Geonet>) -> Result<GeonetEvent> {
-    match geonet {
-        // The future takes memory even if the caller does not poll it, so a program without this part leaves
-        // it out.
-        #[cfg(feature = "geonet")]
+pub async fn next_event(geonet: &mut Part<Geonet, GEONET>) -> Result<GeonetEvent> {
+    match geonet.get_mut() {
         Some(geonet) => geonet.next_event().await,
-        _ => pending().await,
+        None => pending().await,
     }
 }
 

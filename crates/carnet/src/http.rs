@@ -12,7 +12,9 @@
 //! body and answer are octets for axum, and a stream is boxed. Otherwise the program would contain the whole
 //! server once for each path.
 
+#[cfg(feature = "geonet")]
 mod facilities;
+#[cfg(feature = "geonet")]
 mod geonet;
 mod metrics;
 mod pages;
@@ -37,7 +39,6 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Router, serve as serve_http};
 use carnet_api::config::Http;
 use carnet_api::model::{ErrorBody, missed};
-use carnet_base::parts;
 use carnet_linux::with_umask;
 use futures_util::stream::{self, Stream, StreamExt};
 use serde::Serialize;
@@ -295,10 +296,9 @@ fn bad_query(mistake: String) -> Refusal {
 }
 
 fn router(app: App) -> Router {
-    let mut router = Router::new();
-    if parts::geonet().is_some() {
-        router = router.merge(geonet::router()).merge(facilities::router());
-    }
+    let router = Router::new();
+    #[cfg(feature = "geonet")]
+    let router = router.merge(geonet::router()).merge(facilities::router());
     router
         .route("/v1/status", get(|app, _| app.ask(Request::Status)))
         .route("/v1/bindings", get(|app, _| app.ask(Request::Bindings)))

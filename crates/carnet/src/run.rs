@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use carnet_api::config::{Config, ConfigErrors, Sandbox};
 use carnet_api::model;
-use carnet_base::{RateLimiter, Rng, Seed, Time, parts};
+use carnet_base::{Part, RateLimiter, Rng, Seed, Time};
 use carnet_linux::sandbox::{self, EnforcedLimits, SandboxPlan, with_files_alone};
 use carnet_linux::signal::{Signal, SignalReader};
 use carnet_linux::{
@@ -40,14 +40,14 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, interval_at, 
 use tracing::{error, info, warn};
 
 use crate::facilities::Applications;
-use crate::geonet::{Geonet, next_event as next_geonet_event, until};
+use crate::geonet::{GEONET, Geonet, next_event as next_geonet_event, until};
 use crate::lan::{LanEvent, LanServices};
 use crate::record::{Header, Recorder};
 use crate::settings::security::{LoadedSecurity, furnish};
 use crate::state::{
     InputOutputs, OpenedState, OutputTreatment, StandbyEnded, State, StorageLocation, WriterEvent, record_of,
 };
-use crate::upper_tester::{self, UpperTester};
+use crate::upper_tester::{self, UPPER_TESTER, UpperTester};
 use crate::{answers, crash, http, log, settings};
 
 use lan::LanEventLimits;
@@ -126,16 +126,16 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         crash::keep_reports(directory, &config.station.name);
     }
     let geonet = match &config.geonet {
-        Some(geonet) => {
+        Some(geonet) if GEONET => {
             let (wants, uplinks) = (settings::geonet_path(&config), settings::ports(&config).uplinks);
             let (undo, facilities) = (settings::link_undo_file(&config), config.facilities.is_some());
             let opened = Geonet::open(geonet, &undo, wants, uplinks, facilities);
             optional(&config, "GeoNetworking", opened)?
         }
-        None => None,
+        _ => None,
     };
     let upper_tester = match &config.conformance {
-        Some(conformance) => optional(&config, "the upper tester", UpperTester::open(conformance).await)?,
+        Some(conformance) => optional(&config, "the upper tester", UpperTester::open(conformance))?,
         None => None,
     };
     let mut alarm = Alarm::new()?;
@@ -187,8 +187,8 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     }
     // The runner is on the heap, because a moved value would leave a copy of a mobile router's key.
     let mut runner =
-        with_secrets(|| Runner::new(config, platform, geonet, seed, (state, kept)).map(Box::new))?;
-    runner.upper_tester = upper_tester;
+        with_secrets(|| Runner::new(config, platform, Part::new(geonet), seed, (state, kept)).map(Box::new))?;
+    runner.upper_tester = Part::new(upper_tester);
     (runner.plan, runner.sandbox) = (plan, sandbox);
     runner.settle();
     runner.carry_out();
@@ -196,7 +196,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     runner.place_fast_path();
     // While config and state are read, they take many times their size, so the program now returns memory.
     carnet_linux::give_back_memory();
-    if let Some(why) = Geonet::of_mut(&mut runner.geonet).and_then(|geonet| geonet.interfaces.failure()) {
+    if let Some(why) = runner.geonet.get_mut().and_then(|geonet| geonet.interfaces.failure()) {
         let why = format!("cannot create geonet.ipv6_interface: {why}");
         if runner.platform.is_none() {
             runner.close().await;
@@ -536,13 +536,13 @@ struct Runner {
     read_pause: ReadPause,
     /// Whether the fast path lacks some of the changes that the platform has executed.
     fast_path_outdated: bool,
-    geonet: Option<Geonet>,
+    geonet: Part<Geonet, GEONET>,
     /// Applications that send and receive messages; `None` without facilities.
-    applications: Option<Applications>,
+    applications: Part<Applications, GEONET>,
     /// Services for hosts of the mobile network.
     lan: LanServices,
     lan_limits: LanEventLimits,
-    upper_tester: Option<UpperTester>,
+    upper_tester: Part<UpperTester, UPPER_TESTER>,
     state: State,
     recorder: Recorder,
     events: broadcast::Sender<Value>,
@@ -595,7 +595,7 @@ impl Runner {
     fn new(
         mut config: Box<Config>,
         platform: Option<Platform>,
-        mut geonet: Option<Geonet>,
+        mut geonet: Part<Geonet, GEONET>,
         seed: Seed,
         (mut state, kept): (State, PersistentState),
     ) -> anyhow::Result<Runner> {
@@ -604,7 +604,7 @@ impl Runner {
             time: clock::now(),
             wall: clock::wall(),
             state: kept,
-            gn_address: geonet.as_ref().and_then(Geonet::address).map(|address| address.0),
+            gn_address: geonet.get().and_then(Geonet::address).map(|address| address.0),
         };
         let furnished = furnish(&config, Rng::beside(header.seed), header.wall);
         let LoadedSecurity { entity: security, warnings } = match furnished {
@@ -613,10 +613,10 @@ impl Runner {
             // GeoNetworking.
             Err(error) if platform.is_some() => {
                 warn!("the station continues without GeoNetworking until a restart: {error:#}");
-                if let Some(Err(error)) = Geonet::of_mut(&mut geonet).map(Geonet::close) {
+                if let Some(Err(error)) = geonet.get_mut().map(Geonet::close) {
                     error!("{error}");
                 }
-                geonet = None;
+                geonet.take();
                 LoadedSecurity { entity: None, warnings: Vec::new() }
             }
             Err(error) => return Err(error),
@@ -626,7 +626,7 @@ impl Runner {
         }
         let recorder = Recorder::create(config.station.record.as_deref(), &header);
         let recorder = optional(&config, "the recording", recorder)?.unwrap_or_default();
-        let station_config = settings::station(&config, geonet.as_ref().and_then(Geonet::address));
+        let station_config = settings::station(&config, geonet.get().and_then(Geonet::address));
         config.wipe_keys();
         let served = settings::home_addresses(&config);
         let (known, others): (Vec<_>, Vec<_>) =
@@ -645,9 +645,9 @@ impl Runner {
             station,
             lan,
             lan_limits: LanEventLimits::new(),
-            applications: parts::geonet()
-                .filter(|_| config.facilities.is_some())
-                .map(|part| Applications::new(part, &config.station.name)),
+            applications: Part::new(
+                config.facilities.as_ref().map(|_| Applications::new(&config.station.name)),
+            ),
             config,
             reader: platform.as_ref().map(|platform| TunnelReader::new(platform.tunnel())),
             writer: platform.as_ref().map(|platform| TunnelWriter::new(platform.tunnel())),
@@ -658,7 +658,7 @@ impl Runner {
             fast_path_outdated: false,
             platform,
             geonet,
-            upper_tester: None,
+            upper_tester: Part::new(None),
             state,
             recorder,
             events: broadcast::channel(EVENTS).0,
@@ -738,10 +738,10 @@ impl Runner {
 
     /// Ends GeoNetworking after repeated failures; the network of the vehicle continues without it.
     fn give_up_geonet(&mut self, why: &str) {
-        if let Some(Err(error)) = Geonet::of_mut(&mut self.geonet).map(Geonet::close) {
+        if let Some(Err(error)) = self.geonet.get_mut().map(Geonet::close) {
             error!("{error}");
         }
-        self.geonet = None;
+        self.geonet.take();
         let message = format!("GeoNetworking has failed and is off until a restart: {why}");
         self.report(&Event::Warning { message });
     }
@@ -975,7 +975,7 @@ impl Runner {
         for event in &told {
             self.report(event);
         }
-        if let Some(geonet) = &mut self.geonet {
+        if let Some(geonet) = self.geonet.get_mut() {
             if let Some(router) = self.station.geonet()
                 && geonet.address() != Some(router.address())
             {
@@ -1047,72 +1047,72 @@ impl Runner {
     fn carry_geonet(&mut self, output: GeonetOutput) {
         match output {
             GeonetOutput::Frame(frame) => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.send(clock::now(), &frame);
                 }
                 self.station.recycle(frame.packet);
             }
             GeonetOutput::Accelerate(told) => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.accelerate(clock::now(), &told);
                 }
             }
             GeonetOutput::Delivered(delivered) => {
-                if let Some(upper_tester) = &self.upper_tester {
+                if let Some(upper_tester) = self.upper_tester.get() {
                     upper_tester.delivered(&delivered);
                 }
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.delivered(clock::now(), delivered);
                 }
             }
             GeonetOutput::Message(message) => {
-                if let Some(applications) = &self.applications {
+                if let Some(applications) = self.applications.get() {
                     let map = self.station.facilities().map(|facilities| &facilities.services().ldm);
                     applications.hear(clock::wall().as_unix_nanos() / 1_000_000, &message, map);
                 }
             }
             GeonetOutput::EventOver(action) => {
-                if let Some(applications) = &self.applications {
+                if let Some(applications) = self.applications.get() {
                     applications.over(action);
                 }
             }
             GeonetOutput::Triggered(action) => {
-                if let Some(applications) = &mut self.applications {
+                if let Some(applications) = self.applications.get_mut() {
                     applications.triggered(action);
                 }
             }
             GeonetOutput::VirtualLink(link) => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.interfaces.set(link);
                 }
             }
             GeonetOutput::VirtualLinkGone(id) => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.interfaces.remove(id);
                 }
             }
             GeonetOutput::VirtualFrame(frame) => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.interfaces.write(&frame);
                 }
             }
             GeonetOutput::Ipv6 { link, destination, source, delivered } => {
-                if let Some(upper_tester) = &self.upper_tester {
+                if let Some(upper_tester) = self.upper_tester.get() {
                     upper_tester.delivered(&delivered);
                 }
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.interfaces.write_packet(link, destination, source, &delivered.payload);
                     geonet.overheard(&delivered);
                 }
                 self.station.recycle(delivered.payload);
             }
             GeonetOutput::LanPacket { interface, destination, packet } => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.multicast.write(&interface, destination, &packet);
                 }
             }
             GeonetOutput::Subscription { group, exclude, sources } => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.multicast.subscribe(group, exclude, sources);
                 }
             }
@@ -1195,7 +1195,7 @@ impl Runner {
             self.carry(packet);
         }
         self.flush();
-        if let Some(Err(error)) = Geonet::of_mut(&mut self.geonet).map(Geonet::close) {
+        if let Some(Err(error)) = self.geonet.get_mut().map(Geonet::close) {
             error!("{error}");
         }
         if let Some(Err(error)) = self.platform.map(Platform::close) {

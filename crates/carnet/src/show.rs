@@ -15,10 +15,10 @@ use carnet_api::model::{
     AnnouncedService, Area, Binding, Counters, Group, Lan, Location, Policy, Role, Route, Status, Tunnel,
     Uplink,
 };
-use carnet_base::parts;
 use serde_json::Value;
 
 use crate::cli::Table;
+use crate::geonet::GEONET;
 
 /// Placeholder for an absent value.
 const NOTHING: &str = "-";
@@ -36,7 +36,7 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
             | Table::Lan
             | Table::Counters
     );
-    if of_geonet && parts::geonet().is_none() {
+    if of_geonet && !GEONET {
         return Err(serde_json::Error::custom("this program was built without GeoNetworking"));
     }
     Ok(match what {

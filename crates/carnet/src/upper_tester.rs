@@ -33,7 +33,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, bail};
 use carnet_api::config;
-use carnet_base::parts;
+use carnet_base::Part;
 use carnet_linux::bind_datagrams;
 use carnet_station::io::{Area, AreaShape, Delivered, GeonetRequest, GeonetTransport, Position};
 use carnet_wire::btp::{BtpA, BtpB};
@@ -43,6 +43,11 @@ use tracing::debug;
 
 use crate::geonet::position_of;
 
+/// Whether this program was built with the upper tester. A program for service has none.
+pub const UPPER_TESTER: bool = cfg!(feature = "upper-tester");
+/// Error for a config with an upper tester if this program has none.
+pub const WITHOUT_UPPER_TESTER: &str =
+    "[conformance]: this program was built without the feature `upper-tester`, expected no such table";
 /// NH values of BTP-A ([`BTP_A`]) and BTP-B ([`BTP_B`]).
 const BTP_A: u8 = 1;
 const BTP_B: u8 = 2;
@@ -216,8 +221,6 @@ fn indication(number: u8, payload: &[u8]) -> Option<Vec<u8>> {
 /// The UDP port for the test system.
 #[derive(Debug)]
 pub struct UpperTester {
-    /// Proof that this program is built with the GeoNetworking part.
-    _part: parts::Geonet,
     socket: UdpSocket,
     /// Address to which the upper tester reports payloads: the address of the last tester that sent a
     /// message.
@@ -232,19 +235,15 @@ impl UpperTester {
     /// Opens the UDP port.
     ///
     /// # Errors
-    /// Returns an error if the port cannot be bound.
-    pub async fn open(config: &config::Conformance) -> anyhow::Result<UpperTester> {
-        let Some(part) = parts::geonet() else { bail!("this program was built without GeoNetworking") };
+    /// Returns an error if the port cannot be bound, or if this program was built without the upper tester.
+    pub fn open(config: &config::Conformance) -> anyhow::Result<UpperTester> {
+        if !UPPER_TESTER {
+            bail!(WITHOUT_UPPER_TESTER);
+        }
         let socket = bind_datagrams(config.upper_tester)
             .and_then(UdpSocket::from_std)
             .with_context(|| format!("conformance.upper_tester: cannot listen at {}", config.upper_tester))?;
-        Ok(UpperTester {
-            _part: part,
-            socket,
-            tester: None,
-            version: Version::default(),
-            displacement: (0, 0),
-        })
+        Ok(UpperTester { socket, tester: None, version: Version::default(), displacement: (0, 0) })
     }
 
     /// Waits for a message of a tester. Safe to cancel.
@@ -340,13 +339,12 @@ pub fn moved(position: Position, north: i32, east: i32) -> Option<Position> {
 }
 
 /// Waits for the next message; without an upper tester it never returns. Safe to cancel.
-pub async fn next_message(upper_tester: &mut Option<UpperTester>) -> (SocketAddr, Message) {
-    match upper_tester {
-        #[cfg(feature = "geonet")]
+pub async fn next_message(upper_tester: &mut Part<UpperTester, UPPER_TESTER>) -> (SocketAddr, Message) {
+    match upper_tester.get_mut() {
         Some(upper_tester) => upper_tester.receive().await,
-        _ => pending().await,
+        None => pending().await,
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "upper-tester"))]
 mod tests;

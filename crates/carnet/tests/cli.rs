@@ -215,6 +215,21 @@ fn check_reports_mistakes_of_the_position_trace() {
     std::fs::remove_file(&path).expect("gone");
 }
 
+/// An upper tester gives control of the station to every program that reaches it.
+#[test]
+fn check_accepts_an_upper_tester_only_with_its_feature() {
+    let path = scratch("tester.toml");
+    let config = "[station]\nname = 'a'\n[geonet]\ninterface = 'gn0'\nposition = 'fixed:48.8375,2.1008'\n\
+                  [conformance]\nupper_tester = '[::1]:12345'\n";
+    std::fs::write(&path, config).expect("a config");
+    let output = carnet(&["check", path.to_str().expect("a path")]);
+    let refusal = "[conformance]: this program was built without the feature `upper-tester`";
+    let is_refused = stderr(&output).contains(refusal);
+    let expected = if cfg!(feature = "upper-tester") { (Some(0), false) } else { (Some(2), true) };
+    assert_eq!((output.status.code(), is_refused), expected, "{}", stderr(&output));
+    let _ = std::fs::remove_file(&path);
+}
+
 #[test]
 fn run_refuses_an_invalid_log_filter() {
     let path = scratch("log.toml");

@@ -15,7 +15,7 @@ pub mod recording;
 use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_api::config::{self, Auth, Config, FormerKey, Key, Mac};
-use carnet_base::{mapped, parts};
+use carnet_base::mapped;
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, OtherAgents, Peer};
 use carnet_mobility::mobile_router::{MobileRouterConfig, UplinkConfig, VolumePeriod};
@@ -99,7 +99,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         nested_routers: router.nested_routers.iter().map(|address| address.0).collect(),
         direct_networks: router.direct_routes.clone(),
     });
-    let geonet = config.geonet.as_ref().filter(|_| parts::geonet().is_some()).map(|geonet| {
+    let geonet = config.geonet.as_ref().map(|geonet| {
         let facilities = config
             .facilities
             .as_ref()

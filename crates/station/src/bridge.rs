@@ -102,12 +102,12 @@ impl Station {
     /// Returns the NEMO plane, and the stations in range that it needs for an input.
     pub(crate) fn nemo_in_range(&mut self) -> (&mut Nemo, Range<'_>) {
         let Station { nemo, geonet, .. } = self;
-        (nemo, Range(Geonet::of(geonet).map(|geonet| Around(geonet.router()))))
+        (nemo, Range(geonet.get().map(|geonet| Around(geonet.router()))))
     }
 
     /// Makes GeoNetworking queue the messages of neighbouring mobile routers and of access routers.
     pub(crate) fn listen_to_stations(&mut self) {
-        if let Some(geonet) = &mut self.geonet {
+        if let Some(geonet) = self.geonet.get_mut() {
             geonet.listen_to_stations(self.nemo.listens_to_stations());
         }
     }
@@ -116,7 +116,7 @@ impl Station {
     pub(crate) fn flush(&mut self, now: Time, wall: WallTime) {
         // Take the MTU of GeoNetworking into account from the start: otherwise hosts would have to learn a
         // smaller MTU when a neighbour appears.
-        let mtu = Geonet::of(&self.geonet).and_then(Geonet::ipv6).map(Adaptation::mtu);
+        let mtu = self.geonet.get().and_then(Geonet::ipv6).map(Adaptation::mtu);
         self.nemo.flush(now, wall, mtu);
         self.flush_geonet(now);
     }
@@ -124,7 +124,7 @@ impl Station {
     /// Completes the outputs after an input that concerns GeoNetworking alone: passes the messages that
     /// GeoNetworking has queued to NEMO, and the resulting orders back.
     pub(crate) fn flush_geonet(&mut self, now: Time) {
-        let Some(geonet) = &mut self.geonet else { return };
+        let Some(geonet) = self.geonet.get_mut() else { return };
         let own = geonet.router().address().mid();
         let link_local = addresses::link_local(own);
         self.nemo.handle_own_station(now, own, link_local);
@@ -145,7 +145,7 @@ impl Station {
 
     fn carry_out_orders(&mut self, now: Time) {
         while let Some(order) = self.nemo.poll_geonet_order() {
-            match (order, &mut self.geonet) {
+            match (order, self.geonet.get_mut()) {
                 (GeonetOrder::Announce { hops, packet }, Some(geonet)) => geonet.announce(now, hops, &packet),
                 (GeonetOrder::Send { hops, station, packet }, Some(geonet)) => {
                     geonet.send_straight(now, hops, station, &packet);
@@ -163,7 +163,7 @@ impl Station {
     /// Handles a frame that the receiver has not acknowledged. Returns `true` if its packet has been sent on
     /// another route.
     pub(crate) fn was_taken_back(&mut self, now: Time, frame: &Frame) -> bool {
-        let Some(geonet) = &mut self.geonet else { return false };
+        let Some(geonet) = self.geonet.get_mut() else { return false };
         if !self.nemo.handle_unreachable_station(now, frame.destination) {
             return false;
         }

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, WallTime};
-use carnet_cits::geonetworking::Geonet;
 use carnet_geonet::ReceivedFrame;
 use carnet_geonet::ipv6_adaptation::HostFrame;
 use carnet_geonet::multicast::LanPacket;
@@ -87,14 +86,14 @@ impl Station {
     fn handle_geonet_input(&mut self, now: Time, input: Input) -> ControlFlow<Result<(), String>, Input> {
         match input {
             Input::Timeout if self.nemo.poll_timeout().is_none_or(|due| due > now) => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.handle_timeout(now);
                 }
                 let (nemo, in_range) = self.nemo_in_range();
                 nemo.handle_neighbour_timeout(now, in_range.as_stations());
             }
             Input::Frame(frame) => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     let Frame { source, destination, packet, .. } = &frame;
                     geonet.handle_frame(
                         now,
@@ -104,7 +103,7 @@ impl Station {
             }
             Input::Unacknowledged(frame) => {
                 if !self.was_taken_back(now, &frame)
-                    && let Some(geonet) = &mut self.geonet
+                    && let Some(geonet) = self.geonet.get_mut()
                 {
                     geonet.handle_unacknowledged(now, frame.destination, &frame.packet);
                 }
@@ -112,66 +111,66 @@ impl Station {
             Input::VirtualFrame(frame) => {
                 let VirtualFrame { link, destination, source, ether_type, payload } = frame;
                 if !self.nemo.was_diverted(now, destination, &payload)
-                    && let Some(geonet) = &mut self.geonet
+                    && let Some(geonet) = self.geonet.get_mut()
                 {
                     let frame = HostFrame { destination, source, ether_type, payload: &payload };
                     geonet.handle_host_frame(now, link, frame);
                 }
             }
             Input::VirtualAddresses { link, addresses } => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.handle_addresses(link, addresses);
                 }
             }
             Input::LanPacket { interface, source, packet } => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     let lan = LanPacket { interface: &interface, source, packet: &packet };
                     geonet.handle_lan_packet(now, lan);
                 }
             }
-            Input::LanAddresses { interface, addresses } => match &mut self.geonet {
+            Input::LanAddresses { interface, addresses } => match self.geonet.get_mut() {
                 Some(geonet) => geonet.handle_lan_addresses(now, &interface, &addresses),
                 None => drop(self.lan_addresses.insert(interface, addresses)),
             },
             Input::GeonetMtu(mtu) => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.handle_link_mtu(now, mtu);
                 }
             }
             Input::GeonetBacklog(octets) => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.handle_backlog(octets);
                 }
             }
             Input::ChannelBusy(thousandths) => {
-                return ControlFlow::Break(match &mut self.geonet {
+                return ControlFlow::Break(match self.geonet.get_mut() {
                     Some(geonet) => geonet.handle_channel_busy(now, thousandths),
                     None => Err(NO_GEONET.into()),
                 });
             }
             Input::GeonetFastPath(is) => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.handle_fast_path(now, is);
                 }
             }
             Input::GeonetReport(report) => {
                 self.nemo.handle_stations_used(now, &report.own_packet_destinations);
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.handle_report(now, &report);
                 }
             }
             Input::Position(position) => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.handle_position(now, position);
                 }
             }
             Input::PositionQuality(quality) => {
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.handle_quality(quality);
                 }
             }
             Input::Vehicle(octets) => {
-                return ControlFlow::Break(match &mut self.geonet {
+                return ControlFlow::Break(match self.geonet.get_mut() {
                     Some(geonet) => geonet.handle_vehicle(now, &octets),
                     None => Err(NO_GEONET.into()),
                 });
@@ -180,7 +179,7 @@ impl Station {
                 return ControlFlow::Break(self.handle_geonet_address(now, GnAddress(address)));
             }
             Input::Geonet(request) => {
-                return ControlFlow::Break(match &mut self.geonet {
+                return ControlFlow::Break(match self.geonet.get_mut() {
                     Some(geonet) => geonet.handle_request(now, &request),
                     None => Err(NO_GEONET.into()),
                 });
@@ -207,7 +206,7 @@ impl Station {
 
     /// Sets the date for the next [`Self::handle_frame`], which gets none, unlike [`Self::handle_input`].
     pub fn handle_date(&mut self, now: Time, wall: WallTime) {
-        if let Some(geonet) = &mut self.geonet {
+        if let Some(geonet) = self.geonet.get_mut() {
             geonet.handle_date(now, wall);
         }
     }
@@ -215,7 +214,7 @@ impl Station {
     /// Handles a frame of EtherType 0x8947 without a copy of its octets.
     pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
         self.assert_drained();
-        if let Some(geonet) = &mut self.geonet {
+        if let Some(geonet) = self.geonet.get_mut() {
             geonet.handle_frame(now, frame);
         }
         self.flush_geonet(now);
@@ -225,7 +224,7 @@ impl Station {
     pub fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         self.assert_drained();
         if !self.nemo.was_diverted(now, frame.destination, frame.payload)
-            && let Some(geonet) = &mut self.geonet
+            && let Some(geonet) = self.geonet.get_mut()
         {
             geonet.handle_host_frame(now, link, frame);
         }
@@ -235,7 +234,7 @@ impl Station {
     /// Handles a multicast packet from an interface of the mobile network without a copy of its octets.
     pub fn handle_lan_packet(&mut self, now: Time, packet: LanPacket<'_>) {
         self.assert_drained();
-        if let Some(geonet) = &mut self.geonet {
+        if let Some(geonet) = self.geonet.get_mut() {
             geonet.handle_lan_packet(now, packet);
         }
         self.flush_geonet(now);
@@ -277,7 +276,7 @@ impl Station {
 
     pub(crate) fn handle_timeout(&mut self, now: Time, wall: WallTime) {
         self.nemo.handle_timeout(now, wall);
-        if let Some(geonet) = &mut self.geonet {
+        if let Some(geonet) = self.geonet.get_mut() {
             geonet.handle_timeout(now);
         }
         let (nemo, in_range) = self.nemo_in_range();
@@ -289,26 +288,20 @@ impl Station {
         match command {
             Command::Handover { uplink, policy } => self.nemo.handle_handover(now, wall, uplink, policy),
             Command::ResetGeonet => {
-                let geonet = Geonet::of_mut(&mut self.geonet).ok_or(NO_GEONET)?;
+                let geonet = self.geonet.get_mut().ok_or(NO_GEONET)?;
                 geonet.handle_reset(now);
                 Ok(())
             }
-            Command::SetArea(order) => {
-                Geonet::of_mut(&mut self.geonet).ok_or(NO_GEONET)?.handle_area_order(now, &order)
-            }
+            Command::SetArea(order) => self.geonet.get_mut().ok_or(NO_GEONET)?.handle_area_order(now, &order),
             Command::RemoveArea { name } => {
-                Geonet::of_mut(&mut self.geonet).ok_or(NO_GEONET)?.handle_area_removal(now, &name)
+                self.geonet.get_mut().ok_or(NO_GEONET)?.handle_area_removal(now, &name)
             }
-            Command::ChangePseudonym => {
-                Geonet::of_mut(&mut self.geonet).ok_or(NO_GEONET)?.handle_pseudonym_change(now)
-            }
+            Command::ChangePseudonym => self.geonet.get_mut().ok_or(NO_GEONET)?.handle_pseudonym_change(now),
             Command::LockPseudonym { for_s } => {
                 let span = Duration::from_secs(for_s.into());
-                Geonet::of_mut(&mut self.geonet).ok_or(NO_GEONET)?.handle_pseudonym_lock(now, span)
+                self.geonet.get_mut().ok_or(NO_GEONET)?.handle_pseudonym_lock(now, span)
             }
-            Command::Denm(order) => {
-                Geonet::of_mut(&mut self.geonet).ok_or(NO_GEONET)?.handle_denm_order(now, &order)
-            }
+            Command::Denm(order) => self.geonet.get_mut().ok_or(NO_GEONET)?.handle_denm_order(now, &order),
             Command::Drain { to, within_s } => self.nemo.handle_drain(now, wall, &to, within_s),
             Command::EndDrain => self.nemo.handle_drain_end(),
             Command::Revoke { home_address, bids } => {

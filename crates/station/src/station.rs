@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use carnet_base::{Rng, Time, WallTime, parts};
+use carnet_base::{Part, Rng, Time, WallTime};
 use carnet_cits::facilities::Facilities;
 use carnet_cits::geonetworking::acceleration::SequenceNumbers;
 use carnet_cits::geonetworking::{GeoDestination, Geonet, GeonetSettings, Held};
@@ -18,6 +18,8 @@ use std::net::Ipv6Addr;
 use crate::config::StationConfig;
 use crate::io::Output;
 
+/// Whether this program was built with GeoNetworking.
+const GEONET: bool = cfg!(feature = "geonet");
 /// Error for an input about GeoNetworking if the station does no GeoNetworking.
 pub(crate) const NO_GEONET: &str = "this station does no GeoNetworking";
 
@@ -25,9 +27,9 @@ pub(crate) const NO_GEONET: &str = "this station does no GeoNetworking";
 #[derive(Debug)]
 pub struct Station {
     pub(crate) nemo: Nemo,
-    pub(crate) geonet: Option<Geonet>,
+    pub(crate) geonet: Part<Geonet, GEONET>,
     /// Settings of the GeoNetworking router, which waits for its address; `None` once the router exists.
-    awaited: Option<(GeonetSettings, Rng)>,
+    awaited: Part<(GeonetSettings, Rng), GEONET>,
     /// Security entity for the GeoNetworking router that waits for its address.
     awaited_security: Option<Secured>,
     /// Addresses of the mobile network's interfaces. A multicast proxy that starts later needs them.
@@ -45,21 +47,21 @@ impl Station {
         now: Time,
         wall: WallTime,
     ) -> Station {
-        let part = parts::geonet().zip(config.geonet.clone());
-        let ipv6 = part.as_ref().and_then(|(_, settings)| settings.ipv6.as_ref());
+        let settings = config.geonet.clone().filter(|_| GEONET);
+        let ipv6 = settings.as_ref().and_then(|settings| settings.ipv6.as_ref());
         let interfaces = ipv6.map(Ipv6Config::interfaces).unwrap_or_default();
         let mut station = Station {
             nemo: Nemo::new(rng, interfaces),
-            geonet: None,
-            awaited: None,
+            geonet: Part::new(None),
+            awaited: Part::new(None),
             awaited_security: None,
             lan_addresses: BTreeMap::new(),
         };
-        if let Some((part, settings)) = part {
+        if let Some(settings) = settings {
             let rng = station.nemo.next_rng();
             match settings.address {
-                Some(address) => station.geonet = Some(Geonet::new(part, settings, address, rng)),
-                None => station.awaited = Some((settings, rng)),
+                Some(address) => station.geonet = Part::new(Some(Geonet::new(settings, address, rng))),
+                None => station.awaited = Part::new(Some((settings, rng))),
             }
         }
         station.nemo.start(now, wall, config.nemo(), persistent);
@@ -84,17 +86,17 @@ impl Station {
     /// # Errors
     /// Returns an error if the station does no GeoNetworking.
     pub(crate) fn handle_geonet_address(&mut self, now: Time, address: GnAddress) -> Result<(), String> {
-        if let Some(geonet) = &mut self.geonet {
+        if let Some(geonet) = self.geonet.get_mut() {
             geonet.handle_address(now, address);
-        } else if let (Some(part), Some((settings, rng))) = (parts::geonet(), self.awaited.take()) {
-            let mut geonet = Geonet::new(part, settings, address, rng);
+        } else if let Some((settings, rng)) = self.awaited.take() {
+            let mut geonet = Geonet::new(settings, address, rng);
             for (interface, addresses) in std::mem::take(&mut self.lan_addresses) {
                 geonet.handle_lan_addresses(now, &interface, &addresses);
             }
             if let Some(secured) = self.awaited_security.take() {
                 geonet.secure(now, secured);
             }
-            self.geonet = Some(geonet);
+            self.geonet = Part::new(Some(geonet));
             self.listen_to_stations();
         } else {
             return Err(NO_GEONET.into());
@@ -119,33 +121,33 @@ impl Station {
 
     /// Returns the GeoNetworking plane, if the station has one.
     pub fn geonet_plane(&self) -> Option<&Geonet> {
-        Geonet::of(&self.geonet)
+        self.geonet.get()
     }
 
     /// Returns the GeoNetworking router, if the station has one.
     pub fn geonet(&self) -> Option<&carnet_geonet::Router> {
-        Geonet::of(&self.geonet).map(Geonet::router)
+        self.geonet.get().map(Geonet::router)
     }
 
     /// Returns the facilities, if the station has any.
     pub fn facilities(&self) -> Option<&Facilities> {
-        Geonet::of(&self.geonet).and_then(Geonet::facilities)
+        self.geonet.get().and_then(Geonet::facilities)
     }
 
     /// Returns the multicast proxy, if the station has one.
     pub fn multicast(&self) -> Option<&MulticastProxy> {
-        Geonet::of(&self.geonet).and_then(Geonet::multicast)
+        self.geonet.get().and_then(Geonet::multicast)
     }
 
     /// Returns the IPv6 adaptation of GeoNetworking, if the station has it.
     pub fn ipv6_adaptation(&self) -> Option<&Adaptation> {
-        Geonet::of(&self.geonet).and_then(Geonet::ipv6)
+        self.geonet.get().and_then(Geonet::ipv6)
     }
 
     /// Sets the source from which the GeoNetworking router and a fast path draw sequence numbers. In the
     /// replay of a recording the router has its own numbers, which the fast path's reports correct.
     pub fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
-        if let Some(geonet) = &mut self.geonet {
+        if let Some(geonet) = self.geonet.get_mut() {
             geonet.share_sequence_numbers(numbers);
         }
     }
@@ -153,7 +155,7 @@ impl Station {
     /// Starts to sign and verify GeoNetworking packets. The caller calls this at the start, before any input.
     pub fn secure(&mut self, now: Time, wall: WallTime, entity: Box<dyn SecurityEntity>) {
         let secured = Secured::new(entity, now, wall);
-        match &mut self.geonet {
+        match self.geonet.get_mut() {
             Some(geonet) => geonet.secure(now, secured),
             None => self.awaited_security = Some(secured),
         }
@@ -170,22 +172,22 @@ impl Station {
     }
 
     fn secured(&self) -> Option<&Secured> {
-        Geonet::of(&self.geonet).and_then(Geonet::secured).or(self.awaited_security.as_ref())
+        self.geonet.get().and_then(Geonet::secured).or(self.awaited_security.as_ref())
     }
 
     /// Returns the areas that operators have set at run time.
     pub fn geo_destinations(&self, now: Time) -> impl Iterator<Item = GeoDestination<'_>> {
-        Geonet::of(&self.geonet).into_iter().flat_map(move |geonet| geonet.geo_destinations(now))
+        self.geonet.get().into_iter().flat_map(move |geonet| geonet.geo_destinations(now))
     }
 
     /// Returns the congestion gate in front of the radio, if the station has one.
     pub fn congestion(&self) -> Option<&Gate<Held>> {
-        Geonet::of(&self.geonet).and_then(Geonet::gate)
+        self.geonet.get().and_then(Geonet::gate)
     }
 
     /// Takes the buffer of an executed [`Output::Frame`] or [`Output::Ipv6`] back, to use its memory again.
     pub fn recycle(&mut self, octets: Vec<u8>) {
-        if let Some(geonet) = &mut self.geonet {
+        if let Some(geonet) = self.geonet.get_mut() {
             geonet.recycle(octets);
         }
     }
@@ -199,12 +201,12 @@ impl Station {
     /// so that a route exists before a frame needs it.
     pub fn poll_output(&mut self) -> Option<Output> {
         let output = self.nemo.poll_output().map(Output::from);
-        output.or_else(|| Geonet::of_mut(&mut self.geonet).and_then(Geonet::poll_output).map(Output::from))
+        output.or_else(|| self.geonet.get_mut().and_then(Geonet::poll_output).map(Output::from))
     }
 
     /// Returns when [`crate::io::Input::Timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let geonet = Geonet::of(&self.geonet).and_then(Geonet::poll_timeout);
+        let geonet = self.geonet.get().and_then(Geonet::poll_timeout);
         let neighbours = self.nemo.poll_neighbour_timeout();
         self.nemo.poll_timeout().into_iter().chain(geonet).chain(neighbours).min()
     }

@@ -3,7 +3,6 @@
 //! A [`Draft`] has every value that the checks compare, with its position in the file. It also has the config
 //! of each table that has no errors.
 
-use carnet_base::parts;
 use toml::de::DeTable;
 
 use super::dataplane::Dataplane;
@@ -83,12 +82,13 @@ impl Draft {
     pub(super) fn read(document: &DeTable<'_>, sink: &Sink<'_>) -> Draft {
         let root = Table::open(&ROOT, 0, document, sink);
         let open = |key| root.table(key).flatten();
-        let part = parts::geonet();
+        // Without the feature a file with one of its tables has an error, and the tables are not read.
+        let of_geonet = |key| if cfg!(feature = "geonet") { open(key) } else { None };
         let station = open(&STATION);
         if let (Some(_), Some(node)) = (root.value(&MOBILE_ROUTER), root.value(&MOBILE_NODE)) {
             node.refuse("found [mobile_router] and [mobile_node], expected one of the two");
         }
-        if part.is_none() {
+        if !cfg!(feature = "geonet") {
             for key in [&GEONET, &FACILITIES, &SECURITY, &CONFORMANCE] {
                 if let Some(value) = root.value(key) {
                     value.refuse("this program was built without GeoNetworking, expected no such table");
@@ -105,10 +105,10 @@ impl Draft {
                 Some(_) => open(&MOBILE_ROUTER).map(|table| mobile_router::Draft::read(&table)),
                 None => open(&MOBILE_NODE).map(|table| mobile_router::Draft::read_node(&table)),
             },
-            geonet: part.and_then(|part| Some(geonet::Draft::read(part, &open(&GEONET)?))),
-            facilities: part.and_then(|_| Some(facilities::Draft::read(&open(&FACILITIES)?))),
-            security: part.and_then(|_| Some(security::Draft::read(&open(&SECURITY)?))),
-            conformance: part.and_then(|_| Some(conformance::Draft::read(&open(&CONFORMANCE)?))),
+            geonet: of_geonet(&GEONET).map(|table| geonet::Draft::read(&table)),
+            facilities: of_geonet(&FACILITIES).map(|table| facilities::Draft::read(&table)),
+            security: of_geonet(&SECURITY).map(|table| security::Draft::read(&table)),
+            conformance: of_geonet(&CONFORMANCE).map(|table| conformance::Draft::read(&table)),
         }
     }
 

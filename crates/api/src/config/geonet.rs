@@ -13,7 +13,6 @@ mod values;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use carnet_base::parts;
 use carnet_geonet::mib::UnknownSender;
 use carnet_wire::address::MacAddress;
 
@@ -342,8 +341,6 @@ pub(in crate::config) static SECTION: Section = Section::new(
 
 /// The parsed table, with the values that the checks compare with other tables.
 pub(super) struct Draft {
-    /// Proof that this program includes GeoNetworking.
-    _part: parts::Geonet,
     pub interface: Option<At<GeonetInterface>>,
     /// Whether the security entity sets the GN address. It is also true if the key has an error.
     pub is_anonymous: bool,
@@ -361,7 +358,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn read(part: parts::Geonet, table: &Table<'_>) -> Draft {
+    pub(super) fn read(table: &Table<'_>) -> Draft {
         let interface = table.take_at(&INTERFACE);
         let position = table.take(&POSITION);
         let mib = table.table_or_defaults(&MIB).and_then(|table| mib::read(&table));
@@ -412,7 +409,6 @@ impl Draft {
             areas: areas.as_mut().and_then(|areas| areas.iter_mut().map(|area| area.config.take()).collect()),
         });
         Draft {
-            _part: part,
             interface,
             is_anonymous: address.is_none_or(|address| address == GeonetAddress::Anonymous),
             ipv6_interface,

@@ -15,7 +15,6 @@ pub mod words;
 use std::sync::Arc;
 
 use carnet_api::model::{ActionId, Triggered, Vehicle};
-use carnet_base::parts;
 use carnet_geonet::geodesy::Position;
 use carnet_its::cam::Cam;
 use carnet_its::denm::Denm;
@@ -63,8 +62,6 @@ impl Subscription {
 /// The connection of the station to its applications.
 #[derive(Debug)]
 pub struct Applications {
-    /// Proof that this program is built with the GeoNetworking part.
-    _part: parts::Geonet,
     messages: broadcast::Sender<Arc<ReceivedMessage>>,
     /// Name of the station, which is the sender in messages for other gateways.
     name: String,
@@ -77,9 +74,8 @@ pub struct Applications {
 }
 
 impl Applications {
-    pub fn new(part: parts::Geonet, name: &str) -> Applications {
+    pub fn new(name: &str) -> Applications {
         Applications {
-            _part: part,
             messages: broadcast::channel(MESSAGES).0,
             name: name.to_owned(),
             triggered: None,

@@ -19,7 +19,7 @@ impl Runner {
         let facilities = self.config.facilities.as_ref().ok_or(NO_FACILITIES)?;
         let octets = vehicle::message(&told, facilities.role)?;
         self.try_input(Input::Vehicle(octets))?;
-        if let Some(applications) = &mut self.applications {
+        if let Some(applications) = self.applications.get_mut() {
             applications.vehicle = told;
         }
         Ok(())
@@ -31,7 +31,7 @@ impl Runner {
         message: Vec<u8>,
         request: &DenmRequest,
     ) -> Answer<Option<Triggered>> {
-        if self.applications.is_none() {
+        if self.applications.get().is_none() {
             return Err(NO_FACILITIES.into());
         }
         // If the event is repeated, its message may wait until the link is back.
@@ -43,7 +43,7 @@ impl Runner {
         self.update_position();
         let order = denm::order(wish, message, request, area);
         self.try_input(Input::Command(Command::Denm(order)))?;
-        Ok(self.applications.as_mut().and_then(|applications| applications.take_triggered()))
+        Ok(self.applications.get_mut().and_then(|applications| applications.take_triggered()))
     }
 
     /// Returns the answer to `GET /v1/services`. This station's own services come first.

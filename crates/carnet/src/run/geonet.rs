@@ -18,24 +18,24 @@ use crate::upper_tester::Message;
 impl Runner {
     /// Passes the present position to the router, so that the router's packets contain it.
     pub(super) fn update_position(&mut self) {
-        let position = Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.position_now(clock::now()));
+        let position = self.geonet.get_mut().and_then(|geonet| geonet.position_now(clock::now()));
         if let Some(position) = position {
             self.move_to(position);
         }
     }
 
     fn tell_position(&mut self, now: Time) {
-        if let Some(position) = Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.tell(now)) {
+        if let Some(position) = self.geonet.get_mut().and_then(|geonet| geonet.tell(now)) {
             self.move_to(position);
         }
     }
 
     fn move_to(&mut self, position: Position) {
-        let position = match &self.upper_tester {
+        let position = match self.upper_tester.get() {
             Some(upper_tester) => upper_tester.displaced(position),
             None => position,
         };
-        if let (Some(geonet), Some(applications)) = (&self.geonet, &mut self.applications)
+        if let (Some(geonet), Some(applications)) = (self.geonet.get(), self.applications.get_mut())
             && let Some(quality) = applications.news(geonet.quality())
         {
             self.input(Input::PositionQuality(quality));
@@ -48,8 +48,7 @@ impl Runner {
         match event {
             GeonetEvent::Link(LinkEvent::Frames) => self.frames(now, wall)?,
             GeonetEvent::Link(LinkEvent::Changed(state)) => {
-                let changed =
-                    Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.link_changed(now, state));
+                let changed = self.geonet.get_mut().and_then(|geonet| geonet.link_changed(now, state));
                 if let Some(address) = changed {
                     self.input(Input::GeonetAddress(address.0));
                     self.tell_position(now);
@@ -59,7 +58,7 @@ impl Runner {
             }
             GeonetEvent::Link(_) => {}
             GeonetEvent::Position(event) => {
-                let Some(geonet) = &mut self.geonet else { return Ok(()) };
+                let Some(geonet) = self.geonet.get_mut() else { return Ok(()) };
                 let (position, news) = geonet.position(now, event);
                 if let Some(position) = position {
                     self.move_to(position);
@@ -74,7 +73,7 @@ impl Runner {
             GeonetEvent::Virtual(VirtualLinkEvent::Frames) => self.host_frames(now, wall),
             GeonetEvent::Virtual(VirtualLinkEvent::Addresses { link, addresses }) => {
                 if link == 0
-                    && let Some(geonet) = &mut self.geonet
+                    && let Some(geonet) = self.geonet.get_mut()
                 {
                     geonet.tell_addresses(&addresses);
                 }
@@ -84,7 +83,7 @@ impl Runner {
             GeonetEvent::Report => {
                 self.tell_position(now);
                 self.place_fast_path();
-                if let Some(report) = Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.report(now)) {
+                if let Some(report) = self.geonet.get_mut().and_then(|geonet| geonet.report(now)) {
                     self.input(Input::GeonetReport(report));
                 }
             }
@@ -94,13 +93,13 @@ impl Runner {
             }
             GeonetEvent::FastPath(loaded) => {
                 self.geonet_path_refused = loaded.err();
-                if let Some(geonet) = &mut self.geonet {
+                if let Some(geonet) = self.geonet.get_mut() {
                     geonet.tell_listeners();
                 }
                 self.place_fast_path();
             }
             GeonetEvent::Ping => {
-                let Some(geonet) = &mut self.geonet else { return Ok(()) };
+                let Some(geonet) = self.geonet.get_mut() else { return Ok(()) };
                 for request in geonet.ping_requests(now, &self.station) {
                     // If a request cannot be sent, no answer comes, and the ping reports the request as lost.
                     if let Err(refusal) = self.try_input(Input::Geonet(request)) {
@@ -120,12 +119,12 @@ impl Runner {
         }
         // The router may answer a received packet, and the answer needs the present position.
         self.update_position();
-        let unacknowledged =
-            Geonet::of_mut(&mut self.geonet).map_or(Ok(Vec::new()), Geonet::unacknowledged)?;
+        let unacknowledged = self.geonet.get_mut().map_or(Ok(Vec::new()), Geonet::unacknowledged)?;
         for frame in unacknowledged {
             self.input(Input::Unacknowledged(frame));
         }
-        let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return Ok(()) };
+        let Runner { geonet, station, recorder, outputs, .. } = self;
+        let Some(geonet) = geonet.get_mut() else { return Ok(()) };
         station.handle_date(now, wall);
         let result = geonet.receive(|frame| {
             if recorder.is_active() {
@@ -147,12 +146,11 @@ impl Runner {
             self.input(Input::Timeout);
         }
         self.update_position();
-        if let Some(octets) =
-            Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.new_backlog(&self.station))
-        {
+        if let Some(octets) = self.geonet.get_mut().and_then(|geonet| geonet.new_backlog(&self.station)) {
             self.input(Input::GeonetBacklog(octets));
         }
-        let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return };
+        let Runner { geonet, station, recorder, outputs, .. } = self;
+        let Some(geonet) = geonet.get_mut() else { return };
         geonet.interfaces.receive(|frame| {
             let HostFrame { link, destination, source, ether_type, payload } = frame;
             if recorder.is_active() {
@@ -174,7 +172,8 @@ impl Runner {
             self.input(Input::Timeout);
         }
         self.update_position();
-        let Runner { geonet: Some(geonet), station, recorder, outputs, .. } = self else { return };
+        let Runner { geonet, station, recorder, outputs, .. } = self;
+        let Some(geonet) = geonet.get_mut() else { return };
         geonet.multicast.receive(|lan| {
             let multicast_link::LanPacket { interface, source, packet } = lan;
             if recorder.is_active() {
@@ -201,9 +200,9 @@ impl Runner {
     /// exists.
     pub(super) fn place_fast_path(&mut self) {
         let is_router = self.station.geonet().is_some();
-        let changed = Geonet::of_mut(&mut self.geonet).and_then(|geonet| geonet.place_fast_path(is_router));
+        let changed = self.geonet.get_mut().and_then(|geonet| geonet.place_fast_path(is_router));
         if let Some(is) = changed {
-            let numbers = Geonet::of(&self.geonet).and_then(Geonet::sequence_numbers);
+            let numbers = self.geonet.get().and_then(Geonet::sequence_numbers);
             if let Some(numbers) = numbers.filter(|_| is) {
                 self.station.share_sequence_numbers(numbers);
             }
@@ -215,7 +214,7 @@ impl Runner {
     pub(super) fn tell_mtu(&mut self) {
         // Without a GeoNetworking router the station does not need the payload size.
         if self.station.geonet().is_some()
-            && let Some(mtu) = Geonet::of_mut(&mut self.geonet).and_then(Geonet::new_mtu)
+            && let Some(mtu) = self.geonet.get_mut().and_then(Geonet::new_mtu)
         {
             self.input(Input::GeonetMtu(mtu));
         }
@@ -226,7 +225,7 @@ impl Runner {
         let place = self.station.geonet().and_then(|router| router.position_vector()).copied();
         let done = match &message {
             Message::Initialize => {
-                let home = place.zip(self.upper_tester.as_mut());
+                let home = place.zip(self.upper_tester.get_mut());
                 if let Some(position) = home.and_then(|(place, upper_tester)| upper_tester.initialize(&place))
                 {
                     self.input(Input::Position(position));
@@ -235,7 +234,7 @@ impl Runner {
             }
             Message::ChangePosition(north, east) => {
                 let moved = place
-                    .zip(self.upper_tester.as_mut())
+                    .zip(self.upper_tester.get_mut())
                     .and_then(|(place, upper_tester)| upper_tester.displace(&place, *north, *east));
                 moved
                     .ok_or_else(|| "there is no such position".to_owned())
@@ -247,7 +246,7 @@ impl Runner {
         if let Err(refusal) = &done {
             tracing::debug!("cannot execute the upper tester's message {message:?}: {refusal}");
         }
-        if let Some(upper_tester) = &self.upper_tester {
+        if let Some(upper_tester) = self.upper_tester.get() {
             upper_tester.answer(tester, &message, done.is_ok());
         }
     }

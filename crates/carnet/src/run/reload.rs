@@ -76,10 +76,10 @@ impl Runner {
         // accepting Router Advertisements only after the check.
         let uplinks = settings::ports(&config).uplinks;
         let both = [settings::ports(&self.config).uplinks, uplinks.clone()].concat();
-        if let Some(geonet) = &mut self.geonet {
+        if let Some(geonet) = self.geonet.get_mut() {
             geonet.interfaces.set_uplinks(both);
         }
-        let gn_address = Geonet::of(&self.geonet).and_then(Geonet::address);
+        let gn_address = self.geonet.get().and_then(Geonet::address);
         let station_config = settings::station(&config, gn_address);
         config.wipe_keys();
         let (now, wall) = (clock::now(), clock::wall());
@@ -104,7 +104,7 @@ impl Runner {
         self.carry_out_lan();
         self.config = config;
         self.carry_out();
-        if let Some(geonet) = &mut self.geonet {
+        if let Some(geonet) = self.geonet.get_mut() {
             geonet.interfaces.set_uplinks(uplinks);
         }
         self.tell_uplinks();

@@ -1,7 +1,7 @@
 //! Requests of operators to a running station.
 
 use carnet_api::model::{DrainRequest, GnPingEvent, GnPingRequest, HandoverRequest, Location, RevokeRequest};
-use carnet_base::{Time, parts};
+use carnet_base::Time;
 use carnet_cits::geonetworking::Geonet as Plane;
 use carnet_linux::signal::PLAUSIBLE;
 use carnet_linux::{TunnelWriter, clock};
@@ -21,7 +21,7 @@ impl Runner {
         match request {
             Request::Status(reply) => {
                 let uptime = now.saturating_since(self.started);
-                let geonet = Geonet::of(&self.geonet).map(|geonet| geonet.status(&self.station));
+                let geonet = self.geonet.get().map(|geonet| geonet.status(&self.station));
                 let _ = reply.send(answers::status(
                     &self.config,
                     self.platform.as_ref(),
@@ -54,7 +54,7 @@ impl Runner {
                 let errors = self.writer.as_ref().map(TunnelWriter::errors);
                 counters.extend(errors.map(|errors| ("tunnel.write_errors".into(), errors)));
                 counters.extend(self.lan.counters());
-                counters.extend(Geonet::of_mut(&mut self.geonet).into_iter().flat_map(Geonet::counters));
+                counters.extend(self.geonet.get_mut().into_iter().flat_map(Geonet::counters));
                 let _ = reply.send(counters);
             }
             Request::Handover { handover, reply } => {
@@ -85,15 +85,11 @@ impl Runner {
                 };
                 let _ = reply.send(result);
             }
-            other => {
-                if let Some(part) = parts::geonet() {
-                    self.request_of_geonet(part, now, other);
-                }
-            }
+            other => self.request_of_geonet(now, other),
         }
     }
 
-    fn request_of_geonet(&mut self, _: parts::Geonet, now: Time, request: Request) {
+    fn request_of_geonet(&mut self, now: Time, request: Request) {
         match request {
             Request::Neighbours(reply) => {
                 let _ = reply.send(self.locations(true));
@@ -141,7 +137,7 @@ impl Runner {
                 let _ = reply.send(self.ping(&ping));
             }
             Request::Vehicle(reply) => {
-                let vehicle = self.applications.as_ref().map(|applications| applications.vehicle.clone());
+                let vehicle = self.applications.get().map(|applications| applications.vehicle.clone());
                 let _ = reply.send(vehicle.ok_or_else(|| NO_FACILITIES.into()));
             }
             Request::SetVehicle { vehicle, reply } => {
@@ -158,14 +154,14 @@ impl Runner {
             }
             Request::Messages { filter, reply } => {
                 let subscription = self.area(filter.area.as_ref()).and_then(|area| {
-                    let applications = self.applications.as_ref().ok_or(NO_FACILITIES)?;
+                    let applications = self.applications.get().ok_or(NO_FACILITIES)?;
                     Ok(applications.subscribe(filter, area.map(Into::into)))
                 });
                 let _ = reply.send(subscription);
             }
             Request::GnReceive(reply) => {
                 let _ = reply.send(self.ask_geonet(|geonet, _| geonet.subscribe()));
-                Geonet::of_mut(&mut self.geonet).into_iter().for_each(Geonet::tell_listeners);
+                self.geonet.get_mut().into_iter().for_each(Geonet::tell_listeners);
             }
             _ => tracing::error!("bug: no handler exists for this API request"),
         }
@@ -178,7 +174,7 @@ impl Runner {
     }
 
     pub(super) fn ask_geonet<T>(&self, question: impl FnOnce(&Geonet, &Plane) -> T) -> Answer<T> {
-        let geonet = Geonet::of(&self.geonet).ok_or(answers::NO_GEONET)?;
+        let geonet = self.geonet.get().ok_or(answers::NO_GEONET)?;
         match self.station.geonet_plane() {
             Some(plane) => Ok(question(geonet, plane)),
             None => Err(format!("this station waits for {}", geonet.awaited())),
@@ -186,10 +182,10 @@ impl Runner {
     }
 
     fn ping(&mut self, ping: &GnPingRequest) -> Answer<mpsc::Receiver<GnPingEvent>> {
-        let geonet = Geonet::of_mut(&mut self.geonet).ok_or(answers::NO_GEONET)?;
+        let geonet = self.geonet.get_mut().ok_or(answers::NO_GEONET)?;
         let (identifier, request, events) = geonet.ping(clock::now(), ping, &self.station)?;
         if let Err(refusal) = self.try_input(Input::Geonet(request)) {
-            Geonet::of_mut(&mut self.geonet).into_iter().for_each(|geonet| geonet.abandon(identifier));
+            self.geonet.get_mut().into_iter().for_each(|geonet| geonet.abandon(identifier));
             return Err(refusal);
         }
         Ok(events)

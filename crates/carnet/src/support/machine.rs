@@ -8,7 +8,6 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use carnet_base::parts;
 use serde_json::{Value, json};
 
 use super::Bundle;
@@ -73,8 +72,8 @@ pub(super) fn program() -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "features": {
             "security": cfg!(feature = "security"),
-            "bpf": parts::bpf().is_some(),
-            "geonet": parts::geonet().is_some(),
+            "bpf": cfg!(feature = "bpf"),
+            "geonet": cfg!(feature = "geonet"),
             "replay": cfg!(feature = "replay"),
         },
         "architecture": std::env::consts::ARCH,

@@ -129,7 +129,7 @@ async fn heard<T>(what: impl Future<Output = T>) -> T {
 #[tokio::test]
 async fn upper_tester_results_and_events_are_encoded() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };
-    let mut upper_tester = UpperTester::open(&config).await.expect("a port");
+    let mut upper_tester = UpperTester::open(&config).expect("a port");
     let port = upper_tester.socket.local_addr().expect("bound");
     let tester = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     tester.connect(port).await.expect("connected");
@@ -172,7 +172,7 @@ async fn upper_tester_results_and_events_are_encoded() {
 #[tokio::test]
 async fn position_change_of_upper_tester_is_parsed() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };
-    let mut upper_tester = UpperTester::open(&config).await.expect("a port");
+    let mut upper_tester = UpperTester::open(&config).expect("a port");
     let home = LongPositionVector { latitude: 899_999_000, longitude: 10, ..LongPositionVector::default() };
     assert_eq!(upper_tester.initialize(&home), None);
     let away = upper_tester.displace(&home, 500, -30).expect("on the globe");

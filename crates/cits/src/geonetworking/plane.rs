@@ -23,7 +23,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, Rng, Time, next_of, parts};
+use carnet_base::{RateLimiter, Rng, Time, next_of};
 use carnet_geonet::dcc::Gate;
 use carnet_geonet::geo_destinations::GeoDestinations;
 use carnet_geonet::ipv6_adaptation::in_order::ReorderingBuffer;
@@ -50,8 +50,6 @@ use crate::security::plane::{Secured, opened};
 /// The GeoNetworking part of a station.
 #[derive(Debug)]
 pub struct Geonet {
-    /// Proof that this program is built with the GeoNetworking part.
-    _part: parts::Geonet,
     pub(super) router: Router,
     pub(super) ipv6: Option<Adaptation>,
     multicast: Option<MulticastProxy>,
@@ -75,27 +73,8 @@ pub struct Geonet {
 }
 
 impl Geonet {
-    /// Returns the GeoNetworking part of the station, if it has one. Unlike with `Option::as_ref`, the
-    /// compiler sees that the result is `None` in a program that is built without this part.
-    #[allow(clippy::match_as_ref)]
-    pub fn of(geonet: &Option<Geonet>) -> Option<&Geonet> {
-        match geonet {
-            Some(geonet) => Some(geonet),
-            None => None,
-        }
-    }
-
-    /// Returns the GeoNetworking part of the station for changes, if it has one.
-    #[allow(clippy::match_as_ref)]
-    pub fn of_mut(geonet: &mut Option<Geonet>) -> Option<&mut Geonet> {
-        match geonet {
-            Some(geonet) => Some(geonet),
-            None => None,
-        }
-    }
-
     /// Creates the plane. Its outputs are those of the start.
-    pub fn new(part: parts::Geonet, settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
+    pub fn new(settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
         let GeonetSettings { mib, ipv6, multicast, facilities, dcc, .. } = settings;
         // Take the seed from a copy of the generator: the further random numbers stay the same, so that older
         // recordings can be replayed.
@@ -103,7 +82,6 @@ impl Geonet {
         let reorder = ipv6.as_ref().filter(|config| config.reorder_wait > Duration::ZERO);
         let reorder = reorder.map(|config| (config.reorder_hold, config.reorder_rule, config.reorder_wait));
         let mut geonet = Geonet {
-            _part: part,
             address,
             router: Router::new(mib, address, rng),
             multicast: multicast.map(MulticastProxy::new),

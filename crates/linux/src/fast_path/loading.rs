@@ -9,11 +9,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::thread;
 
-use carnet_base::parts;
 use tokio::sync::oneshot;
 
 use super::programs::{Kind, Programs};
-use super::{FastPathConfig, Path};
+use super::{FastPathConfig, Path, WITHOUT_BPF};
 use crate::netlink::Requests;
 
 /// A running thread that loads BPF programs; see the head of the module.
@@ -28,7 +27,6 @@ pub(super) struct Loading {
     pub(super) fallback_paths: Vec<Path>,
     /// Paths earlier in the list that are unavailable, each with its reason.
     pub(super) obstacles: Vec<(Path, String)>,
-    pub(super) part: parts::Bpf,
     programs: oneshot::Receiver<Result<Box<Programs>, String>>,
 }
 
@@ -36,14 +34,17 @@ impl Loading {
     /// Starts the loading thread.
     ///
     /// # Errors
-    /// Fails if the kernel does not list its interfaces, or the machine cannot start a thread.
+    /// Fails if the kernel does not list its interfaces, if the machine cannot start a thread, or if this
+    /// program was built without BPF programs.
     pub(super) fn begin(
         kind: Kind,
         config: &FastPathConfig,
         tunnel_device: u32,
-        part: parts::Bpf,
         requests: &mut Requests,
     ) -> Result<Loading, String> {
+        if !cfg!(feature = "bpf") {
+            return Err(WITHOUT_BPF.to_owned());
+        }
         let (sender, programs) = oneshot::channel();
         let wanted = config.clone();
         let links = requests.links().list().map_err(|error| error.to_string())?;
@@ -60,7 +61,6 @@ impl Loading {
             config: config.clone(),
             fallback_paths: Vec::new(),
             obstacles: Vec::new(),
-            part,
             programs,
         })
     }

@@ -38,7 +38,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use carnet_base::{Endpoint, mapped, parts};
+use carnet_base::{Endpoint, mapped};
 use carnet_nemo::forwarding::desired::{self, TunnelEnd};
 use ipnet::Ipv6Net;
 
@@ -242,7 +242,7 @@ enum InUse {
     #[default]
     None,
     /// BPF programs.
-    Programs(Box<Programs>, parts::Bpf),
+    Programs(Box<Programs>),
     /// Tunnel devices of the kernel.
     Kernel(Box<Kernel>),
 }
@@ -285,11 +285,7 @@ impl FastPath {
                 }
                 Path::Tun => break,
             };
-            let Some(part) = parts::bpf() else {
-                obstacles.push((*path, WITHOUT_BPF.to_owned()));
-                continue;
-            };
-            match Loading::begin(kind, config, tunnel_device, part, requests) {
+            match Loading::begin(kind, config, tunnel_device, requests) {
                 Ok(mut loading) => {
                     (loading.fallback_paths, loading.obstacles) = (paths[at + 1..].to_vec(), obstacles);
                     self.loading = Some(loading);
@@ -310,10 +306,10 @@ impl FastPath {
         requests: &mut Requests,
     ) -> Option<Loaded> {
         let Poll::Ready(result) = self.loading.as_mut()?.poll(cx) else { return None };
-        let Loading { config, fallback_paths: others, obstacles, path, part, .. } = self.loading.take()?;
+        let Loading { config, fallback_paths: others, obstacles, path, .. } = self.loading.take()?;
         let grows = !matches!(self.kind, InUse::None);
         let taken = result.and_then(|programs| match programs.has_room_for(&config) {
-            true => self.replace_programs(programs, &config, part, requests).map(|()| true),
+            true => self.replace_programs(programs, &config, requests).map(|()| true),
             // The config has changed while the thread was loading, and now needs more room than these
             // programs have.
             false => Ok(false),
@@ -341,7 +337,6 @@ impl FastPath {
         &mut self,
         mut programs: Box<Programs>,
         config: &FastPathConfig,
-        part: parts::Bpf,
         requests: &mut Requests,
     ) -> Result<(), String> {
         if let Err(error) = settings::forward_ipv4_from(desired::TUNNEL_DEVICE) {
@@ -355,7 +350,7 @@ impl FastPath {
         if !is_first {
             self.routing.write_to_programs(&mut programs)?;
         }
-        self.kind = InUse::Programs(programs, part);
+        self.kind = InUse::Programs(programs);
         if is_first && let Err(why) = self.learn_routing(requests) {
             tracing::debug!("{why}");
         }
@@ -375,7 +370,7 @@ impl FastPath {
     pub(crate) fn path(&self) -> Path {
         match &self.kind {
             InUse::None => Path::Tun,
-            InUse::Programs(programs, _) => programs.path(),
+            InUse::Programs(programs) => programs.path(),
             InUse::Kernel(_) => Path::Kernel,
         }
     }
@@ -384,7 +379,7 @@ impl FastPath {
     pub(crate) fn path_of(&self, local: Endpoint, remote: Endpoint) -> Path {
         let carries = match &self.kind {
             InUse::None => false,
-            InUse::Programs(programs, _) => programs.table.has((local, remote)),
+            InUse::Programs(programs) => programs.table.has((local, remote)),
             InUse::Kernel(kernel) => local.ipv6().zip(remote.ipv6()).is_some_and(|ends| kernel.carries(ends)),
         };
         if carries { self.path() } else { Path::Tun }
@@ -392,15 +387,15 @@ impl FastPath {
 
     /// Returns whether the path handles single packets inside IPv4, or will handle them after loading.
     pub(crate) fn takes_datagrams(&self) -> bool {
-        self.loading.is_some() || matches!(self.kind, InUse::Programs(..))
+        self.loading.is_some() || matches!(self.kind, InUse::Programs(_))
     }
 
     /// Adds or changes a tunnel.
     pub(crate) fn set(&mut self, tunnel: &Arc<desired::Tunnel>) {
         match &mut self.kind {
             InUse::None => return,
-            InUse::Programs(programs, _) if is_for_programs(tunnel) => return programs.table.set(tunnel),
-            InUse::Programs(..) => {}
+            InUse::Programs(programs) if is_for_programs(tunnel) => return programs.table.set(tunnel),
+            InUse::Programs(_) => {}
             InUse::Kernel(kernel) => {
                 if let Some(tunnel) = Tunnel::of(tunnel) {
                     return kernel.set(&tunnel);
@@ -415,8 +410,8 @@ impl FastPath {
     pub(crate) fn remove(&mut self, tunnel: &desired::Tunnel) {
         match &mut self.kind {
             InUse::None => return,
-            InUse::Programs(programs, _) if is_for_programs(tunnel) => return programs.remove(tunnel),
-            InUse::Programs(..) => {}
+            InUse::Programs(programs) if is_for_programs(tunnel) => return programs.remove(tunnel),
+            InUse::Programs(_) => {}
             InUse::Kernel(kernel) => {
                 if let Some(tunnel) = Tunnel::of(tunnel) {
                     return kernel.remove(&tunnel);
@@ -440,7 +435,7 @@ impl FastPath {
     }
 
     fn tell_socket(&mut self, local: Endpoint) {
-        let InUse::Programs(programs, _) = &mut self.kind else { return };
+        let InUse::Programs(programs) = &mut self.kind else { return };
         let mut indices =
             self.sockets.iter().filter(|(known, _)| known.local == local).map(|(_, index)| *index);
         // If several sockets have this local end, the interface is ambiguous, so use none.
@@ -462,7 +457,7 @@ impl FastPath {
         let distributor = self.selection.distributor(binding);
         match &mut self.kind {
             InUse::None => {}
-            InUse::Programs(programs, _) => {
+            InUse::Programs(programs) => {
                 programs.table.leave_to_slow_path(binding, others);
                 programs.table.distribute(binding, distributor.map(rules::rules));
             }
@@ -480,7 +475,7 @@ impl FastPath {
     ) -> Result<(), String> {
         let result = match &mut self.kind {
             InUse::None => Ok(()),
-            InUse::Programs(programs, _) => programs.commit(),
+            InUse::Programs(programs) => programs.commit(),
             InUse::Kernel(kernel) => kernel.commit(requests, slow),
         };
         if result.is_err() {
@@ -499,7 +494,7 @@ impl FastPath {
         heard: RoutingFields,
         narrow: bool,
     ) -> Result<(), String> {
-        let InUse::Programs(programs, _) = &mut self.kind else { return Ok(()) };
+        let InUse::Programs(programs) = &mut self.kind else { return Ok(()) };
         let known = programs.are_long_prefix_halves(&heard.long_prefix_halves);
         let result = match narrow
             && known
@@ -524,7 +519,7 @@ impl FastPath {
     }
 
     fn learn_routing(&mut self, requests: &mut Requests) -> Result<(), String> {
-        let InUse::Programs(programs, _) = &mut self.kind else { return Ok(()) };
+        let InUse::Programs(programs) = &mut self.kind else { return Ok(()) };
         let result = self.routing.read_all(programs, requests);
         if result.is_err() {
             self.kind = InUse::None;
@@ -543,7 +538,7 @@ impl FastPath {
     ) -> crate::error::Result<u64> {
         match &mut self.kind {
             InUse::Kernel(kernel) => kernel.mark_removed_entries(requests, dirty, links, addresses),
-            InUse::None | InUse::Programs(..) => Ok(0),
+            InUse::None | InUse::Programs(_) => Ok(0),
         }
     }
 
@@ -567,7 +562,7 @@ impl FastPath {
     pub(crate) fn update_interfaces(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         match &mut self.kind {
             InUse::None | InUse::Kernel(_) => Vec::new(),
-            InUse::Programs(programs, _) => programs.update_interfaces(links),
+            InUse::Programs(programs) => programs.update_interfaces(links),
         }
     }
 
@@ -575,7 +570,7 @@ impl FastPath {
     /// caller's wake-up. Returns the errors of interfaces.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Vec<String> {
         match &mut self.kind {
-            InUse::Programs(programs, _) => match programs.receivers.poll(cx) {
+            InUse::Programs(programs) => match programs.receivers.poll(cx) {
                 true => programs.update_receivers(),
                 false => Vec::new(),
             },
@@ -591,7 +586,7 @@ impl FastPath {
         }
         match &mut self.kind {
             InUse::None => {}
-            InUse::Programs(programs, _) => {
+            InUse::Programs(programs) => {
                 programs.ports = ports;
                 self.routing.require_reading();
             }
@@ -602,7 +597,7 @@ impl FastPath {
     /// Returns the ends of the tunnels into which packets went since the last call of this function.
     pub(crate) fn used(&mut self) -> Vec<TunnelEnds> {
         match &mut self.kind {
-            InUse::Programs(programs, _) => programs.used(),
+            InUse::Programs(programs) => programs.used(),
             _ => Vec::new(),
         }
     }
@@ -611,7 +606,7 @@ impl FastPath {
     /// do not record them.
     pub(crate) fn take_new_flow_destinations(&mut self) -> Vec<Ipv6Addr> {
         match &mut self.kind {
-            InUse::Programs(programs, _) => programs.take_new_flow_destinations(),
+            InUse::Programs(programs) => programs.take_new_flow_destinations(),
             InUse::None | InUse::Kernel(_) => Vec::new(),
         }
     }
@@ -621,7 +616,7 @@ impl FastPath {
     pub(crate) fn neighbours(&self, within: std::time::Duration) -> Vec<(u32, std::net::IpAddr)> {
         match &self.kind {
             InUse::None | InUse::Kernel(_) => Vec::new(),
-            InUse::Programs(programs, _) => programs.neighbours(within),
+            InUse::Programs(programs) => programs.neighbours(within),
         }
     }
 
@@ -630,7 +625,7 @@ impl FastPath {
     pub(crate) fn is_for_kernel(&mut self, packet: &[u8]) -> bool {
         match &mut self.kind {
             InUse::Kernel(kernel) => kernel.is_error_about_device(packet),
-            InUse::None | InUse::Programs(..) => false,
+            InUse::None | InUse::Programs(_) => false,
         }
     }
 
@@ -653,7 +648,7 @@ impl FastPath {
     pub(crate) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         match &self.kind {
             InUse::None => HashMap::new(),
-            InUse::Programs(programs, _) => programs.tunnel_traffic(),
+            InUse::Programs(programs) => programs.tunnel_traffic(),
             InUse::Kernel(kernel) => kernel.tunnel_traffic(),
         }
     }
@@ -672,9 +667,9 @@ impl FastPath {
             loading.config = FastPathConfig { paths: loading.config.paths.clone(), ..config.clone() };
             return Ok(());
         }
-        let InUse::Programs(programs, part) = &self.kind else { return Ok(()) };
+        let InUse::Programs(programs) = &self.kind else { return Ok(()) };
         if !programs.has_room_for(config) {
-            self.loading = Some(Loading::begin(programs.kind(), config, tunnel_device, *part, requests)?);
+            self.loading = Some(Loading::begin(programs.kind(), config, tunnel_device, requests)?);
         }
         Ok(())
     }
@@ -683,7 +678,7 @@ impl FastPath {
     pub(crate) fn counters(&self) -> FastPathCounters {
         match &self.kind {
             InUse::None => FastPathCounters::default(),
-            InUse::Programs(programs, _) => programs.counters(),
+            InUse::Programs(programs) => programs.counters(),
             InUse::Kernel(kernel) => kernel.counters(),
         }
     }

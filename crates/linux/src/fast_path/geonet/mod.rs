@@ -20,7 +20,7 @@ use aya::maps::{HashMap as BpfHashMap, MapData, PerCpuArray};
 use aya::programs::SchedClassifier;
 use aya::programs::tc::TcAttachType;
 use aya::{Ebpf, EbpfLoader, Pod};
-use carnet_base::{Time, parts};
+use carnet_base::Time;
 use carnet_cits::geonetworking::acceleration::{
     Accelerate, FastPathReport, General, Onward, SequenceNumbers, SourceSummary, Way,
 };
@@ -178,7 +178,7 @@ impl GeonetPathLoading {
     /// # Errors
     /// Fails if the kernel creates no thread, or this program was built without BPF.
     pub fn begin() -> std::result::Result<GeonetPathLoading, String> {
-        if parts::bpf().is_none() {
+        if !cfg!(feature = "bpf") {
             return Err(super::WITHOUT_BPF.to_owned());
         }
         let (sender, programs) = oneshot::channel();
