@@ -34,6 +34,7 @@ mod settings;
 mod show;
 mod state;
 mod support;
+#[cfg_attr(not(feature = "upper-tester"), allow(dead_code))]
 mod upper_tester;
 
 use std::io::{self, IsTerminal, Write};

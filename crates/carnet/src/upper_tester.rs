@@ -341,8 +341,10 @@ pub fn moved(position: Position, north: i32, east: i32) -> Option<Position> {
 /// Waits for the next message; without an upper tester it never returns. Safe to cancel.
 pub async fn next_message(upper_tester: &mut Part<UpperTester, UPPER_TESTER>) -> (SocketAddr, Message) {
     match upper_tester.get_mut() {
+        // The compiler keeps each state of a future, also one that is never reached.
+        #[cfg(feature = "upper-tester")]
         Some(upper_tester) => upper_tester.receive().await,
-        None => pending().await,
+        _ => pending().await,
     }
 }
 
