@@ -173,6 +173,8 @@ pub(crate) struct Installer {
     has_refused_requests: bool,
     /// Whether to check `accept_ra`, because an interface may have stopped accepting Router Advertisements.
     accept_ra_check_due: bool,
+    /// Whether the installer could not read all settings after a change that another program may have made.
+    settings_check_due: bool,
     local_rule: LocalRule,
     pub(crate) tunnel_index: u32,
     pub(crate) fast_path: FastPath,
@@ -219,6 +221,7 @@ impl Installer {
             stale: BTreeMap::new(),
             has_refused_requests: false,
             accept_ra_check_due: false,
+            settings_check_due: false,
             local_rule: LocalRule::InPlace,
             tunnel_index,
             fast_path: FastPath::default(),
@@ -933,19 +936,27 @@ impl Installer {
         Ok(())
     }
 
-    /// Marks every setting that another program has changed as waiting.
+    /// Marks every setting that another program has changed as waiting. If the kernel refuses to tell a value,
+    /// the next second reads the settings again.
     fn note_changed_settings(&mut self, links: &BTreeMap<String, LinkInfo>) {
         let mut changed = Vec::new();
+        self.settings_check_due = false;
         for (key, wanted) in &mut self.wanted {
             let Entry::Setting(setting) = &*key.0 else { continue };
             let same = || links.get(&setting.interface).is_some_and(|link| link.index == wanted.index);
-            if wanted.settles(key)
-                && (settings::is_common(&setting.interface) || same())
-                && let Some(found) = self.switches.foreign_value(setting)
-            {
-                wanted.installed = None;
-                wanted.is_lost = true;
-                changed.push((key.clone(), found));
+            if wanted.settles(key) && (settings::is_common(&setting.interface) || same()) {
+                match self.switches.foreign_value(setting) {
+                    Ok(None) => {}
+                    Ok(Some(found)) => {
+                        wanted.installed = None;
+                        wanted.is_lost = true;
+                        changed.push((key.clone(), found));
+                    }
+                    Err(error) => {
+                        tracing::debug!("carnet will read a kernel setting again: {error}");
+                        (self.settings_check_due, self.has_refused_requests) = (true, true);
+                    }
+                }
             }
         }
         for (key, found) in changed {
@@ -1085,6 +1096,9 @@ impl Installer {
         }
         if self.undo.is_unsaved() {
             self.save();
+        }
+        if self.settings_check_due {
+            self.note_changed_settings(links);
         }
         if std::mem::take(&mut self.accept_ra_check_due)
             && settings::forwards(&self.undo.record)

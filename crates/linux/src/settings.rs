@@ -229,10 +229,13 @@ impl KernelSettings {
 
     /// Returns whether the setting has this value now.
     pub(crate) fn is(&self, interface: &str, name: &str, value: &str) -> Result<bool> {
+        Ok(self.value(interface, name)?.as_deref() == Some(value))
+    }
+
+    /// Returns the present value of the setting; `None` if the interface or the setting does not exist.
+    fn value(&self, interface: &str, name: &str) -> Result<Option<String>> {
         let current = self.tree.read(interface, name);
-        let current =
-            current.map_err(|e| Error::kernel(format!("read {}", described(interface, name)), e))?;
-        Ok(current.as_deref() == Some(value))
+        current.map_err(|error| Error::kernel(format!("read {}", described(interface, name)), error))
     }
 
     /// Returns whether the kernel accepts Router Advertisements on an interface.
@@ -242,22 +245,26 @@ impl KernelSettings {
     }
 
     /// Returns a message about the value that another program has set in place of carnet's value. `None` if
-    /// the value is unchanged or cannot be read.
-    pub(crate) fn foreign_value(&self, setting: &Setting) -> Option<String> {
+    /// the value is unchanged.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kernel refuses to tell the value.
+    pub(crate) fn foreign_value(&self, setting: &Setting) -> Result<Option<String>> {
         let Setting { interface, name, value } = setting;
-        let current = self.tree.read(interface, name).ok()??;
         let needed = value.trim();
         if name == RP_FILTER {
-            let at = [interface.as_str(), "all"]
-                .into_iter()
-                .find(|at| self.is(at, name, STRICT).unwrap_or_default())?;
-            let is_strict = self.is_strict(interface);
-            return is_strict.then(|| format!("{} is {STRICT}, {needed} is needed", described(at, name)));
+            for at in [interface.as_str(), "all"] {
+                if self.is(at, name, STRICT)? {
+                    let text = || format!("{} is {STRICT}, {needed} is needed", described(at, name));
+                    return Ok(self.is_strict(interface).then(text));
+                }
+            }
+            return Ok(None);
         }
-        if current == needed || is_others_business(setting, &current) {
-            return None;
-        }
-        Some(format!("{} is {current}, {needed} is needed", described(interface, name)))
+        let Some(current) = self.value(interface, name)? else { return Ok(None) };
+        let is_foreign = current != needed && !is_others_business(setting, &current);
+        Ok(is_foreign.then(|| format!("{} is {current}, {needed} is needed", described(interface, name))))
     }
 
     /// Returns whether writing this setting turns forwarding on while it is off.

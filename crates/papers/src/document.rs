@@ -324,6 +324,9 @@ mod tests {
         assert!(text.contains("here, emulated"), "{text}");
         let row = "\n  highest, router                   92.8 Mbit/s    0.992  92.1 Mbit/s (92 to 92.2)\n";
         assert!(text.contains(row), "{text}");
-        assert!(text.contains("Figure 1: the test network\n  A drawing, no measurement. "), "{text}");
+        assert!(
+            text.contains("Figure 1: the test network\n  The figure is a drawing without measurements. "),
+            "{text}"
+        );
     }
 }

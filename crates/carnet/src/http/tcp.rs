@@ -421,7 +421,7 @@ mod tests {
             ("read 0123456789abcdef", 0o640, "expected file mode 0600, found 0640"),
             ("read short", 0o600, "tokens:1: the token has 5 characters, expected 16 at least"),
             ("\nwrite 0123456789abcdef", 0o600, "tokens:2: expected a line `read TOKEN` or `operate TOKEN`"),
-            ("# nobody\n", 0o600, "has no tokens"),
+            ("# nobody\n", 0o600, "found no token"),
         ] {
             let error = AccessControl::new(Some(&file(&scratch, text, mode))).expect_err(text);
             assert!(format!("{error:#}").contains(expected), "{error:#}");

@@ -32,7 +32,10 @@ fn router_behind_this_router_is_no_parent() {
         world.carrier(1, "w0", false);
         world.wait(10);
         assert_eq!(world.uplink(1, "u0"), "active");
-        assert_eq!(world.uplink(2, "u0"), "down: the default router is itself behind this mobile router");
+        // Without nesting no router tells its home address, so router 2 cannot know who is behind it.
+        if nesting {
+            assert_eq!(world.uplink(2, "u0"), "down: the default router is itself behind this mobile router");
+        }
         world.forget();
         world.send_up(1, address(CORRESPONDENT), 100);
         world.wait(1);
@@ -53,21 +56,24 @@ fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
             world.send_up(1, address(CORRESPONDENT), 1280);
             world.send_up(2, host(1), 1280);
         });
-        for n in 1..=2 {
+        for n in (1..=2).filter(|_| nesting) {
             assert_eq!(
                 world.uplink(n, "u0"),
                 "down: the default router is a mobile router without a working uplink",
                 "router {n}"
             );
         }
-        // Each packet of the test may cause at most one error.
+        // Each packet of the test may cause at most one error. Without nesting the routers do not see the ring,
+        // and the Tunnel Encapsulation Limit of 4 (RFC 2473 5.1) ends it.
         let carried = world.carried - carried;
-        assert!(carried <= 2100, "{carried} packets for 2000");
+        let limit = if nesting { 2100 } else { 2000 * 5 };
+        assert!(carried <= limit, "{carried} packets for 2000, expected at most {limit}");
         quiet(&mut world);
         // When one of the routers has a visited link again, the other reaches it through this router.
         world.carrier(1, "w0", true);
         world.add_router(3, &[("w0", "v1")], nesting);
-        world.wait(20);
+        // Without nesting router 2 has registered in vain until now, with back-off.
+        world.wait(if nesting { 20 } else { 60 });
         assert_eq!(world.uplink(1, "w0"), "active");
         assert_eq!(world.uplink(2, "u0"), "active");
     }
