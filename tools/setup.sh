@@ -56,6 +56,8 @@ if [ "$purpose" = test ]; then
   need mosquitto_sub mosquitto-clients
   need chromium chromium
   need busybox busybox
+  need dhclient isc-dhcp-client
+  need dig bind9-dnsutils
   need npm npm
   need make make
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"

@@ -179,7 +179,7 @@ pub fn dns(octets: &[u8]) {
                 }
             }
             _ => {
-                now = now + Duration::from_secs(number.into());
+                now += Duration::from_secs(number.into());
                 forwarder.handle_timeout(now);
             }
         }
@@ -188,7 +188,7 @@ pub fn dns(octets: &[u8]) {
     }
     // Each query ends.
     for _ in 0..8 {
-        now = now + Duration::from_secs(10);
+        now += Duration::from_secs(10);
         forwarder.handle_timeout(now);
         dns_outputs(&mut forwarder, &mut asked);
     }

@@ -73,11 +73,11 @@ impl Message {
         self.with(50, &address.octets())
     }
 
-    pub fn to_server(self, server: Ipv4Addr) -> Message {
+    pub fn with_server(self, server: Ipv4Addr) -> Message {
         self.with(54, &server.octets())
     }
 
-    pub fn from_address(mut self, address: Ipv4Addr) -> Message {
+    pub fn with_source(mut self, address: Ipv4Addr) -> Message {
         self.ciaddr = address;
         self
     }
@@ -219,7 +219,7 @@ impl World {
         let mut offers = self.send(&Message::new(DISCOVER, client));
         offers.extend(self.wait(Duration::from_millis(500)));
         let offer = offers.into_iter().find(|answer| answer.kind == OFFER && answer.mac == mac(client))?;
-        let request = Message::new(REQUEST, client).wants(offer.yiaddr).to_server(SERVER);
+        let request = Message::new(REQUEST, client).wants(offer.yiaddr).with_server(SERVER);
         let answers = self.send(&request);
         let ack = answers.into_iter().find(|answer| answer.kind == ACK)?;
         assert_eq!(ack.yiaddr, offer.yiaddr);

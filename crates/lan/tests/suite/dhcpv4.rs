@@ -27,7 +27,7 @@ fn client_without_address_gets_an_offer_after_the_probe_and_an_acknowledgement()
     assert_eq!((offer.datagram.link_destination, offer.datagram.destination), (mac(1), address(100)));
     assert!(world.disk.is_empty());
 
-    let request = Message::new(REQUEST, 1).wants(address(100)).to_server(SERVER).with(12, b"Camera_1");
+    let request = Message::new(REQUEST, 1).wants(address(100)).with_server(SERVER).with(12, b"Camera_1");
     let answers = world.send(&request.with(55, &[1, 3, 6, 15, 26, 51, 119]));
     let [ack] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!((ack.kind, ack.yiaddr), (ACK, address(100)));
@@ -62,7 +62,7 @@ fn renewal_extends_the_lease_and_is_answered_by_unicast() {
     let mut world = World::new(config());
     let leased = world.obtain(1).expect("an address");
     world.wait(1800 * SECOND);
-    let renewal = Message::new(REQUEST, 1).from_address(leased);
+    let renewal = Message::new(REQUEST, 1).with_source(leased);
     let answers = world.send(&renewal);
     assert_eq!((answers[0].kind, answers[0].datagram.destination), (ACK, leased));
     world.wait(3599 * SECOND);
@@ -75,7 +75,7 @@ fn renewal_extends_the_lease_and_is_answered_by_unicast() {
 #[test]
 fn renewal_of_a_lost_lease_is_granted_unless_another_client_has_the_address() {
     let mut world = World::new(config());
-    let renewal = |client, address| Message::new(REQUEST, client).from_address(address);
+    let renewal = |client, address| Message::new(REQUEST, client).with_source(address);
     assert_eq!(world.send(&renewal(1, address(104)))[0].kind, ACK);
     assert_eq!(world.send(&renewal(2, address(104)))[0].kind, NAK);
     // Outside of the range, and another network.
@@ -103,14 +103,14 @@ fn released_address_goes_to_the_same_client_again() {
     let mut world = World::new(config());
     let first = world.obtain(1).expect("an address");
     world.obtain(2).expect("an address");
-    let release = Message::new(RELEASE, 1).from_address(first).to_server(SERVER);
+    let release = Message::new(RELEASE, 1).with_source(first).with_server(SERVER);
     assert_eq!(world.send(&release), []);
     assert!(!world.disk.contains_key(&first));
     assert!(matches!(world.events.last(), Some(DhcpEvent::Released { .. })));
     assert_ne!(world.obtain(3), Some(first), "addresses that were never used come first");
     assert_eq!(world.obtain(1), Some(first));
     // Another client cannot release it.
-    world.send(&Message::new(RELEASE, 2).from_address(first).to_server(SERVER));
+    world.send(&Message::new(RELEASE, 2).with_source(first).with_server(SERVER));
     assert!(world.disk.contains_key(&first));
     assert_eq!(world.server.counters().dropped(DhcpDrop::NotOwner), 1);
 }
@@ -119,7 +119,7 @@ fn released_address_goes_to_the_same_client_again() {
 fn declined_address_rests_and_the_client_gets_another() {
     let mut world = World::new(config());
     let first = world.obtain(1).expect("an address");
-    assert_eq!(world.send(&Message::new(DECLINE, 1).wants(first).to_server(SERVER)), []);
+    assert_eq!(world.send(&Message::new(DECLINE, 1).wants(first).with_server(SERVER)), []);
     assert!(matches!(world.events.last(), Some(DhcpEvent::InUse { declined: true, .. })));
     assert!(!world.disk.contains_key(&first));
     let others: Vec<_> = (1..=10).map(|client| world.obtain(client)).collect();
@@ -185,10 +185,10 @@ fn client_that_selects_another_server_frees_its_offer_and_shows_that_server() {
     world.send(&Message::new(DISCOVER, 1));
     world.wait(SECOND);
     let other = address(2);
-    world.send(&Message::new(REQUEST, 1).wants(address(200)).to_server(other));
+    world.send(&Message::new(REQUEST, 1).wants(address(200)).with_server(other));
     assert_eq!(world.server.other_server(), Some(other));
     assert!(matches!(world.events[..], [DhcpEvent::OtherServer { .. }]));
-    world.send(&Message::new(REQUEST, 1).wants(address(200)).to_server(other));
+    world.send(&Message::new(REQUEST, 1).wants(address(200)).with_server(other));
     assert_eq!(world.events.len(), 1);
     assert_eq!(world.server.room(), (10, 10));
 }
@@ -196,7 +196,7 @@ fn client_that_selects_another_server_frees_its_offer_and_shows_that_server() {
 #[test]
 fn inform_gets_the_values_without_a_lease() {
     let mut world = World::new(config());
-    let answers = world.send(&Message::new(INFORM, 1).from_address(address(20)));
+    let answers = world.send(&Message::new(INFORM, 1).with_source(address(20)));
     assert_eq!((answers[0].kind, answers[0].yiaddr), (ACK, Ipv4Addr::UNSPECIFIED));
     assert_eq!(answers[0].datagram.destination, address(20));
     assert_eq!(answers[0].options.get(&51), None);
@@ -250,7 +250,7 @@ fn changed_range_ends_an_address_at_its_renewal() {
     let range = (address(200), address(209));
     world.server.reconfigure(ServerConfig { range, ..config() });
     assert_eq!(world.server.leases(world.now).count(), 1);
-    assert_eq!(world.send(&Message::new(REQUEST, 1).from_address(leased))[0].kind, NAK);
+    assert_eq!(world.send(&Message::new(REQUEST, 1).with_source(leased))[0].kind, NAK);
     assert_eq!(world.obtain(1), Some(address(200)));
     assert_eq!(world.disk.len(), 1);
 }

@@ -22,7 +22,7 @@ fn invalid_messages_are_dropped_by_reason() {
     let relayed = Message { giaddr: address(9), ..valid.clone() };
     let group = Message { mac: [1, 0, 0, 0, 0, 1], ..valid.clone() };
     let nobody = Message { mac: [0; 6], ..valid.clone() };
-    let decline = Message::new(DECLINE, 1).to_server(SERVER);
+    let decline = Message::new(DECLINE, 1).with_server(SERVER);
     for (octets, reason) in [
         (Vec::new(), DhcpDrop::Malformed),
         (valid.octets()[..239].to_vec(), DhcpDrop::Malformed),
@@ -36,11 +36,11 @@ fn invalid_messages_are_dropped_by_reason() {
         (nobody.octets(), DhcpDrop::LinkAddress),
         (relayed.octets(), DhcpDrop::Relayed),
         (Message::new(REQUEST, 1).octets(), DhcpDrop::MissingField),
-        (Message::new(REQUEST, 1).to_server(SERVER).octets(), DhcpDrop::MissingField),
+        (Message::new(REQUEST, 1).with_server(SERVER).octets(), DhcpDrop::MissingField),
         (decline.octets(), DhcpDrop::MissingField),
         (decline.wants(address(100)).octets(), DhcpDrop::NotOwner),
-        (Message::new(RELEASE, 1).from_address(address(100)).octets(), DhcpDrop::NotOwner),
-        (Message::new(INFORM, 1).from_address(Ipv4Addr::new(192, 0, 2, 1)).octets(), DhcpDrop::NotOwner),
+        (Message::new(RELEASE, 1).with_source(address(100)).octets(), DhcpDrop::NotOwner),
+        (Message::new(INFORM, 1).with_source(Ipv4Addr::new(192, 0, 2, 1)).octets(), DhcpDrop::NotOwner),
     ] {
         let before = world.server.counters().dropped(reason);
         world.server.handle_message(world.now, wall(world.now), &octets);
@@ -63,14 +63,14 @@ fn starvation_leaves_leases_and_reservations() {
         offers.extend(world.wait(Duration::from_millis(10)));
         for offer in offers {
             let request = Message { mac: offer.mac, ..Message::new(REQUEST, attacker) };
-            world.send(&request.wants(offer.yiaddr).to_server(SERVER));
+            world.send(&request.wants(offer.yiaddr).with_server(SERVER));
         }
     }
     assert!(world.events.iter().any(|event| matches!(event, DhcpEvent::PoolExhausted { addresses: 10 })));
     let warnings = world.events.iter().filter(|event| matches!(event, DhcpEvent::PoolExhausted { .. }));
     assert!(warnings.count() <= 5, "one warning a minute");
     assert!(world.server.counters().dropped(DhcpDrop::PoolExhausted) > 10_000);
-    assert_eq!(world.send(&Message::new(REQUEST, 1).from_address(mine))[0].kind, ACK);
+    assert_eq!(world.send(&Message::new(REQUEST, 1).with_source(mine))[0].kind, ACK);
     assert_eq!(world.obtain(7), Some(address(50)));
     assert_eq!(world.disk.len(), 11);
 }
@@ -122,9 +122,9 @@ fn note(leases: &mut Leases, answers: &[Answer], now: Time) {
 fn message(kind: u8, client: u32, last: u8, selects: bool) -> Message {
     let message = Message::new(kind, client);
     match kind {
-        REQUEST if selects => message.wants(address(last)).to_server(SERVER),
-        REQUEST | RELEASE | INFORM => message.from_address(address(last)),
-        DECLINE => message.wants(address(last)).to_server(SERVER),
+        REQUEST if selects => message.wants(address(last)).with_server(SERVER),
+        REQUEST | RELEASE | INFORM => message.with_source(address(last)),
+        DECLINE => message.wants(address(last)).with_server(SERVER),
         _ => message,
     }
 }

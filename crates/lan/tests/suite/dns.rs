@@ -282,7 +282,7 @@ fn one_host_cannot_use_up_the_queries() {
 fn cache_has_a_bound() {
     let mut world = World::new(1);
     for number in 0..5000u16 {
-        world.now = world.now + Duration::from_millis(10);
+        world.now += Duration::from_millis(10);
         let text = format!("n{number}.example.net");
         let (asked, _) = world.send(&query(number, &text, A));
         world.answer(&asked[0], &answer(&asked[0].octets, &text, 300 + u32::from(number)));
