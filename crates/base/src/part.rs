@@ -3,8 +3,8 @@
 /// A part of the program that a station may have. `BUILT` says whether the feature of the part is on, as in
 /// `Part<Geonet, { cfg!(feature = "geonet") }>`.
 ///
-/// With `BUILT` false no station has the part: [`Self::get`] returns a constant `None`, so the compiler leaves
-/// out all code that works on the part. It still checks this code.
+/// With `BUILT` false no station has the part. [`Self::get`] then returns a constant `None`. So the compiler
+/// leaves out all code that works on the part. It still checks this code.
 #[derive(Debug)]
 pub struct Part<T, const BUILT: bool>(Option<T>);
 

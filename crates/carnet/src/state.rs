@@ -357,8 +357,8 @@ pub fn loaded(path: &Path, records: Vec<(Key, String)>) -> anyhow::Result<Persis
     Ok(loaded)
 }
 
-/// Converts records to leases. Leaves out a record of another version: hosts with addresses of which the
-/// server has no record keep them, because the server asks before it offers an address.
+/// Converts records to leases. Leaves out a record of another version. A host without a record keeps its
+/// address, because the server probes an address before it offers it.
 fn stored_leases(records: Vec<(Key, String)>) -> Vec<StoredLease> {
     let leases = records.into_iter().filter_map(|(key, text)| match serde_json::from_str(&text) {
         Ok(lease) => Some(lease),

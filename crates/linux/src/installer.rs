@@ -936,8 +936,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Marks every setting that another program has changed as waiting. If the kernel refuses to tell a value,
-    /// the next second reads the settings again.
+    /// Marks every setting that another program has changed as waiting. If the kernel refuses to tell a
+    /// value, the next second reads the settings again.
     fn note_changed_settings(&mut self, links: &BTreeMap<String, LinkInfo>) {
         let mut changed = Vec::new();
         self.settings_check_due = false;

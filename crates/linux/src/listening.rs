@@ -52,7 +52,8 @@ pub fn has_address(address: SocketAddr) -> bool {
     UdpSocket::bind(SocketAddr::new(address.ip(), 0)).is_ok()
 }
 
-/// Binds a packet socket (`AF_PACKET`) to an interface. The socket keeps the EtherType with which it was opened.
+/// Binds a packet socket (`AF_PACKET`) to an interface. The socket keeps the EtherType with which it was
+/// opened.
 ///
 /// # Errors
 ///

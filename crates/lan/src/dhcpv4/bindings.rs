@@ -1,7 +1,7 @@
 //! Table of the addresses of one interface, and of the clients that have them.
 //!
-//! The table has at most one entry for each address and one address for each client, so its size has the
-//! bound that the config gives the range. An address without entry is free. When a lease has ended, its entry
+//! The table has at most one entry for each address and one address for each client. So the range of the
+//! config limits its size. An address without entry is free. When a lease has ended, its entry
 //! stays until another client needs the address, so that the client gets the same address again.
 
 use std::collections::{BTreeMap, BTreeSet};

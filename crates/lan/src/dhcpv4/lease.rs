@@ -2,8 +2,8 @@
 //!
 //! The end of a lease is a date in the record, because the monotonic clock begins anew with each start. Many
 //! vehicles start with a wrong date. If the date is before that of the record, the lease gets its whole time
-//! again: a lease that lasts too long costs an address for a while, a lease that ends too early would give
-//! one address to two hosts.
+//! again. A lease that lasts too long only costs an address for a while. A lease that ends too early would
+//! give one address to two hosts.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -12,8 +12,8 @@
 //! * **Options**: those of the config that the client asks for, as many as fit into the largest message that
 //!   it accepts. A client that can do without IPv4 is told so where the link has a NAT64 (RFC 8925).
 //!
-//! The server is the only one on its link, but does not answer clients of which it has no record (RFC 2131
-//! 4.3.2), except if they have an address of another network. Left out: relay agents (RFC 1542), rapid commit
+//! The server is the only one on its link. It does not answer clients of which it has no record (RFC 2131
+//! 4.3.2), unless they have an address of another network. Left out: relay agents (RFC 1542), rapid commit
 //! (RFC 4039), FORCERENEW (RFC 3203), dynamic updates of DNS, BOOTP clients.
 
 pub mod arp;
@@ -350,8 +350,8 @@ impl Server {
         Ok(())
     }
 
-    /// Returns a free address for a client: the reserved one, the former one, the requested one, or the one
-    /// that has been free for the longest time.
+    /// Returns a free address for a client. It takes the reserved, the former or the requested address. If
+    /// none of these is free, it takes the address that has been free for the longest time.
     fn choose(&self, request: &Request) -> Option<Ipv4Addr> {
         let own = self.address;
         if let Some(reservation) = self.config.reservation(request.link_address) {

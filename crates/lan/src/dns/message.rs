@@ -295,8 +295,8 @@ impl Query {
         copied | flag::RESPONSE | flag::RECURSION_AVAILABLE
     }
 
-    /// Returns a stored answer of a server for this client: with the client's ID, question and extension, and
-    /// with the time to live of each record less by `age` seconds.
+    /// Returns a stored answer of a server for this client, with the client's ID, question and extension. The
+    /// time to live of each record is less by `age` seconds.
     pub fn answer(&self, answer: &Answer, age: u32) -> Option<Vec<u8>> {
         let mut octets = answer.octets.clone();
         let flags = u16_at(&octets, 2)? & (flag::CODE | flag::AUTHENTIC) | self.answer_flags();

@@ -1,9 +1,9 @@
 //! DNS forwarder with a cache, for hosts of the mobile network (RFC 1035, RFC 5452, RFC 6891).
 //!
 //! The forwarder asks the servers of the config. The caller sends each query from a socket of its own with a
-//! random port, connected to the server, so that only this server's answers arrive (RFC 5452). The forwarder
-//! checks ID and question. If a server does not answer in time, perhaps during a handover, the forwarder asks
-//! the next one, and asks all servers again. Hosts with a lease have names ([`names`]).
+//! random port. The socket is connected to the server, so that only this server's answers arrive (RFC 5452).
+//! The forwarder checks ID and question. If a server does not answer in time, perhaps during a handover, the
+//! forwarder asks the next one, and asks all servers again. Hosts with a lease have names ([`names`]).
 //!
 //! Every resource has a limit: waiting queries, queries of one host, the cache, messages per second.
 //!

@@ -1,5 +1,5 @@
-//! Registers what the attachment of the target requires (RFC 6275 11.5.5 and 11.7.1, RFC 3963 5.2 and 5.8,
-//! RFC 5648 5): sends the Binding Updates, also after hints, and returns to the home link.
+//! Sends the Binding Updates that the attachment of the target requires, also after hints. Returns to the
+//! home link (RFC 6275 11.5.5 and 11.7.1, RFC 3963 5.2 and 5.8, RFC 5648 5).
 //!
 //! Every transmission has a new sequence number. If the security association demands it, it also has a
 //! timestamp greater than all earlier ones (RFC 4285 6). [`crate::binding_update_list`] decides which

@@ -58,9 +58,9 @@ pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(St
         .collect()
 }
 
-/// Chooses the IPv4 prefixes of the LAN interfaces, in IPv4-mapped form: those of its settings, or else a
-/// share of the prefixes that no interface names. The first such interface gets the first prefix and so on,
-/// and the last one gets the rest.
+/// Chooses the IPv4 prefixes of the LAN interfaces, in IPv4-mapped form. An interface gets the prefixes of
+/// its settings. The interfaces without such prefixes share those that no interface names. The first
+/// interface gets the first prefix and so on, and the last one gets the remaining prefixes.
 pub(crate) fn lan_ipv4_prefixes(prefixes: &[Ipv4Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
     let named: Vec<(&LanSettings, &Ipv4Net)> =
         lan.iter().flat_map(|lan| lan.ipv4_prefixes.iter().map(move |prefix| (lan, prefix))).collect();

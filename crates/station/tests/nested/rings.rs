@@ -63,8 +63,8 @@ fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
                 "router {n}"
             );
         }
-        // Each packet of the test may cause at most one error. Without nesting the routers do not see the ring,
-        // and the Tunnel Encapsulation Limit of 4 (RFC 2473 5.1) ends it.
+        // Each packet of the test may cause at most one error. Without nesting the routers do not see the
+        // ring, and the Tunnel Encapsulation Limit of 4 (RFC 2473 4.1.1) ends it.
         let carried = world.carried - carried;
         let limit = if nesting { 2100 } else { 2000 * 5 };
         assert!(carried <= limit, "{carried} packets for 2000, expected at most {limit}");
