@@ -204,7 +204,7 @@ fn check_reports_mistakes_of_the_position_trace() {
     };
     std::fs::write(&trace, "# nothing yet\n0 48.8375 2.1008\n5 48.8375 200\n").expect("a trace");
     let expected =
-        format!("{}:3: expected a longitude of -180 to 180, got `5 48.8375 200`\n", trace.display());
+        format!("{}:3: expected a longitude of -180 to 180, found `5 48.8375 200`\n", trace.display());
     assert_eq!(check(), (Some(2), expected));
     std::fs::write(&trace, "0 48.8375 2.1008\n5 lost\n").expect("a trace");
     assert_eq!(check(), (Some(0), String::new()));

@@ -70,7 +70,7 @@ fn child_command(prefix: &[&str], role: &str) -> Command {
             command
         }
     };
-    command.args(["--exact", "child", "--nocapture"]).env(ROLE, role);
+    command.args(["--exact", "child_process_of_recovery_test", "--nocapture"]).env(ROLE, role);
     command
 }
 
@@ -267,7 +267,7 @@ fn error_names_missing_capabilities() {
         let answer_of = |script: &str, words: &[String]| {
             let mut command = Command::new("unshare");
             command.args(["-m", "sh", "-c", script, "sh"]).args(words).arg(&program);
-            command.args(["--exact", "child", "--nocapture"]).env(ROLE, "opens");
+            command.args(["--exact", "child_process_of_recovery_test", "--nocapture"]).env(ROLE, "opens");
             result_of(command)
         };
         assert_eq!(
@@ -300,7 +300,7 @@ fn platform_works_in_user_namespace_without_root() {
         let script = "mount -t tmpfs none /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", script, "sh"]).args(words).args(["unshare", "-Urn"]).arg(program);
-        command.args(["--exact", "child", "--nocapture"]).env(ROLE, "works");
+        command.args(["--exact", "child_process_of_recovery_test", "--nocapture"]).env(ROLE, "works");
         assert_eq!(result_of(command), "worked");
     });
 }
