@@ -279,12 +279,7 @@ fn without_the_store_traffic_flows_and_registrations_wait() {
     // At the start of the members the store may not have been reachable.
     let before = anna.log().len();
     kill(store, Signal::SIGSTOP).expect("etcd");
-    wait_until("the store is missed", seconds(20), || {
-        anna.log()[before..].contains(
-            "cannot watch the \
-        store",
-        )
-    });
+    wait_until("the store is missed", seconds(20), || anna.log()[before..].contains("cannot watch etcd"));
     router.ask(&["handover", "wwan0"]);
     echo.flows();
     kill(store, Signal::SIGCONT).expect("etcd");
@@ -425,7 +420,7 @@ fn a_config_with_a_mistake_is_refused() {
         ("http://[::1]:2379", "http://:2379", "expected https://HOST:PORT or http://HOST:PORT"),
         ("members = ['anna']", "members = ['bruno']", "members: expected the name of this member, \"anna\""),
         ("members = ['anna']", "members = ['anna', 'anna']", "expected each member once, found"),
-        ("member = 'anna'", "member = 'an/na'", "expected letters"),
+        ("member = 'anna'", "member = 'an/na'", "expected a name of letters"),
         ("store", "stores", "unknown field `stores`"),
         ("seat", "links = ['']\nseat", "links: expected names of network interfaces, found \"\""),
         ("seat", "reach = ['ff02::1%eth0']\nseat", "reach: expected unicast addresses of IPv6"),

@@ -138,7 +138,7 @@ fn a_reload_with_errors_names_their_lines_and_changes_nothing() {
         (bed.router_config().replace("priority = 20", "priority = 200"), format!("{file}:20:12: ")),
         (bed.router_config().replace("priority = 20", "priority = "), format!("{file}:20:")),
         (bed.router_config().replace("'lan0'", "'wlan0'"), format!("{file}:11:8: ")),
-        (bed.router_config().replace("'router'", "'other'"), "changes in [station] need a restart".into()),
+        (bed.router_config().replace("'router'", "'other'"), "a change in [station] needs a restart".into()),
     ] {
         router.reload(&config);
         assert!(router.log().contains(&complaint), "expected {complaint} in\n{}", router.log());

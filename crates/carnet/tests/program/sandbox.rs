@@ -180,7 +180,7 @@ fn reload_that_needs_more_rights_is_refused() {
     let file = format!("signal_file = '{}'", elsewhere.path("signal").display());
     let uplink = "interface = 'wlan0'\n";
     router.reload(&bed.router_config().replace(uplink, &format!("{uplink}{file}\n")));
-    assert!(router.log().contains("the process has given up reading in"), "{}", router.log());
+    assert!(router.log().contains("it needs reading in"), "{}", router.log());
     assert!(router.lives() && router.state() == "registered");
     // The station may read files in the folder of its config.
     let file = format!("signal_file = '{}'", bed.scratch.path("signal").display());
@@ -263,7 +263,7 @@ fn sandbox_auto_starts_and_required_fails_without_landlock() {
     let path = file.to_str().expect("a path");
     let output = host.output(&[&wrapper[..], &[PROGRAM, "run", "--config", path]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let text = "cannot restrict the process as station.sandbox = \"required\": carnet's access to files and \
+    let text = "cannot restrict the process as station.sandbox = \"required\" demands: carnet's access to files and \
      ports is not restricted";
     assert!(said(&output).contains(text), "{}", said(&output));
 }

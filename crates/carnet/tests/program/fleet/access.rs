@@ -224,7 +224,7 @@ fn member_without_valid_credentials_does_not_become_leader() {
         (&*url, "'ca.pem'", "'other.pem'", "expected a certificate from an authority in "),
         ("https://[2001:db8:f0::1]:2379", "", "", "expected a certificate that holds for 2001:db8:f0::1"),
         (&*clear, "", "", "expected TLS, as store has https://"),
-        (&*silent, "", "", "cannot reach etcd at [2001:db8:c::1]:2383: no answer"),
+        (&*silent, "", "", "cannot reach etcd at [2001:db8:c::1]:2383: etcd did not answer in time"),
         (&*url, "member.", "stranger.", "etcd does not take this member's certificate (access.certificate)"),
         (
             &*url,
@@ -238,7 +238,12 @@ fn member_without_valid_credentials_does_not_become_leader() {
             "'wrong'",
             "etcd refuses the user \"north\" (access.user): etcdserver: authentication failed",
         ),
-        (&*url, "user = 'north'\npassword_file = 'password'\n", "", "expected access.user in the config"),
+        (
+            &*url,
+            "user = 'north'\npassword_file = 'password'\n",
+            "",
+            "expected the key access.user in the config",
+        ),
         (&*url, "[access]", "fleet = 'other'\n[access]", "permission denied"),
     ] {
         fleet.url = place.to_owned();
@@ -305,14 +310,18 @@ fn a_config_of_access_with_a_mistake_is_refused() {
         ("'ca.pem'", "'absent.pem'", "access.ca: cannot read "),
         ("'ca.pem'", "'none.pem'", "none.pem: expected certificates in PEM, found none"),
         ("'ca.pem'", "'broken.pem'", "broken.pem: expected certificates"),
-        ("certificate = 'member.pem'\n", "", "access.certificate: expected it beside access.key"),
-        ("key = 'member.key'\n", "", "access.key: expected it beside access.certificate"),
+        ("certificate = 'member.pem'\n", "", "access.certificate: expected the certificate of access.key"),
+        ("key = 'member.key'\n", "", "access.key: expected the private key of access.certificate"),
         ("'member.pem'", "'etcd.pem'", "access.key: expected the key of the certificate in "),
         ("'member.key'", "'none.key'", "none.key: expected a key in PEM that is not encrypted, found none"),
         ("'member.key'", "'public'", "public: expected file mode 0600, found 0644"),
-        ("user = 'north'\n", "", "access.user: expected it beside access.password_file"),
-        ("'north'\npassword", "''\npassword", "access.user: expected a name"),
-        ("password_file = 'password'\n", "", "access.password_file: expected it beside access.user"),
+        ("user = 'north'\n", "", "access.user: expected the etcd user of access.password_file"),
+        ("'north'\npassword", "''\npassword", "access.user: expected the name of an etcd user"),
+        (
+            "password_file = 'password'\n",
+            "",
+            "access.password_file: expected the file with the password of access.user",
+        ),
         ("'password'", "'absent'", "access.password_file: cannot take "),
         ("'password'", "'public'", "public: expected file mode 0600, found 0644"),
         ("'password'", "'link'", "link: expected a file, found a symbolic link"),
@@ -329,7 +338,8 @@ fn a_config_of_access_with_a_mistake_is_refused() {
     let clear = good.replace("https://", "http://");
     let certificates = &ACCESS["[access]\n".len()..ACCESS.find("user =").expect("there")];
     let (status, text) = checked(&clear.replace(certificates, ""));
-    let said = "access.user: expected servers with https:// in store, for others would read the password";
+    let said =
+        "access.user: expected only https:// servers in the key store, because http:// sends the password";
     assert!(status == Some(2) && text.contains(said), "{status:?} {text}");
     assert!(text.contains(&begin), "{text}");
 }
