@@ -159,8 +159,18 @@ impl Station {
 
     /// Returns the resident memory of the station in kB.
     pub fn resident(&self) -> i64 {
+        self.memory("VmRSS:")
+    }
+
+    /// Returns the resident memory in kB without the pages of the program's file, which the kernel can drop
+    /// and read again at any time.
+    pub fn allocated(&self) -> i64 {
+        self.memory("RssAnon:")
+    }
+
+    fn memory(&self, field: &str) -> i64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a living process");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).expect(field);
         line.trim().trim_end_matches("kB").trim().parse().expect("a number")
     }
 
