@@ -10,9 +10,9 @@
 //!   parsers in place and writers for envelopes and certificates.
 //! * [`crypto`]: back ends behind a trait. This crate generates no randomness: signatures are deterministic
 //!   (RFC 6979), and the caller provides the keys.
-//! * [`inspection`]: all checks before any cryptography; [`store`]: certificate chains; [`claims`]: content
-//!   of a message that needs permissions; [`replay`]: messages already accepted; [`queue`]: messages before
-//!   verification.
+//! * [`inspection`]: all checks before any cryptography; [`store`]: certificate chains;
+//!   [`message_permissions`]: content of a message that needs permissions; [`replay`]: messages already
+//!   accepted; [`queue`]: messages before verification.
 //! * [`entity`]: the whole procedure, policies, requests for certificates.
 //! * [`credentials`]: trusted certificates and own tickets.
 //! * [`pseudonym`]: change of pseudonym. [`pki`]: certificates for tests and closed fleets.

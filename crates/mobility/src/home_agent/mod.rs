@@ -1,9 +1,10 @@
 //! The home agent (RFC 6275 section 10, RFC 3963 section 6), without I/O.
 //!
-//! `request` reads Binding Updates; `admission` limits how many are verified; `registration` validates them,
-//! with `identifiers` for several care-of addresses (RFC 5648), `care_of_address` for IPv4 (RFC 5555) and
-//! `flows` for flow bindings (RFC 6089). `carrying_out` changes the bindings. `binding_cache` stores each
-//! `binding` (the bindings of one node in `node`) and the `replay` protection state. `stored` has the part
+//! `request` reads Binding Updates; `verification_limits` limits how many are verified; `update_checks`
+//! validates them, with `identifiers` for several care-of addresses (RFC 5648), `care_of_address` for IPv4
+//! (RFC 5555) and `flows` for flow bindings (RFC 6089). `binding_changes` changes the bindings.
+//! `binding_cache` stores each `binding` (the bindings of one node in `node`), `prefix_owners` the nodes to
+//! which prefixes belong, and `replay_state` the replay protection state. `stored` has the part
 //! that survives a restart. `home_link` and `proxy_nd` are the proxy Neighbor Discovery for nodes that are
 //! away. `answers` builds the answers, `heartbeat` answers heartbeats, and `care_of_test` tests new care-of
 //! addresses. `discovery` and `home_agents_list` name the other home agents. `drain` sends nodes to another

@@ -431,7 +431,7 @@ impl MobileRouter {
     }
 
     /// Takes over the signal strength of an uplink, in dBm; `None` if it is unknown. The value becomes
-    /// unknown if it is not reported again, changed or not, within [`UplinkConfig::signal_timeout`].
+    /// unknown if it is not reported again, changed or not, within [`super::UplinkConfig::signal_timeout`].
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
         self.assert_drained();
         let Some(index) = self.uplinks.position(interface) else { return };

@@ -1,10 +1,11 @@
 //! The desired state of the data path, and the slow path that forwards packets without the kernel's help.
 //!
 //! [`desired`] holds the desired forwarding state and reports only changes; the platform installs them.
-//! `for_home_agent` and `for_mobile_router` compute the entries of the two roles. `for_neighbours` adds the
-//! routes to neighbouring mobile networks, `for_direct` the direct routes, and `for_nested` the routes of
-//! nested mobile routers. Both roles use `entries`, which builds parts of entries, and `ways`, which
-//! divides the traffic among several tunnels.
+//! `policy_routing_for_home_agent` and `policy_routing_for_mobile_router` compute the entries of the two
+//! roles. `policy_routing_for_neighbours` adds the routes to neighbouring mobile networks,
+//! `policy_routing_for_direct` the direct routes, and `policy_routing_for_nested` the routes of nested mobile
+//! routers. Both roles use `entries`, which builds parts of entries, and `ways`, which divides the traffic
+//! among several tunnels.
 //!
 //! [`forwarder`] is the slow path: it encapsulates and decapsulates one packet at a time, in place in a
 //! [`packet::PacketBuffer`]. `inner` reads inner packets of both families. [`fragments`] cuts and reassembles

@@ -13,7 +13,7 @@
 //! * Uplinks behave like hosts on the visited network although the router forwards. They send no Router bit,
 //!   do not join the all-routers group, and accept Router Advertisements (RFC 3963 5.6, 5.7).
 //! * Tunnels inside IPv4 use sockets that are bound to their uplink, regardless of the main table. See
-//!   [`for_ipv4`].
+//!   [`policy_routing_for_ipv4_tunnels`].
 //! * On the home link, routes lead packets of the mobile network out of that link without a tunnel. Until the
 //!   home agent has acknowledged the return, packets of the tunnel leave as on a foreign link.
 //! * A mobile node has no mobile network: only its own packets enter the tunnel. A program that has chosen no
