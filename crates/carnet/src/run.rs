@@ -774,7 +774,9 @@ impl Runner {
             tell_data_path(platform, &self.config, obstacles)?;
         }
         self.settle();
+        // Loading touches code that nothing needs later, and it ends after the rest of the start.
         carnet_linux::give_back_memory();
+        carnet_linux::give_back_code();
         Ok(())
     }
 
