@@ -1,4 +1,4 @@
-//! Table of the addresses of one interface, and of the clients that have them.
+//! Table of the addresses of one interface, and of the clients that have them: no address has two hosts.
 //!
 //! The table has at most one entry for each address and one address for each client. So the range of the
 //! config limits its size. An address without entry is free. When a lease has ended, its entry
@@ -87,6 +87,16 @@ impl Bindings {
     /// Returns whether no client has the address and no host uses it, as far as the table knows.
     pub fn is_free(&self, address: Ipv4Addr) -> bool {
         self.of.get(&address).is_none_or(|binding| binding.state == AddressState::Former)
+    }
+
+    /// Returns whether this client may have the address: no other host has it. A client with a reservation,
+    /// whose link-layer address is `reserved`, may also come with another client identifier.
+    pub fn is_available(&self, address: Ipv4Addr, client: &ClientId, reserved: Option<LinkAddress>) -> bool {
+        self.is_free(address)
+            || self.get(address).is_some_and(|binding| {
+                binding.state != AddressState::Resting
+                    && (binding.client == *client || reserved == Some(binding.link_address))
+            })
     }
 
     /// Returns the number of addresses about which the server asks at present.

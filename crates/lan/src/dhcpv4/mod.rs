@@ -428,16 +428,10 @@ impl Server {
 
     /// Returns whether a client may have this address now.
     fn may_have(&self, request: &Request, address: Ipv4Addr) -> bool {
-        let binding = self.bindings.get(address);
-        let is_own = binding.is_some_and(|binding| {
-            let is_reserved = self.config.reservation(request.link_address).is_some();
-            binding.state != AddressState::Resting
-                && (binding.client == request.client
-                    || is_reserved && binding.link_address == request.link_address)
-        });
+        let reserved = self.config.reservation(request.link_address).map(|_| request.link_address);
         Some(address) != self.address
             && self.config.allows(request.link_address, address)
-            && (is_own || self.bindings.is_free(address))
+            && self.bindings.is_available(address, &request.client, reserved)
     }
 
     /// Gives a client an address, or more time for its address.

@@ -7,7 +7,7 @@
 //! while the router registers a new care-of address, the old registration still carries traffic.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use carnet_base::Time;
 
@@ -30,17 +30,6 @@ pub(crate) struct Transmission {
     pub timestamp: Option<u64>,
     /// Care-of address that the message registers or tests.
     pub care_of_address: IpAddr,
-}
-
-/// The last Binding Update that was sent, until its acknowledgement arrives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Outstanding {
-    pub sequence: u16,
-    pub at: Time,
-    /// Uplink and care-of address that the router sent the update from.
-    pub via: (usize, IpAddr),
-    /// Care-of address that the MAC of the acknowledgement covers.
-    pub authenticated: Ipv6Addr,
 }
 
 /// A request and its retransmissions, until its answer.

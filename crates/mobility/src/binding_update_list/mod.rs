@@ -12,6 +12,7 @@ mod exchange;
 mod identified;
 mod links;
 mod numbers;
+mod outstanding;
 mod refusal_remedy;
 mod retransmission;
 
@@ -25,10 +26,11 @@ pub use acknowledged_registration::Registration;
 pub(crate) use acknowledged_registration::{Renewal, mapped};
 pub use entry::BindingUpdateListEntry;
 pub(crate) use entry::{MultipleCareOfSupport, Update, UpdatedBinding};
-pub(crate) use exchange::{Event, Exchange, Outstanding, Purpose, Transmission};
+pub(crate) use exchange::{Event, Exchange, Purpose, Transmission};
 pub(crate) use identified::{DueUpdate, FULL_TIMEOUT, STAGGER};
 pub(crate) use links::Links;
 pub(crate) use numbers::{Judgement, UpdateNumbers};
+pub(crate) use outstanding::Outstanding;
 pub(crate) use refusal_remedy::{RefusalReaction, refusal_reaction};
 pub(crate) use retransmission::{
     CONNECTION_ATTEMPT_DELAY, INITIAL_BINDACK_TIMEOUT, MAX_BINDACK_TIMEOUT, Retransmission,

@@ -3,13 +3,7 @@
 //!
 //! Every transmission has a new sequence number. If the security association demands it, it also has a
 //! timestamp greater than all earlier ones (RFC 4285 6). [`crate::binding_update_list`] decides which
-//! bindings are due, and [`super::composer`] builds the messages.
-//!
-//! All bindings of a home address share one sequence of numbers (RFC 5648 4.1). The home agent refuses a
-//! number that is not greater than the last one (RFC 6275 9.5.1). Two Binding Updates that leave over two
-//! uplinks at once may arrive in the other order, because the delays differ. So at most one is outstanding.
-//! The next one leaves when the home agent has answered, or when the first must have arrived. If the first
-//! left over an uplink that has failed, the next one leaves at once, so that the traffic does not wait.
+//! bindings are due and when the next update may leave, and [`super::composer`] builds the messages.
 //!
 //! Left out: bindings to the home link beside others (the H flag, RFC 5648 5.6). On the home link the router
 //! ends all bindings, as it does without Binding Identifiers.
@@ -24,8 +18,7 @@ use super::movement::care_of_addresses;
 use super::unanswered_uplinks::{is_doubtful, is_given_up};
 use super::{Attachment, MobileRouter, Timer, Uplink};
 use crate::binding_update_list::{
-    BindingUpdateListEntry, CONNECTION_ATTEMPT_DELAY, DueUpdate, Exchange, Outstanding, Purpose, STAGGER,
-    Transmission, Update, mapped,
+    BindingUpdateListEntry, DueUpdate, Exchange, Outstanding, Purpose, STAGGER, Transmission, Update, mapped,
 };
 use crate::{Event, MobilityDrop, Output};
 
@@ -574,14 +567,13 @@ impl MobileRouter {
     /// Returns the time until which a Binding Update could arrive before the outstanding one; `None` if it
     /// cannot.
     fn overtaking_until(&self, now: Time) -> Option<Time> {
-        let Outstanding { at, via: (uplink, address), .. } = self.list.outstanding?;
-        let link = self.uplinks.get(uplink)?;
-        let at_home = self.home.at_home && address == IpAddr::V6(self.config.home_address);
-        if !(at_home || link.has_care_of_address(address)) || self.uplinks.is_silent(uplink) {
-            return None;
-        }
-        let arrived = at + self.uplinks.answer_time(uplink).unwrap_or_default().max(CONNECTION_ATTEMPT_DELAY);
-        (arrived > now).then_some(arrived)
+        self.list.overtaking_until(now, |uplink, address| {
+            let link = self.uplinks.get(uplink)?;
+            let at_home = self.home.at_home && address == IpAddr::V6(self.config.home_address);
+            let is_usable = at_home || link.has_care_of_address(address);
+            (is_usable && !self.uplinks.is_silent(uplink))
+                .then(|| self.uplinks.answer_time(uplink).unwrap_or_default())
+        })
     }
 
     /// Handles the answer to the outstanding Binding Update: sends the updates that waited for it.

@@ -56,6 +56,7 @@ pub use table::Traffic;
 use table::{Binding, Leading, Name, Path};
 
 mod errors;
+mod inner_addresses;
 mod limits;
 mod outer;
 mod relay;
@@ -658,32 +659,16 @@ impl Forwarder {
             return refuse(TunnelDrop::Scope);
         }
         let mtu = path.mtu;
-        let sender = path.binding_of(inner.source);
-        let (end, home_address) = match path.bindings.as_slice().first().map(|tunnel| tunnel.end) {
-            Some(TunnelEnd::HomeAgent) => match sender {
-                Some(sender) => (TunnelEnd::HomeAgent, sender.home_address),
-                None => return refuse(TunnelDrop::InnerSource),
-            },
-            Some(TunnelEnd::Direct) => match sender {
-                None => return refuse(TunnelDrop::InnerSource),
-                Some(_) if self.served.lookup(inner.destination).is_none() => {
-                    return refuse(TunnelDrop::InnerDestination);
-                }
-                Some(sender) => (TunnelEnd::Direct, sender.home_address),
-            },
-            // A packet from outside cannot have a source address of the mobile network.
-            _ if sender.is_some() => return refuse(TunnelDrop::InnerSource),
-            _ => match path.binding_of(inner.destination) {
-                Some(receiver) => (TunnelEnd::MobileRouter, receiver.home_address),
-                None => return refuse(TunnelDrop::InnerDestination),
-            },
+        let name = match inner_addresses::binding_of(path, &self.served, &inner) {
+            Ok(name) => name,
+            Err(reason) => return refuse(reason),
         };
         let Some(traffic_class) = decapsulated_traffic_class(traffic_class, inner.traffic_class) else {
             return refuse(TunnelDrop::Congestion);
         };
         if let Some(sequence) = sequence {
             let packet = buffer.as_slice().get(offset..offset + length).unwrap_or_default();
-            match self.arrived((end, home_address), sequence, packet) {
+            match self.arrived(name, sequence, packet) {
                 Arrival::First => {}
                 Arrival::Further => {
                     // Count the copy for the tunnel that carried it.

@@ -1,0 +1,42 @@
+//! The inner addresses of a tunnelled packet belong to the binding of its tunnel (RFC 3963 6.2 and 9).
+//!
+//! * A home agent takes a packet only if its inner source belongs to the sender's binding.
+//! * A direct route also demands that the destination is in a mobile network of this station.
+//! * A mobile router takes a packet from the home agent only if the destination is its own and the source is
+//!   not: a packet from outside cannot have a source address of the mobile network.
+
+use std::net::Ipv6Addr;
+
+use carnet_wire::ipv6::Header;
+
+use super::table::Path;
+use super::{Name, PrefixTable, TunnelDrop, TunnelEnd};
+
+/// Returns the binding to which a tunnelled packet belongs: the role of this end, and the home address.
+/// `served` are the mobile networks of this station.
+///
+/// # Errors
+///
+/// Returns [`TunnelDrop::InnerSource`] or [`TunnelDrop::InnerDestination`] if the address does not belong to
+/// the binding.
+pub(super) fn binding_of(
+    path: &Path,
+    served: &PrefixTable<Ipv6Addr>,
+    inner: &Header,
+) -> Result<Name, TunnelDrop> {
+    let sender = path.binding_of(inner.source);
+    match path.bindings.as_slice().first().map(|tunnel| tunnel.end) {
+        Some(end @ (TunnelEnd::HomeAgent | TunnelEnd::Direct)) => match sender {
+            None => Err(TunnelDrop::InnerSource),
+            Some(_) if end == TunnelEnd::Direct && served.lookup(inner.destination).is_none() => {
+                Err(TunnelDrop::InnerDestination)
+            }
+            Some(sender) => Ok((end, sender.home_address)),
+        },
+        _ if sender.is_some() => Err(TunnelDrop::InnerSource),
+        _ => match path.binding_of(inner.destination) {
+            Some(receiver) => Ok((TunnelEnd::MobileRouter, receiver.home_address)),
+            None => Err(TunnelDrop::InnerDestination),
+        },
+    }
+}
