@@ -64,7 +64,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             home_agent_ipv4: router.home_agents.ipv4_addresses.first().copied(),
             force_udp: router.udp,
             liveness: router.heartbeat,
-            policies: router.policies.iter().map(policies::policy).collect(),
+            policies: router.policies.iter().map(|it| policies::policy(it, router)).collect(),
             probes_portals: router.captive_portal_probe.is_some(),
             ipv4_prefixes: router.ipv4_prefixes.clone(),
             prefixes: router.prefixes.clone(),

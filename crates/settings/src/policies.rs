@@ -1,46 +1,98 @@
 //! Converts policies of the config to flow bindings. A policy has one traffic selector for each combination
 //! of its values.
 
-use carnet_api::config::{self, PolicyProtocol};
-use carnet_mobility::flow::{Ipv6Selector, Range, TrafficSelector};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use carnet_api::config::{self, MobileRouter, PolicyNetworks, PolicyProtocol};
+use carnet_mobility::flow::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
 use carnet_mobility::mobile_router::Policy;
-use carnet_wire::ipv6::protocol;
+use carnet_wire::{ipv4, ipv6::protocol};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Returns the policy in the form that the mobile router uses.
-pub fn policy(policy: &config::Policy) -> Policy {
+pub fn policy(policy: &config::Policy, router: &MobileRouter) -> Policy {
     Policy {
         name: policy.name.clone(),
-        selectors: selectors(policy).into_iter().map(TrafficSelector::Ipv6).collect(),
+        selectors: selectors(policy, &policy.networks(router)),
         action: policy.action,
         uplinks: policy.uplinks.clone(),
     }
 }
 
-fn selectors(policy: &config::Policy) -> Vec<Ipv6Selector> {
-    let next_header = policy.protocol.map(|it| {
+/// Fields that the selectors of both address families have.
+#[derive(Clone, Copy)]
+struct Fields {
+    protocol: Option<Range<u8>>,
+    /// The octet with the DS field.
+    class: Option<Range<u8>>,
+    source_port: Option<Range<u16>>,
+    destination_port: Option<Range<u16>>,
+}
+
+fn selectors(policy: &config::Policy, networks: &[PolicyNetworks]) -> Vec<TrafficSelector> {
+    let protocol = policy.protocol.map(|it| {
         Range::only(match it {
             PolicyProtocol::Tcp => protocol::TCP,
             PolicyProtocol::Udp => protocol::UDP,
+            PolicyProtocol::Icmp => ipv4::ICMP,
             PolicyProtocol::Icmpv6 => protocol::ICMPV6,
         })
     });
-    // The DS field is the upper six bits of the Traffic Class.
+    // The DS field is the upper six bits of the octet.
     let classes = or_any(policy.dscp.iter().map(|dscp| Range::only(dscp << 2)).collect());
-    let prefixes = policy.prefixes.iter().map(|prefix| Range::new(prefix.network(), prefix.broadcast()));
-    let prefixes = or_any(prefixes.collect());
     let ports = or_any(policy.ports.iter().map(|ports| Range::new(*ports.start(), *ports.end())).collect());
     let mut selectors = Vec::new();
-    for traffic_class in classes {
-        for source in &prefixes {
-            let any = Ipv6Selector { source: *source, traffic_class, next_header, ..Ipv6Selector::default() };
+    for class in classes {
+        for networks in networks {
             for port in &ports {
+                let source = Fields { protocol, class, source_port: *port, destination_port: None };
+                selectors.push(selector(source, networks));
                 // The port may be the source port or the destination port, so it gets two selectors.
-                selectors.push(Ipv6Selector { source_port: *port, ..any });
-                selectors.extend(port.map(|port| Ipv6Selector { destination_port: Some(port), ..any }));
+                let destination = Fields { source_port: None, destination_port: *port, ..source };
+                selectors.extend(port.map(|_| selector(destination, networks)));
             }
         }
     }
     selectors
+}
+
+/// Returns the selector of these fields. Without addresses, a selector of IPv6 holds for IPv4 packets, too.
+fn selector(fields: Fields, networks: &PolicyNetworks) -> TrafficSelector {
+    let Fields { protocol, class, source_port, destination_port } = fields;
+    let ends = [networks.remote, networks.on_board];
+    let is_ipv4 = ends.iter().flatten().any(|prefix| matches!(prefix, IpNet::V4(_)));
+    if is_ipv4 || protocol == Some(Range::only(ipv4::ICMP)) {
+        let [source, destination] = ends.map(|prefix| prefix.and_then(ipv4_range));
+        return TrafficSelector::Ipv4(Ipv4Selector {
+            source,
+            destination,
+            source_port,
+            destination_port,
+            differentiated_services: class,
+            protocol,
+            ..Ipv4Selector::default()
+        });
+    }
+    let [source, destination] = ends.map(|prefix| prefix.and_then(ipv6_range));
+    TrafficSelector::Ipv6(Ipv6Selector {
+        source,
+        destination,
+        source_port,
+        destination_port,
+        traffic_class: class,
+        next_header: protocol,
+        ..Ipv6Selector::default()
+    })
+}
+
+fn ipv4_range(prefix: IpNet) -> Option<Range<Ipv4Addr>> {
+    let of = |prefix: Ipv4Net| Range::new(prefix.network(), prefix.broadcast());
+    if let IpNet::V4(prefix) = prefix { Some(of(prefix)) } else { None }
+}
+
+fn ipv6_range(prefix: IpNet) -> Option<Range<Ipv6Addr>> {
+    let of = |prefix: Ipv6Net| Range::new(prefix.network(), prefix.broadcast());
+    if let IpNet::V6(prefix) = prefix { Some(of(prefix)) } else { None }
 }
 
 /// Returns each value as `Some`. If there are no values, returns one `None`, which stands for any value.
@@ -54,37 +106,65 @@ mod tests {
 
     use super::*;
 
+    fn policy_of(prefixes: &[&str], protocol: Option<PolicyProtocol>) -> config::Policy {
+        config::Policy {
+            name: "video".into(),
+            dscp: Vec::new(),
+            protocol,
+            ports: Vec::new(),
+            prefixes: prefixes.iter().map(|prefix| prefix.parse().expect("a prefix")).collect(),
+            lan: Vec::new(),
+            action: FlowAction::Balance,
+            uplinks: vec!["wlan0".into()],
+        }
+    }
+
+    fn networks(remote: Option<&str>, on_board: Option<&str>) -> PolicyNetworks {
+        let prefix = |text: &str| text.parse().expect("a prefix");
+        PolicyNetworks { remote: remote.map(prefix), on_board: on_board.map(prefix) }
+    }
+
     #[test]
     fn policy_gives_one_selector_for_each_combination() {
         let given = config::Policy {
-            name: "video".into(),
             dscp: vec![46, 34],
-            protocol: Some(PolicyProtocol::Udp),
             ports: vec![5000..=5000, 6000..=6010],
-            prefixes: vec!["2001:db8:1::/48".parse().expect("a prefix")],
-            action: FlowAction::Balance,
-            uplinks: vec!["wlan0".into()],
+            ..policy_of(&[], Some(PolicyProtocol::Udp))
         };
-        let selectors = selectors(&given);
+        let selectors = selectors(&given, &[networks(Some("2001:db8:1::/48"), None)]);
         assert_eq!(selectors.len(), 8);
-        for selector in &selectors {
+        let of_ipv6: Vec<Ipv6Selector> = selectors
+            .iter()
+            .filter_map(|selector| match selector {
+                TrafficSelector::Ipv6(selector) => Some(*selector),
+                TrafficSelector::Ipv4(_) => None,
+            })
+            .collect();
+        assert_eq!(of_ipv6.len(), 8);
+        for selector in &of_ipv6 {
             assert_eq!(selector.next_header, Some(Range::only(17)));
-            let source = selector.source.expect("a prefix");
-            assert_eq!(
-                source.last,
-                "2001:db8:1:ffff:ffff:ffff:ffff:ffff".parse::<std::net::Ipv6Addr>().expect("a")
-            );
+            let last: Ipv6Addr = "2001:db8:1:ffff:ffff:ffff:ffff:ffff".parse().expect("an address");
+            assert_eq!(selector.source.map(|source| source.last), Some(last));
             assert!(selector.source_port.is_some() != selector.destination_port.is_some());
         }
-        assert_eq!(selectors[0].traffic_class, Some(Range::only(0xb8)), "EF");
-        let nothing = config::Policy {
-            dscp: Vec::new(),
-            protocol: None,
-            ports: Vec::new(),
-            prefixes: Vec::new(),
-            ..given
-        };
-        assert_eq!(super::selectors(&nothing), [Ipv6Selector::default()], "everything");
-        assert_eq!(policy(&nothing).action, FlowAction::Balance);
+        assert_eq!(of_ipv6[0].traffic_class, Some(Range::only(0xb8)), "EF");
+        let any = super::selectors(&policy_of(&[], None), &[networks(None, None)]);
+        assert_eq!(any, [TrafficSelector::Ipv6(Ipv6Selector::default())], "everything");
+    }
+
+    #[test]
+    fn ipv4_networks_and_icmp_give_ipv4_selectors() {
+        let given = policy_of(&[], None);
+        let pairs = [networks(Some("192.0.2.0/24"), None), networks(None, Some("10.42.7.0/24"))];
+        let selectors = selectors(&given, &pairs);
+        let range = |first: [u8; 4], last: [u8; 4]| Some(Range::new(first.into(), last.into()));
+        let source = range([192, 0, 2, 0], [192, 0, 2, 255]);
+        let destination = range([10, 42, 7, 0], [10, 42, 7, 255]);
+        let any = Ipv4Selector::default();
+        let expected = [Ipv4Selector { source, ..any }, Ipv4Selector { destination, ..any }];
+        assert_eq!(selectors, expected.map(TrafficSelector::Ipv4));
+        let icmp = super::selectors(&policy_of(&[], Some(PolicyProtocol::Icmp)), &[networks(None, None)]);
+        let protocol = Some(Range::only(1));
+        assert_eq!(icmp, [TrafficSelector::Ipv4(Ipv4Selector { protocol, ..any })]);
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use carnet_mobility::ReplayProtection;
 use carnet_mobility::mobile_router::{Liveness, RegistrationMode};
 use carnet_wire::address::MacAddress;
-use ipnet::{Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::auth::{self, Auth};
 use super::conflicts::{apart, home_address, not_inside, not_inside_ipv4, taken};
@@ -24,7 +24,7 @@ use super::table::{Table, all};
 use super::{kinds, values};
 
 pub use lan::{Dhcp, DhcpOption, DhcpReservation, Lan};
-pub use policy::{Policy, PolicyProtocol};
+pub use policy::{Policy, PolicyNetworks, PolicyProtocol};
 pub use uplink::{Roaming, Uplink, VolumePeriod};
 
 /// Default interval of heartbeats, with which the router detects a failed path within a second.
@@ -114,6 +114,18 @@ impl MobileRouter {
         let named = self.lan.iter().map(|lan| lan.ipv4_prefixes.as_slice());
         let shares = lan::ipv4_shares(self.ipv4_prefixes.iter().copied(), named);
         self.lan.iter().zip(shares)
+    }
+
+    /// Returns the interfaces of the mobile network, each with a prefix of its hosts.
+    pub fn lan_networks(&self) -> Vec<(&Lan, IpNet)> {
+        let ipv6: Vec<IpNet> = self.prefixes.iter().copied().map(IpNet::V6).collect();
+        let ipv4: Vec<IpNet> = self.ipv4_prefixes.iter().copied().map(IpNet::V4).collect();
+        let named_ipv6 = |lan: &Lan| lan.prefixes.iter().copied().map(IpNet::V6).collect();
+        let named_ipv4 = |lan: &Lan| lan.ipv4_prefixes.iter().copied().map(IpNet::V4).collect();
+        let named_ipv6: Vec<Vec<IpNet>> = self.lan.iter().map(named_ipv6).collect();
+        let named_ipv4: Vec<Vec<IpNet>> = self.lan.iter().map(named_ipv4).collect();
+        let shares = lan::shares(&ipv6, &named_ipv6).into_iter().chain(lan::shares(&ipv4, &named_ipv4));
+        shares.filter_map(|(index, prefix)| Some((self.lan.get(index)?, prefix))).collect()
     }
 
     /// Returns the name of the table in the file.
@@ -532,8 +544,10 @@ impl Draft {
         let home_prefix = table.take_at(&HOME_PREFIX);
         let home_agents = table.take(&HOME_AGENT);
         let ipv4_addresses = table.take(&HOME_AGENT_IPV4).flatten().unwrap_or_default();
+        let is_router = uplinks_key.section().path == uplink::SECTION.path;
+        let read_policy = |table: &Table<'_>| policy::Draft::read(table, is_router);
         let policies: Option<Vec<policy::Draft>> =
-            table.tables(policies_key).map(|tables| tables.iter().map(policy::Draft::read).collect());
+            table.tables(policies_key).map(|tables| tables.iter().map(read_policy).collect());
         let network = network(table);
         let auth = table.take_at(&AUTH);
         let uplinks_config: Option<Vec<Uplink>> =
@@ -570,7 +584,7 @@ impl Draft {
                 .and_then(|policies| policies.iter().map(|policy| policy.config.clone()).collect()),
         });
         Draft {
-            is_router: uplinks_key.section().path == uplink::SECTION.path,
+            is_router,
             home_address,
             home_prefix,
             home_agents,
@@ -615,7 +629,10 @@ impl Draft {
         self.check_advertised(sink);
         let Network { prefixes, ipv4_prefixes, lan, advertise, .. } = &self.network;
         lan::check(&lan.items, prefixes, ipv4_prefixes, *advertise, sink);
-        policy::check(&self.policies, &self.uplinks, sink);
+        policy::check(&self.policies, &self.uplinks, lan, sink);
+        if let Some(router) = &self.config {
+            policy::check_flows(&self.policies, router, sink);
+        }
         self.check_dns_forward(sink);
         self.check_interfaces(sink);
         self.check_direct_routes(is_home_agent, sink);

@@ -73,11 +73,8 @@ pub(crate) fn value(
     let mut value = RulesValue::default();
     for rule in rules {
         let mut of = RuleValue { action: action(rule.action), ..RuleValue::default() };
-        match &rule.selector {
-            None => {}
-            Some(TrafficSelector::Ipv6(selector)) => of.select(selector),
-            // Skip selectors for IPv4, because only IPv6 packets go into the tunnels.
-            Some(TrafficSelector::Ipv4(_)) => continue,
+        if let Some(selector) = &rule.selector {
+            of.select(&selector.as_ipv6());
         }
         for (ends, known_by, weight) in &rule.members {
             let Some(path) = paths.iter().position(|path| path == ends) else {

@@ -11,7 +11,6 @@
 use std::net::Ipv6Addr;
 
 use carnet_wire::mobility::flow::{FlowAction, FlowActionOption, SelectorField, SubOptions, flow_status};
-use carnet_wire::mobility::selector::TrafficSelector;
 
 use super::binding_cache::BindingCache;
 use super::request::{FlowRequest, Request};
@@ -132,8 +131,7 @@ fn judge(
         return Err(flow_status::MALFORMED);
     }
     let selector = match (read.selector, known) {
-        (Some(SelectorField::Known(selector @ TrafficSelector::Ipv6(_))), _) => selector,
-        // An IPv4 selector would match no packet, because the tunnels carry IPv6.
+        (Some(SelectorField::Known(selector)), _) => selector,
         (Some(_), _) => return Err(flow_status::SELECTOR_NOT_SUPPORTED),
         (None, Some(flow)) => flow.selector,
         (None, None) => return Err(flow_status::MALFORMED),

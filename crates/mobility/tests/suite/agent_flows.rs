@@ -157,16 +157,16 @@ fn repeated_flow_id_refuses_all_flows() {
     assert_eq!(flows(&agent), []);
 }
 
-/// Conformance item 57; 5.3.2.1: status 133 for an unsupported selector format: an unknown format, or IPv4,
-/// because tunnels carry only IPv6.
+/// Conformance item 57; 5.3.2.1: status 133 for an unsupported selector format. RFC 6088 defines formats of
+/// IPv4 and IPv6, and the home agent takes both.
 #[test]
 fn unknown_selector_format_gets_status_133() {
     let mut agent = two();
     let ipv4 = TrafficSelector::Ipv4(Ipv4Selector::default());
     let unknown = [vec![3, 3, 77, 0, 1], sub_options(None, &[1])].concat();
     let update = refresh(3).flow_with(4, 10, sub_options(Some(&ipv4), &[1])).flow_with(5, 20, unknown);
-    assert_eq!(said(&agent.accept(&update)).flows, [(4, 133), (5, 133)]);
-    assert_eq!(flows(&agent), []);
+    assert_eq!(said(&agent.accept(&update)).flows, [(4, 0), (5, 133)]);
+    assert_eq!(flows(&agent), [(4, 10, vec![1])]);
 }
 
 /// 4.3: a flow stays while its bindings are gone, and works again when the bindings are back.

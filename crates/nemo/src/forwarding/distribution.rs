@@ -20,8 +20,8 @@
 //! A fast path chooses by the same rules, weights and hash key, and therefore the same tunnel
 //! (`bpf/choice.h`). For this reason the hash uses integers only.
 //!
-//! The selectors of flows are those of IPv6 (RFC 6088). An IPv4 packet matches a selector that names neither
-//! addresses nor flow label: its DSCP, protocol and ports compare like those of an IPv6 packet.
+//! A selector of IPv4 matches IPv4 packets alone (RFC 6088). A selector of IPv6 that names neither addresses
+//! nor flow label matches IPv4 packets, too: their DSCP, protocol and ports compare like those of IPv6.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::Ipv6Addr;

@@ -56,8 +56,7 @@ pub struct Ipv6Selector {
     pub next_header: Option<Range<u8>>,
 }
 
-/// An IPv4 binary traffic selector (RFC 6088 3.1). The crate reads and writes it; carnet never matches it,
-/// because its tunnels carry IPv6.
+/// An IPv4 binary traffic selector (RFC 6088 3.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ipv4Selector {
@@ -87,7 +86,7 @@ pub enum TrafficSelector {
     Ipv6(Ipv6Selector),
 }
 
-/// Fields of an IPv6 packet that a selector compares.
+/// Fields of a packet that a selector compares. An IPv4 packet has addresses in IPv4-mapped form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flow {
     /// The source address.
@@ -138,13 +137,40 @@ impl Ipv6Selector {
     }
 }
 
-impl TrafficSelector {
-    /// Returns whether the selector selects an IPv6 packet towards the mobile node; `flow` holds its fields.
-    pub fn matches(&self, flow: &Flow) -> bool {
-        match self {
-            TrafficSelector::Ipv4(_) => false,
-            TrafficSelector::Ipv6(selector) => selector.matches(flow),
+impl Ipv4Selector {
+    /// Returns the selector that compares the same fields of a packet with addresses in IPv4-mapped form. It
+    /// matches no IPv6 packet.
+    pub fn as_ipv6(&self) -> Ipv6Selector {
+        let any = Range::new(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST);
+        let mapped = |range: Option<Range<Ipv4Addr>>| {
+            let range = range.unwrap_or(any);
+            Some(Range::new(range.first.to_ipv6_mapped(), range.last.to_ipv6_mapped()))
+        };
+        Ipv6Selector {
+            source: mapped(self.source),
+            destination: mapped(self.destination),
+            spi: self.spi,
+            flow_label: None,
+            source_port: self.source_port,
+            destination_port: self.destination_port,
+            traffic_class: self.differentiated_services,
+            next_header: self.protocol,
         }
+    }
+}
+
+impl TrafficSelector {
+    /// Returns the selector as one of IPv6, which compares IPv4 addresses in IPv4-mapped form.
+    pub fn as_ipv6(&self) -> Ipv6Selector {
+        match self {
+            TrafficSelector::Ipv4(selector) => selector.as_ipv6(),
+            TrafficSelector::Ipv6(selector) => *selector,
+        }
+    }
+
+    /// Returns whether the selector selects a packet towards the mobile node; `flow` holds its fields.
+    pub fn matches(&self, flow: &Flow) -> bool {
+        self.as_ipv6().matches(flow)
     }
 }
 
@@ -220,5 +246,33 @@ mod tests {
         let later_fragment = Flow { ports: None, ..flow() };
         assert!(!selector.matches(&later_fragment));
         assert!(!TrafficSelector::Ipv4(Ipv4Selector::default()).matches(&flow()));
+    }
+
+    #[test]
+    fn ipv4_selector_matches_ipv4_packets_alone() {
+        let ipv4 = |text: &str| text.parse::<Ipv4Addr>().expect("address");
+        let packet = Flow {
+            source: ipv4("203.0.113.9").to_ipv6_mapped(),
+            destination: ipv4("10.42.7.9").to_ipv6_mapped(),
+            next_header: 1,
+            ..flow()
+        };
+        let any = Ipv4Selector::default();
+        let network = Range::new(ipv4("203.0.113.0"), ipv4("203.0.113.255"));
+        let other = Range::only(ipv4("198.51.100.1"));
+        for (selector, expected) in [
+            (any, true),
+            (Ipv4Selector { source: Some(network), ..any }, true),
+            (Ipv4Selector { destination: Some(network), ..any }, false),
+            (Ipv4Selector { source: Some(other), ..any }, false),
+            (Ipv4Selector { protocol: Some(Range::only(1)), ..any }, true),
+            (Ipv4Selector { protocol: Some(Range::only(17)), ..any }, false),
+            (Ipv4Selector { differentiated_services: Some(Range::only(0xb8)), ..any }, true),
+            (Ipv4Selector { differentiated_services: Some(Range::only(0xbc)), ..any }, false),
+        ] {
+            let selector = TrafficSelector::Ipv4(selector);
+            assert_eq!(selector.matches(&packet), expected, "{selector:?}");
+            assert!(!selector.matches(&flow()), "{selector:?}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use carnet_mobility::flow::FlowAction;
-use ipnet::Ipv6Net;
+use ipnet::IpNet;
 
 use super::super::errors::Sink;
 use super::super::keys::{
@@ -12,7 +12,7 @@ use super::super::keys::{
 use super::super::kinds;
 use super::super::reader::{At, List, Value};
 use super::super::table::{Table, all};
-use super::uplink;
+use super::{MobileRouter, lan, uplink};
 
 /// Maximum number of flow bindings of one mobile router.
 const MAX_FLOWS: usize = 32;
@@ -29,7 +29,9 @@ pub struct Policy {
     /// Ports at either end; empty for any.
     pub ports: Vec<RangeInclusive<u16>>,
     /// Prefixes of the hosts at the other end; empty for any.
-    pub prefixes: Vec<Ipv6Net>,
+    pub prefixes: Vec<IpNet>,
+    /// Interfaces of the hosts on board; empty for all.
+    pub lan: Vec<String>,
     /// Use of the uplinks.
     pub action: FlowAction,
     /// Uplinks with a `bid`, the preferred first, at least one.
@@ -43,8 +45,60 @@ pub enum PolicyProtocol {
     Tcp,
     /// UDP, protocol 17.
     Udp,
+    /// ICMP of IPv4, protocol 1.
+    Icmp,
     /// ICMPv6, protocol 58.
     Icmpv6,
+}
+
+/// Prefixes at both ends of the packets of a policy, of one address family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicyNetworks {
+    /// Prefix of the hosts at the other end; `None` for any.
+    pub remote: Option<IpNet>,
+    /// Prefix of the hosts on board; `None` for any.
+    pub on_board: Option<IpNet>,
+}
+
+impl Policy {
+    /// Returns the prefixes of the policy's packets, in each combination of both ends.
+    pub fn networks(&self, router: &MobileRouter) -> Vec<PolicyNetworks> {
+        let remote = or_any(self.prefixes.iter().copied());
+        let shares = router.lan_networks().into_iter();
+        let on_board = shares.filter(|(lan, _)| self.lan.contains(&lan.interface)).map(|(_, share)| share);
+        let on_board = if self.lan.is_empty() { vec![None] } else { on_board.map(Some).collect() };
+        let all = remote.iter().flat_map(|remote| {
+            on_board.iter().map(|on_board| PolicyNetworks { remote: *remote, on_board: *on_board })
+        });
+        all.filter(|networks| self.is_of_one_family(networks)).collect()
+    }
+
+    /// Returns the number of flow bindings of the policy.
+    fn flows(&self, router: &MobileRouter) -> usize {
+        // A port matches source or destination, so each port needs two flows.
+        let ports = (self.ports.len() * 2).max(1);
+        self.networks(router).len().saturating_mul(self.dscp.len().max(1)).saturating_mul(ports)
+    }
+
+    /// Returns whether both ends and the protocol can belong to one packet.
+    fn is_of_one_family(&self, networks: &PolicyNetworks) -> bool {
+        let is_ipv4 = |prefix: IpNet| matches!(prefix, IpNet::V4(_));
+        let of_protocol = match self.protocol {
+            Some(PolicyProtocol::Icmp) => Some(true),
+            Some(PolicyProtocol::Icmpv6) => Some(false),
+            Some(PolicyProtocol::Tcp | PolicyProtocol::Udp) | None => None,
+        };
+        let ends = [networks.remote, networks.on_board].map(|prefix| prefix.map(is_ipv4));
+        let mut families = ends.into_iter().chain([of_protocol]).flatten();
+        let first = families.next();
+        families.all(|family| Some(family) == first)
+    }
+}
+
+/// Returns each value as `Some`. If there are no values, returns one `None`, which stands for any value.
+fn or_any<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
+    let values: Vec<Option<T>> = values.map(Some).collect();
+    if values.is_empty() { vec![None] } else { values }
 }
 
 /// Expected value in an error message: `ports`.
@@ -63,8 +117,13 @@ static DSCP: Key<List<u8>> =
     with_default("dscp", CODE_POINTS, "[]", "DiffServ code points. An empty array matches any.");
 static PROTOCOL: Optional<PolicyProtocol> = optional(
     "protocol",
-    words(&[("tcp", PolicyProtocol::Tcp), ("udp", PolicyProtocol::Udp), ("icmpv6", PolicyProtocol::Icmpv6)]),
-    "The protocol. Without this key any matches.",
+    words(&[
+        ("tcp", PolicyProtocol::Tcp),
+        ("udp", PolicyProtocol::Udp),
+        ("icmp", PolicyProtocol::Icmp),
+        ("icmpv6", PolicyProtocol::Icmpv6),
+    ]),
+    r#"The protocol. `"icmp"` is that of IPv4. Without this key any matches."#,
 );
 static PORTS: Key<List<RangeInclusive<u16>>> = with_default(
     "ports",
@@ -72,11 +131,18 @@ static PORTS: Key<List<RangeInclusive<u16>>> = with_default(
     "[]",
     r#"Ports at either end, such as `5000` or `"5000-5010"`. An empty array matches any."#,
 );
-static PREFIXES: Key<List<Ipv6Net>> = with_default(
+static PREFIXES: Key<List<IpNet>> = with_default(
     "prefixes",
-    kinds::PREFIXES,
+    lan::PREFIXES_KIND,
     "[]",
-    "Prefixes of the hosts at the other end. An empty array matches any.",
+    "Prefixes of the hosts at the other end, of IPv6 and IPv4. An empty array matches any.",
+);
+static LAN: Key<List<String>> = with_default(
+    "lan",
+    kinds::INTERFACES,
+    "[]",
+    "Interfaces of `lan` whose hosts send and receive the packets. The policy selects them by the prefixes of
+     these interfaces. An empty array matches all hosts on board.",
 );
 static ACTION: Key<FlowAction> = required(
     "action",
@@ -98,18 +164,20 @@ static UPLINKS: Key<List<String>> =
 pub(in crate::config) static SECTION: Section = Section::new(
     "[[mobile_router.policy]]",
     "mobile_router.policy",
-    &[&NAME, &DSCP, &PROTOCOL, &PORTS, &PREFIXES, &ACTION, &UPLINKS],
+    &[&NAME, &DSCP, &PROTOCOL, &PORTS, &PREFIXES, &LAN, &ACTION, &UPLINKS],
 );
 
 /// Keys of the config table `[[mobile_node.policy]]`.
-pub(in crate::config) static SECTION_OF_NODE: Section =
-    Section::new("[[mobile_node.policy]]", "mobile_node.policy", SECTION.keys);
+pub(in crate::config) static SECTION_OF_NODE: Section = Section::new(
+    "[[mobile_node.policy]]",
+    "mobile_node.policy",
+    &[&NAME, &DSCP, &PROTOCOL, &PORTS, &PREFIXES, &ACTION, &UPLINKS],
+);
 
 /// The parsed table, with the values that the checks compare with other tables.
 pub(super) struct Draft {
     name: Option<At<String>>,
-    /// Number of flow bindings that the policy needs.
-    flows: usize,
+    lan: List<String>,
     uplinks: List<String>,
     /// Position of the table in the file.
     at: usize,
@@ -117,35 +185,32 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn read(table: &Table<'_>) -> Draft {
+    /// Reads the table; `has_lan` says whether the station has a mobile network.
+    pub(super) fn read(table: &Table<'_>, has_lan: bool) -> Draft {
         let name = table.take_at(&NAME);
         let uplinks = table.take(&UPLINKS).unwrap_or_default();
         let action = table.take(&ACTION);
         let dscp = table.take(&DSCP).unwrap_or_default().complete();
         let ports = table.take(&PORTS).unwrap_or_default().complete();
         let prefixes = table.take(&PREFIXES).unwrap_or_default();
-        let count = |length: usize| length.max(1);
-        // A port matches source or destination, so each port needs two flows.
-        let flows = count(dscp.as_ref().map_or(0, Vec::len))
-            .saturating_mul(count(prefixes.items.len()))
-            .saturating_mul(count(ports.as_ref().map_or(0, Vec::len) * 2));
+        let lan = if has_lan { table.take(&LAN).unwrap_or_default() } else { List::default() };
         let config = all!(Policy {
             name: name.clone().map(|name| name.value),
             dscp: dscp,
             protocol: table.take(&PROTOCOL),
             ports: ports,
             prefixes: prefixes.complete(),
+            lan: lan.complete(),
             action: action,
             uplinks: uplinks.complete(),
         });
-        Draft { name, flows, uplinks, at: table.at(), config }
+        Draft { name, lan, uplinks, at: table.at(), config }
     }
 }
 
-/// Checks all policies together: names, number of flows, and uplinks, each of which needs a `bid`.
-pub(super) fn check(policies: &[Draft], uplinks: &[uplink::Draft], sink: &Sink<'_>) {
+/// Checks all policies together: names, interfaces of `lans`, and uplinks, each of which needs a `bid`.
+pub(super) fn check(policies: &[Draft], uplinks: &[uplink::Draft], lans: &List<lan::Draft>, sink: &Sink<'_>) {
     let mut names: Vec<&At<String>> = Vec::new();
-    let mut flows = 0;
     for policy in policies {
         if let Some(name) = &policy.name {
             match names.iter().find(|other| other.value == name.value) {
@@ -171,8 +236,32 @@ pub(super) fn check(policies: &[Draft], uplinks: &[uplink::Draft], sink: &Sink<'
                 sink.push(interface.at, message);
             }
         }
-        flows += policy.flows;
-        if flows > MAX_FLOWS && flows - policy.flows <= MAX_FLOWS {
+        for interface in policy.lan.items.iter().filter(|_| lans.whole) {
+            let names = lans.items.iter().filter_map(|lan| lan.value.interface.as_ref());
+            if !names.into_iter().any(|name| name.value == interface.value) {
+                let message =
+                    format!("{:?} is not in `mobile_router.lan`, expected one of these", interface.value);
+                sink.push(interface.at, message);
+            }
+        }
+    }
+}
+
+/// Checks the flow bindings of the policies of a router without other errors: there are not too many, and
+/// each policy can match packets.
+pub(super) fn check_flows(policies: &[Draft], router: &MobileRouter, sink: &Sink<'_>) {
+    let mut flows = 0_usize;
+    for (policy, config) in policies.iter().zip(&router.policies) {
+        let own = config.flows(router);
+        let is_known = |name: &String| router.lan.iter().any(|lan| lan.interface == *name);
+        if own == 0 && config.lan.iter().all(is_known) {
+            let message = "no packet can match the policy, expected `prefixes`, `lan` and `protocol` of one \
+                           address family";
+            sink.push(policy.at, message.to_owned());
+        }
+        let before = flows;
+        flows = flows.saturating_add(own);
+        if flows > MAX_FLOWS && before <= MAX_FLOWS {
             let message = format!(
                 "the policies make more than {MAX_FLOWS} flow bindings, expected fewer code points, prefixes \
                  or ports"

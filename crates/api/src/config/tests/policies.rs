@@ -105,6 +105,47 @@ fn the_timeout_of_a_signal_is_read_from_the_config() {
 }
 
 #[test]
+fn policies_select_interfaces_and_ipv4_networks() {
+    let networks = |policy: &str| {
+        let text =
+            router(&format!("[[mobile_router.policy]]\nname = \"a\"\naction = \"failover\"\n{policy}\n"));
+        let text = text.replace(
+            "home_agent = ",
+            "prefixes = [\"2001:db8:a::/64\", \"2001:db8:b::/64\"]\nipv4_prefixes = [\"10.42.7.0/24\"]\n\
+             lan = [\"eth0\", \"eth1\"]\nhome_agent = ",
+        );
+        let router = Config::parse(&text, "c.toml").map_err(|errors| errors.to_string())?;
+        let router = router.mobile_router.expect("a router");
+        let networks = router.policies[0].networks(&router).into_iter();
+        let text = |prefix: Option<ipnet::IpNet>| prefix.map_or("any".into(), |it| it.to_string());
+        Ok::<_, String>(networks.map(|it| (text(it.remote), text(it.on_board))).collect::<Vec<_>>())
+    };
+    let of = |rest: &str| {
+        let found = networks(&format!("uplinks = [\"wlan0\"]\n{rest}")).expect(rest);
+        let pairs: Vec<String> = found.iter().map(|(one, other)| format!("{one} {other}")).collect();
+        pairs.join(", ")
+    };
+    assert_eq!(of(""), "any any");
+    assert_eq!(of("protocol = \"icmp\""), "any any");
+    assert_eq!(of("lan = [\"eth1\"]"), "any 2001:db8:b::/64");
+    assert_eq!(of("lan = [\"eth0\"]"), "any 2001:db8:a::/64, any 10.42.7.0/24");
+    assert_eq!(of("lan = [\"eth0\"]\nprotocol = \"icmp\""), "any 10.42.7.0/24");
+    assert_eq!(of("lan = [\"eth0\"]\nprotocol = \"icmpv6\""), "any 2001:db8:a::/64");
+    assert_eq!(of("prefixes = [\"192.0.2.0/24\"]\nlan = [\"eth0\"]"), "192.0.2.0/24 10.42.7.0/24");
+    let both = "prefixes = [\"192.0.2.0/24\", \"2001:db8:c::/48\"]";
+    assert_eq!(of(both), "192.0.2.0/24 any, 2001:db8:c::/48 any");
+    for (wrong, expected) in [
+        ("lan = [\"wlan0\"]", "\"wlan0\" is not in `mobile_router.lan`"),
+        ("prefixes = [\"192.0.2.0/24\"]\nlan = [\"eth1\"]", "no packet can match the policy"),
+        ("prefixes = [\"192.0.2.0/24\"]\nprotocol = \"icmpv6\"", "no packet can match the policy"),
+        ("prefixes = [\"192.0.2.1/24\"]", "192.0.2.1/24"),
+    ] {
+        let error = networks(&format!("uplinks = [\"wlan0\"]\n{wrong}")).expect_err(wrong);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn wrong_policies_are_refused() {
     let policy = |text: &str| {
         errors(&format!("[[mobile_router.policy]]\nname = \"a\"\naction = \"failover\"\n{text}\n"))
