@@ -908,7 +908,7 @@ impl Runner {
             PlatformEvent::TunnelUsed { local, remote } => Input::TunnelUsed { local, remote },
             PlatformEvent::Destinations(destinations) => Input::Destinations(destinations),
             PlatformEvent::Icmpv6(message) => Input::Icmpv6(message),
-            PlatformEvent::Notice(_) | PlatformEvent::DataPath(_) => return,
+            PlatformEvent::Notice(_) | PlatformEvent::DataPath(_) | PlatformEvent::PacketRules(_) => return,
         });
     }
 

@@ -32,6 +32,8 @@ pub enum PlatformEvent {
     /// A thread has finished loading the programs of a fast path: the path is in use, or no fast path is. The
     /// listed paths are unavailable ([`crate::Platform::accelerate`]).
     DataPath(Vec<(Path, String)>),
+    /// The rules of packet filter and NAT are in force, or the text says why they are not.
+    PacketRules(Option<String>),
     /// Another program on this machine has changed a setting that the station needs. The text is for the
     /// operator.
     Notice(String),

@@ -56,6 +56,7 @@ use crate::netlink::{
     AddressInfo, ChangedParts, Ipv4RouteInfo, LinkInfo, Requests, RouteInfo, RoutingFields, effective_metric,
     is_ipv4_rule,
 };
+use crate::nftables::RuleTable;
 use crate::observer::InterfaceObserver;
 use crate::offloads;
 use crate::settings::{self, KernelSettings, WrittenSetting};
@@ -197,6 +198,8 @@ pub(crate) struct Installer {
     notices: Vec<String>,
     /// Desired sysctls of home links that carnet writes only under a condition ([`crate::advertised`]).
     conditional: Vec<ConditionalSetting>,
+    /// Table of the packet filter, which has all rules of the desired state.
+    pub(crate) rule_table: RuleTable,
 }
 
 impl Installer {
@@ -234,7 +237,11 @@ impl Installer {
             contests: BTreeMap::new(),
             notices: Vec::new(),
             conditional: Vec::new(),
+            rule_table: RuleTable::default(),
         };
+        if installer.undo.record.rule_table {
+            installer.rule_table.expect_leftover();
+        }
         installer.clean_addresses_and_settings()?;
         Ok(installer)
     }
@@ -256,7 +263,8 @@ impl Installer {
         for changed in settings.into_iter().rev() {
             self.restore_setting(&changed.interface, &changed.name)?;
         }
-        self.undo.delete()
+        // The table of the packet filter stays in force until the first commit replaces it.
+        if self.undo.record.rule_table { self.undo.save() } else { self.undo.delete() }
     }
 
     /// Returns whether carnet has added an address. The address's mark decides, because another program may
@@ -449,8 +457,16 @@ impl Installer {
 
     fn put(&mut self, entry: &Entry, previous: Option<&Entry>) -> Result<InstallOutcome> {
         self.note_own_change(entry);
-        self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
+        self.routing |= !leaves_routing(entry);
+        if !matches!(entry, Entry::PacketRule(_)) && self.rule_table.has_urgent_rules() {
+            self.commit_packet_rules();
+        }
         match entry {
+            // The next commit installs all rules together.
+            Entry::PacketRule(rule) => {
+                self.rule_table.add(rule);
+                Ok(InstallOutcome::Done(0))
+            }
             Entry::Setting(setting) => {
                 settings::check(setting)?;
                 if self.switches.begins_forwarding(setting)? {
@@ -507,7 +523,7 @@ impl Installer {
     /// changes.
     fn note_own_change(&mut self, entry: &Entry) {
         self.broad |= match entry {
-            Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_) => false,
+            _ if leaves_routing(entry) => false,
             Entry::Route(route) => !route.is_into_tunnel_device(),
             _ => true,
         };
@@ -623,8 +639,12 @@ impl Installer {
     /// Removes an entry that carnet has installed, but no entry of another program.
     fn take_out(&mut self, entry: &Entry, index: u32) -> Result<()> {
         self.note_own_change(entry);
-        self.routing |= !matches!(entry, Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_));
+        self.routing |= !leaves_routing(entry);
         match entry {
+            Entry::PacketRule(rule) => {
+                self.rule_table.remove(rule);
+                Ok(())
+            }
             Entry::Setting(setting) => self.take_out_setting(setting),
             Entry::Address(InterfaceAddress { interface, address, .. }) => {
                 // Check the owner's mark again, because an operator may have replaced the address since.
@@ -660,6 +680,42 @@ impl Installer {
             }
             Entry::Ipv4Rule(rule) => self.requests.ipv4_tables().delete_rule(rule),
         }
+    }
+
+    /// Installs all rules of the packet filter together, if they have changed. After an error the next
+    /// retry tries again.
+    pub(crate) fn commit_packet_rules(&mut self) {
+        if !self.rule_table.is_due() {
+            return;
+        }
+        if self.rule_table.has_rules() && !self.undo.record.rule_table {
+            self.undo.record.rule_table = true;
+            self.save();
+        }
+        let before = self.rule_table.error().map(str::to_owned);
+        match self.rule_table.commit() {
+            Ok(()) => {
+                if !self.rule_table.has_rules() && std::mem::take(&mut self.undo.record.rule_table) {
+                    self.save();
+                }
+                if before.is_some() {
+                    tracing::info!("installed the nftables table `inet carnet` after an error");
+                }
+            }
+            Err(error) => {
+                self.has_refused_requests = true;
+                if before.as_deref() != self.rule_table.error() {
+                    tracing::error!("{error}");
+                }
+            }
+        }
+    }
+
+    /// Installs the rules of the packet filter again, after another program has changed them.
+    pub(crate) fn restore_packet_rules(&mut self) {
+        tracing::warn!("another program has changed the nftables table `inet carnet`: carnet restores it");
+        self.restored += 1;
+        self.commit_packet_rules();
     }
 
     /// Restores the local rule when no other rule has to precede it any more.
@@ -707,6 +763,7 @@ impl Installer {
 
     /// Applies the changes since the last commit to the fast path. After an error, the fast path is closed.
     pub(crate) fn commit(&mut self) -> std::result::Result<(), String> {
+        self.commit_packet_rules();
         if self.fast_path.has_early_rules()
             && let Err(error) = self.move_local_rule()
         {
@@ -1006,7 +1063,9 @@ impl Installer {
         let contests = self.contests.values().filter_map(SettingContest::obstacle);
         let is_obstacle = |key: &Keyed, it: &EntryError| it.is_logged && self.waiting_entries.contains(key);
         let refused = self.entry_errors.iter().filter(|(key, it)| is_obstacle(key, it));
-        contests.chain(refused.map(|(_, it)| it.text.clone())).take(MAX_OBSTACLES).collect()
+        let rules = self.rule_table.error().map(str::to_owned);
+        let refused = refused.map(|(_, it)| it.text.clone());
+        rules.into_iter().chain(contests).chain(refused).take(MAX_OBSTACLES).collect()
     }
 
     /// Marks every installed entry that is no longer present as waiting.
@@ -1091,6 +1150,8 @@ impl Installer {
     /// failed. `by_clock` says that a second has passed; otherwise an event is the cause.
     pub(crate) fn retry(&mut self, links: &BTreeMap<String, LinkInfo>, by_clock: bool) {
         self.has_refused_requests = false;
+        self.rule_table.retry();
+        self.commit_packet_rules();
         if let Err(error) = self.take_out_stale() {
             tracing::warn!("carnet will remove an outdated entry from the kernel again: {error}");
         }
@@ -1228,6 +1289,13 @@ impl Installer {
         for changed in self.undo.record.settings.clone().into_iter().rev() {
             keep_first(self.restore_setting(&changed.interface, &changed.name));
         }
+        // Packets pass the filter until nothing forwards them any more.
+        if self.undo.record.rule_table {
+            let closed = self.rule_table.close();
+            self.undo.record.rule_table = closed.is_err();
+            self.save();
+            keep_first(closed);
+        }
         if self.undo.record == Default::default() {
             keep_first(self.undo.delete());
         }
@@ -1261,6 +1329,11 @@ fn is_passing(error: &Error) -> bool {
                 | libc::ENOMEM
         )
     )
+}
+
+/// Returns whether the kernel's routing does not depend on an entry.
+fn leaves_routing(entry: &Entry) -> bool {
+    matches!(entry, Entry::PacketRule(_) | Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_))
 }
 
 /// Returns whether an error means that the interface has just vanished or gone down.

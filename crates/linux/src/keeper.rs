@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
+use std::task::Context;
 
 use crate::error::{Error, Result};
 use crate::event::PlatformEvent;
@@ -101,6 +102,10 @@ impl StateKeeper {
     /// Tries refused entries again, and restores entries that another program has changed. The caller calls
     /// it each second.
     pub(crate) fn tick(&mut self) {
+        if self.installer.rule_table.handle_second() {
+            self.installer.restore_packet_rules();
+        }
+        self.installer.commit_packet_rules();
         if self.installer.handle_second() {
             self.installer.retry(&self.observer.links, false);
             self.commit();
@@ -117,6 +122,13 @@ impl StateKeeper {
             self.commit();
             self.retry_pause_s = (2 * self.retry_pause_s).min(LONGEST_PAUSE);
             self.seconds_to_retry = self.retry_pause_s;
+        }
+    }
+
+    /// Reads events about the packet filter, and restores carnet's table if another program has changed it.
+    pub(crate) fn poll_packet_rules(&mut self, cx: &mut Context<'_>) {
+        if self.installer.rule_table.poll(cx) {
+            self.installer.restore_packet_rules();
         }
     }
 

@@ -42,6 +42,7 @@ mod listening;
 mod memory;
 pub mod multicast_link;
 mod netlink;
+mod nftables;
 mod observer;
 mod offloads;
 mod packet_socket;

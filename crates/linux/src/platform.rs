@@ -344,6 +344,8 @@ impl Platform {
         for complaint in self.keeper.installer.fast_path.poll(cx) {
             tracing::warn!("{complaint}");
         }
+        self.keeper.poll_packet_rules(cx);
+        self.events.extend(self.keeper.installer.rule_table.take_news().map(PlatformEvent::PacketRules));
         if self.keeping.poll_tick(cx).is_ready() {
             // Poll again, so that the timer wakes this task next time.
             let _ = self.keeping.poll_tick(cx);

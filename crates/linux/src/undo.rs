@@ -113,6 +113,9 @@ pub(crate) struct RecordedChanges {
     pub(crate) addresses: Vec<AddedAddress>,
     #[serde(default)]
     pub(crate) link_addresses: Vec<ChangedLinkAddress>,
+    /// Whether carnet has installed its table of the packet filter.
+    #[serde(default)]
+    pub(crate) rule_table: bool,
 }
 
 #[derive(Serialize, Deserialize)]

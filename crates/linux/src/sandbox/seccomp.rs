@@ -175,6 +175,7 @@ mod filter {
             vec![is(0, libc::AF_INET6 as u32)],
             vec![is(0, netlink), is(2, libc::NETLINK_ROUTE as u32)],
             vec![is(0, netlink), is(2, libc::NETLINK_GENERIC as u32)],
+            vec![is(0, netlink), is(2, libc::NETLINK_NETFILTER as u32)],
         ];
         if plan.packets {
             sockets.push(vec![is(0, packet)]);

@@ -85,7 +85,8 @@ fn is_there(state: &State, entry: &Entry) -> bool {
         }),
         Entry::Rule(rule) => state.rules.iter().any(|it| it.protocol == ROUTE_PROTOCOL && it.rule == **rule),
         Entry::Route(route) => is_route_there(state, route),
-        Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_) => true,
+        // The simulation has no packet filter.
+        Entry::PacketRule(_) | Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_) => true,
         Entry::Ipv4Route(route) => is_ipv4_route_there(state, route),
         Entry::Ipv4Rule(rule) => {
             state.ipv4_rules.iter().any(|it| it.protocol == ROUTE_PROTOCOL && it.rule == **rule)

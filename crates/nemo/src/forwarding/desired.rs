@@ -17,6 +17,8 @@ use foldhash::{HashMap, HashMapExt};
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
+use super::packet_rules::PacketRule;
+
 /// Name of the TUN device. All packets of the slow path enter and leave carnet through it.
 pub const TUNNEL_DEVICE: &str = "carnet0";
 
@@ -323,6 +325,8 @@ pub struct Setting {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
+    /// See [`PacketRule`].
+    PacketRule(Box<PacketRule>),
     /// See [`Setting`].
     Setting(Box<Setting>),
     /// See [`InterfaceAddress`].
@@ -343,11 +347,13 @@ pub enum Entry {
     Ipv4Rule(Box<Ipv4Rule>),
 }
 
-/// Key of an [`Entry`]. Entries are installed in the order of their keys: settings, addresses, routes,
-/// sockets, tunnels, distributions, and last the rules that lead packets there. They are removed in the
-/// opposite order.
+/// Key of an [`Entry`]. Entries are installed in the order of their keys, and removed in the opposite order.
+/// First come the rules of the packet filter, so that no packet passes before they are in force. Then come
+/// settings, addresses, routes, sockets, tunnels, distributions, and last the rules that lead packets there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key<'a> {
+    /// A rule of the packet filter is its own key.
+    PacketRule(&'a PacketRule),
     /// Interface and name of a setting.
     Setting(&'a str, &'a str),
     /// Interface and address.
@@ -372,6 +378,7 @@ impl Entry {
     /// Returns the key of this entry.
     pub fn key(&self) -> Key<'_> {
         match self {
+            Entry::PacketRule(r) => Key::PacketRule(r),
             Entry::Setting(s) => Key::Setting(&s.interface, &s.name),
             Entry::Address(a) => Key::Address(&a.interface, a.address),
             Entry::Route(r) => Key::Route(r.table, r.destination, r.metric),

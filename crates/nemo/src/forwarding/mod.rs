@@ -1,6 +1,7 @@
 //! The desired state of the data path, and the slow path that forwards packets without the kernel's help.
 //!
 //! [`desired`] holds the desired forwarding state and reports only changes; the platform installs them.
+//! [`packet_rules`] has its rules of packet filter and NAT.
 //! `policy_routing_for_home_agent` and `policy_routing_for_mobile_router` compute the entries of the two
 //! roles. `policy_routing_for_neighbours` adds the routes to neighbouring mobile networks,
 //! `policy_routing_for_direct` the direct routes, and `policy_routing_for_nested` the routes of nested mobile
@@ -23,6 +24,7 @@ pub(crate) mod inner;
 mod lan;
 pub mod mss;
 pub mod packet;
+pub mod packet_rules;
 pub mod path_mtu;
 mod policy_routing_for_direct;
 mod policy_routing_for_home_agent;

@@ -1,0 +1,532 @@
+//! Encodes nftables objects as netlink messages, and decodes the parts of answers that carnet reads.
+//!
+//! See `linux/netfilter/nf_tables.h` and `linux/netfilter/nfnetlink.h`. Numbers in attributes are in network
+//! byte order. A rule is a list of expressions: one loads a field of the packet into a register, the next one
+//! compares the register. The kernel stops at the first comparison that fails.
+
+use std::net::IpAddr;
+
+use carnet_base::mapped;
+use carnet_nemo::forwarding::packet_rules::{
+    Chain, ConnectionState, Mark, PacketMatch, PacketRule, PortRange, Verdict,
+};
+use ipnet::{IpNet, Ipv6Net};
+
+use crate::generic_netlink::attribute;
+
+/// Name of carnet's table.
+pub(super) const TABLE: &str = "carnet";
+
+/// Length of a netlink header, and of a netfilter header (`struct nfgenmsg`), in octets.
+pub(super) const HEADER: usize = 16;
+pub(super) const NETFILTER_HEADER: usize = 4;
+
+/// Number of nftables among the subsystems of netfilter.
+const SUBSYSTEM: u16 = 10;
+/// Address family of tables for IPv4 and IPv6 (`NFPROTO_INET`).
+const FAMILY_INET: u8 = 1;
+/// Types of the messages that begin and end a transaction.
+const BATCH_BEGIN: u16 = 0x10;
+const BATCH_END: u16 = 0x11;
+
+/// Message types of the subsystem.
+pub(super) const NEW_TABLE: u16 = SUBSYSTEM << 8;
+pub(super) const GET_TABLE: u16 = SUBSYSTEM << 8 | 1;
+pub(super) const DELETE_TABLE: u16 = SUBSYSTEM << 8 | 2;
+const NEW_CHAIN: u16 = SUBSYSTEM << 8 | 3;
+pub(super) const GET_CHAIN: u16 = SUBSYSTEM << 8 | 4;
+const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
+pub(super) const GET_RULE: u16 = SUBSYSTEM << 8 | 7;
+pub(super) const GET_GENERATION: u16 = SUBSYSTEM << 8 | 16;
+
+/// Flags of requests.
+const REQUEST: u16 = 0x1;
+pub(super) const ACKNOWLEDGE: u16 = 0x4;
+pub(super) const DUMP: u16 = 0x300;
+const CREATE: u16 = 0x400;
+const APPEND: u16 = 0x800;
+/// Flag in the type of an attribute that contains attributes.
+const NESTED: u16 = 0x8000;
+
+/// Attributes of tables.
+const TABLE_NAME: u16 = 1;
+pub(super) const TABLE_FLAGS: u16 = 2;
+pub(super) const TABLE_HANDLE: u16 = 4;
+/// Attributes of chains, and of their hook.
+const CHAIN_TABLE: u16 = 1;
+pub(super) const CHAIN_HANDLE: u16 = 2;
+const CHAIN_NAME: u16 = 3;
+pub(super) const CHAIN_HOOK: u16 = 4;
+pub(super) const CHAIN_POLICY: u16 = 5;
+const CHAIN_TYPE: u16 = 7;
+const HOOK_NUMBER: u16 = 1;
+const HOOK_PRIORITY: u16 = 2;
+/// Attributes of rules, and of expressions in them.
+const RULE_TABLE: u16 = 1;
+pub(super) const RULE_CHAIN: u16 = 2;
+pub(super) const RULE_HANDLE: u16 = 3;
+const RULE_EXPRESSIONS: u16 = 4;
+const LIST_ELEMENT: u16 = 1;
+const EXPRESSION_NAME: u16 = 1;
+const EXPRESSION_DATA: u16 = 2;
+/// Attribute of the ruleset's generation.
+pub(super) const GENERATION: u16 = 1;
+
+/// Verdicts of netfilter, which are also the policies of chains.
+const DROP: u32 = 0;
+const ACCEPT: u32 = 1;
+/// Registers of expressions: the one for a verdict, and two of 16 octets for values.
+const VERDICT_REGISTER: u32 = 0;
+const REGISTER: u32 = 1;
+const SECOND_REGISTER: u32 = 2;
+
+/// Fields of the expression `meta`.
+const MARK: u32 = 3;
+const INPUT_NAME: u32 = 6;
+const OUTPUT_NAME: u32 = 7;
+const INPUT_TYPE: u32 = 8;
+const FAMILY: u32 = 15;
+const PROTOCOL: u32 = 16;
+/// Fields of the expression `ct`.
+const CONNECTION_STATE: u32 = 0;
+const CONNECTION_MARK: u32 = 3;
+/// Headers of the expression `payload`.
+const LINK_HEADER: u32 = 0;
+const NETWORK_HEADER: u32 = 1;
+const TRANSPORT_HEADER: u32 = 2;
+/// Operations of the expression `cmp`.
+const EQUAL: u32 = 0;
+const NOT_EQUAL: u32 = 1;
+const AT_MOST: u32 = 3;
+const AT_LEAST: u32 = 5;
+/// Flag of the expression `nat`: the other bits of the address stay.
+const KEEP_HOST_BITS: u32 = 0x40;
+
+/// Address families of packets (`NFPROTO_IPV4`, `NFPROTO_IPV6`).
+const IPV4: u8 = 2;
+const IPV6: u8 = 10;
+/// Type of an Ethernet interface (`ARPHRD_ETHER`).
+const ETHERNET: u16 = 1;
+
+/// Returns a netlink message to netfilter.
+pub(super) fn message(kind: u16, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
+    // The messages of a transaction's begin and end name the subsystem instead of a family.
+    let (family, resource) = match kind {
+        BATCH_BEGIN | BATCH_END => (0, SUBSYSTEM),
+        _ => (FAMILY_INET, 0),
+    };
+    let length = (HEADER + NETFILTER_HEADER + attributes.len()) as u32;
+    let mut octets = Vec::with_capacity(length as usize);
+    octets.extend(length.to_ne_bytes());
+    octets.extend(kind.to_ne_bytes());
+    octets.extend((REQUEST | flags).to_ne_bytes());
+    octets.extend(sequence.to_ne_bytes());
+    octets.extend([0; 4]);
+    octets.extend([family, 0]);
+    octets.extend(resource.to_be_bytes());
+    octets.extend(attributes);
+    octets
+}
+
+/// A transaction: the kernel executes all of its requests or none.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    pub(super) octets: Vec<u8>,
+    /// Sequence number of the first message. The kernel gives an error of the whole transaction this number.
+    pub(super) first: u32,
+    /// Sequence number of the request that the kernel acknowledges.
+    pub(super) last: u32,
+}
+
+impl Transaction {
+    /// Returns the transaction that replaces carnet's table by one with these rules; without a rule it
+    /// removes the table. `sequence` is the first unused sequence number.
+    pub(super) fn replace<'a>(rules: impl Iterator<Item = &'a PacketRule> + Clone, sequence: u32) -> Self {
+        let table = string(TABLE_NAME, TABLE);
+        // Adding the table first makes it exist in any case, so that its removal cannot fail.
+        let mut requests = vec![(NEW_TABLE, CREATE, table.clone()), (DELETE_TABLE, 0, table.clone())];
+        if rules.clone().next().is_some() {
+            requests.push((NEW_TABLE, CREATE, table));
+        }
+        for role in Chain::ALL.into_iter().filter(|role| rules.clone().any(|rule| rule.chain == *role)) {
+            requests.push((NEW_CHAIN, CREATE, new_chain(role)));
+        }
+        requests.extend(rules.map(|rule| (NEW_RULE, CREATE | APPEND, new_rule(rule))));
+        let mut octets = message(BATCH_BEGIN, 0, sequence, &[]);
+        let last = sequence.wrapping_add(requests.len() as u32);
+        let mut number = sequence;
+        for (kind, flags, attributes) in requests {
+            number = number.wrapping_add(1);
+            let flags = if number == last { flags | ACKNOWLEDGE } else { flags };
+            octets.extend(message(kind, flags, number, &attributes));
+        }
+        octets.extend(message(BATCH_END, 0, last.wrapping_add(1), &[]));
+        Transaction { octets, first: sequence, last }
+    }
+}
+
+/// Returns the attributes that name carnet's table.
+pub(super) fn table_name() -> Vec<u8> {
+    string(TABLE_NAME, TABLE)
+}
+
+/// Returns the attributes that name a chain of carnet's table.
+pub(super) fn chain_name(role: Chain) -> Vec<u8> {
+    [string(CHAIN_TABLE, TABLE), string(CHAIN_NAME, properties(role).name)].concat()
+}
+
+/// Properties of a chain.
+struct ChainProperties {
+    name: &'static str,
+    kind: &'static str,
+    hook: u32,
+    priority: i32,
+}
+
+/// Returns the properties of a chain. The priorities are those that `nft` calls mangle, filter and srcnat.
+fn properties(role: Chain) -> ChainProperties {
+    let (name, kind, hook, priority) = match role {
+        Chain::Prerouting => ("prerouting", "filter", 0, -150),
+        Chain::Output => ("output", "route", 3, -150),
+        Chain::Input => ("input", "filter", 1, 0),
+        Chain::Forward => ("forward", "filter", 2, 0),
+        Chain::SourceNat => ("postrouting", "nat", 4, 100),
+    };
+    ChainProperties { name, kind, hook, priority }
+}
+
+fn new_chain(role: Chain) -> Vec<u8> {
+    let ChainProperties { kind, hook, priority, .. } = properties(role);
+    let hook = [number(HOOK_NUMBER, hook), number(HOOK_PRIORITY, priority as u32)].concat();
+    let policy = number(CHAIN_POLICY, ACCEPT);
+    [chain_name(role), nested(CHAIN_HOOK, &hook), policy, string(CHAIN_TYPE, kind)].concat()
+}
+
+fn new_rule(rule: &PacketRule) -> Vec<u8> {
+    let mut expressions = conditions(&rule.packets);
+    if rule.counts {
+        expressions.push(expression("counter", &[]));
+    }
+    expressions.extend(action(rule.verdict));
+    let expressions = expressions.iter().map(|it| nested(LIST_ELEMENT, it)).collect::<Vec<_>>().concat();
+    [
+        string(RULE_TABLE, TABLE),
+        string(RULE_CHAIN, properties(rule.chain).name),
+        nested(RULE_EXPRESSIONS, &expressions),
+    ]
+    .concat()
+}
+
+/// Returns the expressions that compare a packet with these conditions.
+fn conditions(packets: &PacketMatch) -> Vec<Vec<u8>> {
+    let mut expressions = Vec::new();
+    let interfaces = [(INPUT_NAME, &packets.input_interface), (OUTPUT_NAME, &packets.output_interface)];
+    for (field, name) in interfaces {
+        if let Some(name) = name {
+            expressions.extend([meta(field), compare(EQUAL, &interface_name(name))]);
+        }
+    }
+    if let Some(address) = packets.link_source {
+        expressions.extend([meta(INPUT_TYPE), compare(EQUAL, &ETHERNET.to_ne_bytes())]);
+        expressions.extend([payload(LINK_HEADER, 6, 6), compare(EQUAL, &address)]);
+    }
+    let family = [packets.source, packets.destination].into_iter().flatten().next().map(family_of);
+    if let Some(family) = family {
+        expressions.extend([meta(FAMILY), compare(EQUAL, &[family])]);
+    }
+    expressions
+        .extend(packets.source.map(|prefix| address(prefix, AddressField::Source)).unwrap_or_default());
+    let destination = packets.destination.map(|prefix| address(prefix, AddressField::Destination));
+    expressions.extend(destination.unwrap_or_default());
+    if let (Some(dscp), Some(family)) = (packets.dscp, family) {
+        expressions.extend(traffic_class(dscp, family));
+    }
+    if let Some(protocol) = packets.protocol {
+        expressions.extend([meta(PROTOCOL), compare(EQUAL, &[protocol])]);
+    }
+    if let Some(PortRange { first, last }) = packets.ports {
+        expressions.push(payload(TRANSPORT_HEADER, 2, 2));
+        expressions.push(compare(AT_LEAST, &first.to_be_bytes()));
+        expressions.push(compare(AT_MOST, &last.to_be_bytes()));
+    }
+    if let Some(kind) = packets.icmp_type {
+        expressions.extend([payload(TRANSPORT_HEADER, 0, 1), compare(EQUAL, &[kind])]);
+    }
+    if let Some(Mark { mask, value }) = packets.mark {
+        expressions.extend([meta(MARK), masked(&mask.to_ne_bytes(), &[0; 4])]);
+        expressions.push(compare(EQUAL, &value.to_ne_bytes()));
+    }
+    if !packets.states.is_empty() {
+        let bits = packets.states.iter().fold(0, |bits, state| bits | state_bit(*state));
+        expressions.push(connection(CONNECTION_STATE));
+        expressions.extend([masked(&bits.to_ne_bytes(), &[0; 4]), compare(NOT_EQUAL, &[0; 4])]);
+    }
+    expressions
+}
+
+/// Returns the expressions of an action.
+fn action(verdict: Verdict) -> Vec<Vec<u8>> {
+    match verdict {
+        Verdict::Accept => vec![end(ACCEPT)],
+        Verdict::Drop => vec![end(DROP)],
+        Verdict::Masquerade => vec![expression("masq", &[])],
+        Verdict::SourcePrefix(prefix) => {
+            let (family, first, last) = match mapped::to_ipv4(prefix) {
+                Some(prefix) => {
+                    (IPV4, prefix.network().octets().to_vec(), prefix.broadcast().octets().to_vec())
+                }
+                None => (IPV6, prefix.network().octets().to_vec(), prefix.broadcast().octets().to_vec()),
+            };
+            let data = [
+                number(1, 0), // The type: the source address changes.
+                number(2, family.into()),
+                number(3, REGISTER),
+                number(4, SECOND_REGISTER),
+                number(7, KEEP_HOST_BITS),
+            ];
+            vec![load(REGISTER, &first), load(SECOND_REGISTER, &last), expression("nat", &data.concat())]
+        }
+        Verdict::SetMark(Mark { mask, value }) => vec![
+            meta(MARK),
+            masked(&(!mask).to_ne_bytes(), &value.to_ne_bytes()),
+            expression("meta", &[number(2, MARK), number(3, REGISTER)].concat()),
+        ],
+        Verdict::SaveMark => {
+            vec![meta(MARK), expression("ct", &[number(2, CONNECTION_MARK), number(4, REGISTER)].concat())]
+        }
+        Verdict::RestoreMark => vec![
+            connection(CONNECTION_MARK),
+            expression("meta", &[number(2, MARK), number(3, REGISTER)].concat()),
+        ],
+    }
+}
+
+/// Bit of a state in the expression `ct state`.
+fn state_bit(state: ConnectionState) -> u32 {
+    match state {
+        ConnectionState::Invalid => 1,
+        ConnectionState::Established => 2,
+        ConnectionState::Related => 4,
+        ConnectionState::New => 8,
+    }
+}
+
+/// Address field of an IP header.
+#[derive(Debug, Clone, Copy)]
+enum AddressField {
+    Source,
+    Destination,
+}
+
+fn family_of(prefix: Ipv6Net) -> u8 {
+    if mapped::to_ipv4(prefix).is_some() { IPV4 } else { IPV6 }
+}
+
+/// Returns the expressions that compare an address with a prefix; none if the prefix has every address.
+fn address(prefix: Ipv6Net, field: AddressField) -> Vec<Vec<u8>> {
+    let prefix = mapped::to_ipv4(prefix).map_or(IpNet::V6(prefix), IpNet::V4);
+    if prefix.prefix_len() == 0 {
+        return Vec::new();
+    }
+    let octets = |address: IpAddr| match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    let (network, mask) = (octets(prefix.network()), octets(prefix.netmask()));
+    let offset = match (prefix, field) {
+        (IpNet::V4(_), AddressField::Source) => 12,
+        (IpNet::V4(_), AddressField::Destination) => 16,
+        (IpNet::V6(_), AddressField::Source) => 8,
+        (IpNet::V6(_), AddressField::Destination) => 24,
+    };
+    if prefix.prefix_len() % 8 == 0 {
+        // The octets of the prefix need no mask.
+        let length = usize::from(prefix.prefix_len() / 8);
+        return vec![payload(NETWORK_HEADER, offset, length as u32), compare(EQUAL, &network[..length])];
+    }
+    let nothing = vec![0; mask.len()];
+    vec![
+        payload(NETWORK_HEADER, offset, mask.len() as u32),
+        masked(&mask, &nothing),
+        compare(EQUAL, &network),
+    ]
+}
+
+/// Returns the expressions that compare the DSCP field with a value.
+fn traffic_class(dscp: u8, family: u8) -> Vec<Vec<u8>> {
+    let (offset, length, mask, value) = match family {
+        IPV4 => (1, 1, vec![0xfc], vec![dscp << 2]),
+        _ => {
+            // The field is the last four bits of the first octet of the header and two bits of the second.
+            let word = u16::from(dscp) << 6;
+            (0, 2, 0x0fc0_u16.to_be_bytes().to_vec(), word.to_be_bytes().to_vec())
+        }
+    };
+    let nothing = vec![0; mask.len()];
+    vec![payload(NETWORK_HEADER, offset, length), masked(&mask, &nothing), compare(EQUAL, &value)]
+}
+
+fn interface_name(name: &str) -> [u8; libc::IFNAMSIZ] {
+    let mut octets = [0; libc::IFNAMSIZ];
+    for (octet, value) in octets[..libc::IFNAMSIZ - 1].iter_mut().zip(name.bytes()) {
+        *octet = value;
+    }
+    octets
+}
+
+/// Loads metadata of the packet into the register.
+fn meta(field: u32) -> Vec<u8> {
+    expression("meta", &[number(1, REGISTER), number(2, field)].concat())
+}
+
+/// Loads a field of the packet's connection into the register.
+fn connection(field: u32) -> Vec<u8> {
+    expression("ct", &[number(1, REGISTER), number(2, field)].concat())
+}
+
+/// Loads octets of a header into the register.
+fn payload(header: u32, offset: u32, length: u32) -> Vec<u8> {
+    let data = [number(1, REGISTER), number(2, header), number(3, offset), number(4, length)];
+    expression("payload", &data.concat())
+}
+
+/// Compares the register with a value.
+fn compare(operation: u32, value: &[u8]) -> Vec<u8> {
+    let data = [number(1, REGISTER), number(2, operation), nested(3, &attribute(1, value))];
+    expression("cmp", &data.concat())
+}
+
+/// Clears the bits of the register that `mask` lacks, then inverts the bits in `inverted`.
+fn masked(mask: &[u8], inverted: &[u8]) -> Vec<u8> {
+    let data = [
+        number(1, REGISTER),
+        number(2, REGISTER),
+        number(3, mask.len() as u32),
+        nested(4, &attribute(1, mask)),
+        nested(5, &attribute(1, inverted)),
+    ];
+    expression("bitwise", &data.concat())
+}
+
+/// Writes a value into a register.
+fn load(register: u32, value: &[u8]) -> Vec<u8> {
+    expression("immediate", &[number(1, register), nested(2, &attribute(1, value))].concat())
+}
+
+/// Ends the evaluation with a verdict.
+fn end(code: u32) -> Vec<u8> {
+    let verdict = nested(2, &number(1, code));
+    expression("immediate", &[number(1, VERDICT_REGISTER), nested(2, &verdict)].concat())
+}
+
+fn expression(name: &str, data: &[u8]) -> Vec<u8> {
+    [string(EXPRESSION_NAME, name), nested(EXPRESSION_DATA, data)].concat()
+}
+
+fn nested(kind: u16, attributes: &[u8]) -> Vec<u8> {
+    attribute(kind | NESTED, attributes)
+}
+
+fn number(kind: u16, value: u32) -> Vec<u8> {
+    attribute(kind, &value.to_be_bytes())
+}
+
+fn string(kind: u16, text: &str) -> Vec<u8> {
+    attribute(kind, &[text.as_bytes(), &[0]].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generic_netlink::attributes;
+
+    /// The expressions that `nft add rule inet x n ip6 saddr 2001:db8::/64 snat ip6 prefix to 2001:db9::/64`
+    /// (nftables 1.0.6) sends.
+    const EXPRESSIONS_OF_NFT: &[&str] = &[
+        "24000180090001006d6574610000000014000280080002000000000f08000100000000012c00018008000100",
+        "636d700020000280080001000000000108000200000000000c000380050001000a000000340001800c000100",
+        "7061796c6f616400240002800800010000000001080002000000000108000300000000080800040000000008",
+        "3000018008000100636d70002400028008000100000000010800020000000000100003800c00010020010db8",
+        "00000000380001800e000100696d6d6564696174650000002400028008000100000000011800028014000100",
+        "20010db9000000000000000000000000380001800e000100696d6d6564696174650000002400028008000100",
+        "00000002180002801400010020010db900000000ffffffffffffffff38000180080001006e6174002c000280",
+        "0800010000000000080002000000000a080003000000000108000400000000020800070000000040",
+    ];
+
+    /// Returns an attribute's octets with the attributes inside sorted: their order has no meaning.
+    fn sorted(octets: &[u8]) -> Vec<Vec<u8>> {
+        let mut list: Vec<Vec<u8>> = attributes(octets).map(|(kind, value)| attribute(kind, value)).collect();
+        list.sort();
+        list
+    }
+
+    /// Returns name and sorted data of each expression in a list.
+    fn parsed(list: &[u8]) -> Vec<Vec<Vec<u8>>> {
+        let data = |element: &[u8]| -> Vec<Vec<u8>> {
+            attributes(element)
+                .flat_map(|(kind, value)| match kind {
+                    EXPRESSION_DATA => sorted(value),
+                    _ => vec![value.to_vec()],
+                })
+                .collect()
+        };
+        attributes(list).map(|(_, element)| data(element)).collect()
+    }
+
+    fn prefix(text: &str) -> Ipv6Net {
+        text.parse().expect("prefix")
+    }
+
+    fn rule(packets: PacketMatch, verdict: Verdict) -> PacketRule {
+        PacketRule { chain: Chain::SourceNat, order: 0, packets, counts: false, verdict }
+    }
+
+    #[test]
+    fn rule_has_expressions_of_nft() {
+        let packets = PacketMatch { source: Some(prefix("2001:db8::/64")), ..PacketMatch::default() };
+        let rule = new_rule(&rule(packets, Verdict::SourcePrefix(prefix("2001:db9::/64"))));
+        let expressions = attributes(&rule).find(|(kind, _)| *kind == RULE_EXPRESSIONS).expect("a list").1;
+        let of_nft = EXPRESSIONS_OF_NFT.concat();
+        let of_nft: Vec<u8> = (0..of_nft.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&of_nft[at..at + 2], 16).expect("hex digits"))
+            .collect();
+        assert_eq!(parsed(expressions), parsed(&of_nft));
+    }
+
+    #[test]
+    fn transaction_without_rule_removes_the_table_and_one_with_rule_makes_it_again() {
+        let kinds = |transaction: &Transaction| {
+            let (mut kinds, mut rest) = (Vec::new(), transaction.octets.as_slice());
+            while let Some(length) = rest.first_chunk().map(|octets| u32::from_ne_bytes(*octets) as usize) {
+                kinds.push((u16::from_ne_bytes([rest[4], rest[5]]), u16::from_ne_bytes([rest[6], rest[7]])));
+                rest = &rest[length..];
+            }
+            kinds
+        };
+        let empty = Transaction::replace([].iter(), 7);
+        assert_eq!((empty.first, empty.last), (7, 9));
+        assert_eq!(
+            kinds(&empty),
+            [
+                (BATCH_BEGIN, REQUEST),
+                (NEW_TABLE, REQUEST | CREATE),
+                (DELETE_TABLE, REQUEST | ACKNOWLEDGE),
+                (BATCH_END, REQUEST)
+            ]
+        );
+        let rules = [rule(PacketMatch::default(), Verdict::Masquerade)];
+        assert_eq!(
+            kinds(&Transaction::replace(rules.iter(), 0)),
+            [
+                (BATCH_BEGIN, REQUEST),
+                (NEW_TABLE, REQUEST | CREATE),
+                (DELETE_TABLE, REQUEST),
+                (NEW_TABLE, REQUEST | CREATE),
+                (NEW_CHAIN, REQUEST | CREATE),
+                (NEW_RULE, REQUEST | CREATE | APPEND | ACKNOWLEDGE),
+                (BATCH_END, REQUEST)
+            ]
+        );
+    }
+}

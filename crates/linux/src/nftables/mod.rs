@@ -1,0 +1,241 @@
+//! carnet's table of the kernel's packet filter (nftables): `table inet carnet`.
+//!
+//! The table holds all [`PacketRule`]s of the desired state. After a change of rules, one transaction
+//! replaces the whole table, so each packet sees the old rules or the new ones. Connection tracking keeps
+//! its state. The table outlives the process: after a crash it stays in force until the next start replaces
+//! it. It has no rule of other programs, and other tables stay as they are: a packet passes only if no table
+//! drops it.
+//!
+//! Another program may flush the ruleset, as `nft flush ruleset` does. The kernel reports each change, and
+//! carnet then compares its table with the one that it has installed. Events may be lost, so carnet also
+//! compares the ruleset's generation every second.
+//!
+//! The module talks to the kernel by netlink, without the program `nft`: the sandbox forbids executing
+//! programs (`docs/decisions/0080-packet-filter-by-netlink.md`).
+
+mod message;
+mod socket;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::task::Context;
+
+use carnet_nemo::forwarding::packet_rules::{Chain, PacketRule};
+
+use crate::error::{Error, Result};
+use message::Transaction;
+use socket::{EventSocket, RequestSocket, TableContent};
+
+/// Time after the start for which a table of an earlier run stays, in seconds. The station has its first
+/// rules well before.
+const LEFTOVER_SECONDS: u32 = 5;
+
+/// Installed state of the table.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum TableState {
+    /// The table does not exist.
+    #[default]
+    Missing,
+    /// carnet does not know whether the table exists, or which rules it has.
+    Unknown,
+    /// The table has the rules of [`RuleTable::wanted`], unless a change is due.
+    Installed {
+        /// Content of the table directly after its installation.
+        content: TableContent,
+        /// Generation of the ruleset at the last comparison.
+        generation: u32,
+    },
+}
+
+/// The desired rules, and the table that has them.
+#[derive(Debug, Default)]
+pub(crate) struct RuleTable {
+    wanted: BTreeSet<PacketRule>,
+    state: TableState,
+    /// Whether the table differs from [`Self::wanted`], and no attempt to replace it has failed since the
+    /// last change.
+    is_due: bool,
+    requests: Option<RequestSocket>,
+    events: Option<EventSocket>,
+    /// Seconds until carnet removes a table of an earlier run, if no rule is desired by then.
+    leftover_seconds: u32,
+    /// Error of the last attempt to replace the table.
+    error: Option<String>,
+    /// Whether the caller has not fetched the last change of [`Self::error`].
+    has_news: bool,
+}
+
+impl RuleTable {
+    /// Notes that an earlier run may have left a table. It stays in force until rules of this run replace
+    /// it.
+    pub(crate) fn expect_leftover(&mut self) {
+        self.state = TableState::Unknown;
+        self.leftover_seconds = LEFTOVER_SECONDS;
+    }
+
+    /// Counts one second. Returns whether another program has changed carnet's table.
+    pub(crate) fn handle_second(&mut self) -> bool {
+        if self.leftover_seconds > 0 {
+            self.leftover_seconds -= 1;
+            self.is_due |= self.leftover_seconds == 0 && self.state == TableState::Unknown;
+        }
+        self.check()
+    }
+
+    /// Adds a desired rule.
+    pub(crate) fn add(&mut self, rule: &PacketRule) {
+        self.is_due |= self.wanted.insert(rule.clone());
+    }
+
+    /// Removes a desired rule.
+    pub(crate) fn remove(&mut self, rule: &PacketRule) {
+        self.is_due |= self.wanted.remove(rule);
+    }
+
+    /// Returns whether there are rules that should be in force before anything else changes.
+    pub(crate) fn has_urgent_rules(&self) -> bool {
+        self.is_due && !self.wanted.is_empty()
+    }
+
+    /// Returns whether any rule is desired.
+    pub(crate) fn has_rules(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Returns whether the table must be replaced.
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_due
+    }
+
+    /// Makes the next commit try again after an error.
+    pub(crate) fn retry(&mut self) {
+        self.is_due |= self.error.is_some();
+    }
+
+    /// Returns why the rules are not in force; `None` if they are.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Returns [`Self::error`] if it has changed since the last call.
+    pub(crate) fn take_news(&mut self) -> Option<Option<String>> {
+        std::mem::take(&mut self.has_news).then(|| self.error.clone())
+    }
+
+    /// Replaces the kernel's table, if it differs from the desired rules.
+    pub(crate) fn commit(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.is_due) {
+            return Ok(());
+        }
+        if self.wanted.is_empty() && self.state == TableState::Missing {
+            self.set_error(None);
+            return Ok(());
+        }
+        let result = self.replace();
+        if let Err(error) = &result {
+            self.state = TableState::Unknown;
+            let rules = if self.wanted.is_empty() { "remove" } else { "install" };
+            let operation = format!("{rules} the nftables table `inet carnet`{}", hint(error));
+            let error = Error::kernel(operation, clone(error));
+            self.set_error(Some(error.to_string()));
+            return Err(error);
+        }
+        self.set_error(None);
+        Ok(())
+    }
+
+    fn set_error(&mut self, error: Option<String>) {
+        if self.error != error {
+            (self.error, self.has_news) = (error, true);
+        }
+    }
+
+    fn replace(&mut self) -> io::Result<()> {
+        let chains = self.chains();
+        let requests = match &mut self.requests {
+            Some(requests) => requests,
+            None => self.requests.insert(RequestSocket::open()?),
+        };
+        let transaction = Transaction::replace(self.wanted.iter(), requests.next_sequence());
+        requests.execute(&transaction)?;
+        if self.wanted.is_empty() {
+            (self.state, self.events) = (TableState::Missing, None);
+            return Ok(());
+        }
+        if self.events.is_none() {
+            // Without events, the comparison at each second still finds changes.
+            self.events = EventSocket::open().ok();
+        }
+        // Read the generation first: a change between both readings makes the next comparison read again.
+        let generation = requests.generation()?;
+        let content = requests.content(&chains)?.filter(|it| it.rules.len() == self.wanted.len());
+        let content = content.ok_or_else(|| io::Error::other("another program has changed the table"))?;
+        self.state = TableState::Installed { content, generation };
+        Ok(())
+    }
+
+    fn chains(&self) -> Vec<Chain> {
+        Chain::ALL.into_iter().filter(|role| self.wanted.iter().any(|rule| rule.chain == *role)).collect()
+    }
+
+    /// Reads the kernel's events. Returns whether another program has changed carnet's table; then the next
+    /// commit replaces it.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        self.events.as_mut().is_some_and(|events| events.poll(cx)) && self.check()
+    }
+
+    /// Returns whether another program has changed carnet's table since the last call; then the next commit
+    /// replaces it.
+    fn check(&mut self) -> bool {
+        let chains = self.chains();
+        let (Some(requests), TableState::Installed { content, generation }) =
+            (&mut self.requests, &mut self.state)
+        else {
+            return false;
+        };
+        let Ok(now) = requests.generation() else { return false };
+        if now == *generation {
+            return false;
+        }
+        match requests.content(&chains) {
+            Ok(Some(found)) if found == *content => {
+                *generation = now;
+                false
+            }
+            Ok(_) => {
+                (self.state, self.is_due) = (TableState::Unknown, true);
+                true
+            }
+            // The next second compares again.
+            Err(error) => {
+                tracing::debug!("carnet will read its nftables table again: {error}");
+                false
+            }
+        }
+    }
+
+    /// Removes all rules, and the table.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        self.wanted.clear();
+        self.is_due = true;
+        self.commit()
+    }
+}
+
+/// Returns what the operator can do about an error of the kernel.
+fn hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPROTONOSUPPORT | libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::ENOENT) => {
+            " (the kernel needs nf_tables with nft_ct and nft_nat; on OpenWrt the package kmod-nft-nat)"
+        }
+        _ => "",
+    }
+}
+
+/// Returns an error with the same number or text.
+fn clone(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::other(error.to_string()),
+    }
+}

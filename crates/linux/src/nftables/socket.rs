@@ -1,0 +1,248 @@
+//! Sockets to the kernel's nftables: one for requests, and one for events.
+
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use carnet_nemo::forwarding::packet_rules::Chain;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
+use socket2::SockRef;
+use tokio::io::unix::AsyncFd;
+
+use super::message::{
+    ACKNOWLEDGE, CHAIN_HANDLE, CHAIN_HOOK, CHAIN_POLICY, DUMP, GENERATION, GET_CHAIN, GET_GENERATION,
+    GET_RULE, GET_TABLE, HEADER, NETFILTER_HEADER, RULE_CHAIN, RULE_HANDLE, TABLE_FLAGS, TABLE_HANDLE,
+    Transaction, chain_name, message, table_name,
+};
+use crate::generic_netlink::{find_attribute, u16_at, u32_at};
+use crate::readable::watch;
+
+/// Types of control messages of netlink.
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+/// Flag of a list that changed while the kernel sent it.
+const INTERRUPTED: u16 = 0x10;
+/// Multicast group of changes of the ruleset (`NFNLGRP_NFTABLES`).
+const CHANGES: u32 = 7;
+/// Longest time to wait for an answer. The kernel answers within the call that sends the request, so only a
+/// lost answer takes this time.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Size of the receive buffer in octets: the minimum that `netlink(7)` recommends.
+const BUFFER: usize = 32 * 1024;
+/// Number of attempts to read a list that changes while the kernel sends it.
+const ATTEMPTS: usize = 4;
+
+/// Everything about carnet's table that changes if another program changes the table. The kernel gives each
+/// table, chain and rule a handle of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct TableContent {
+    /// Handle and flags of the table.
+    table: Vec<Vec<u8>>,
+    /// Handle, hook and policy of each chain.
+    chains: Vec<Vec<u8>>,
+    /// Chain and handle of each rule.
+    pub(super) rules: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Socket for requests.
+pub(super) struct RequestSocket {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl std::fmt::Debug for RequestSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RequestSocket").field("sequence", &self.sequence).finish_non_exhaustive()
+    }
+}
+
+impl RequestSocket {
+    /// Opens the socket in the network namespace of the calling thread.
+    pub(super) fn open() -> io::Result<RequestSocket> {
+        let mut socket = Socket::new(NETLINK_NETFILTER)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        SockRef::from(&socket).set_read_timeout(Some(TIMEOUT))?;
+        // An error without the whole request in it is shorter. Old kernels lack the option.
+        let _ = socket.set_cap_ack(true);
+        Ok(RequestSocket { socket, sequence: 0 })
+    }
+
+    /// Returns the sequence number of the next transaction.
+    pub(super) fn next_sequence(&self) -> u32 {
+        self.sequence.wrapping_add(1)
+    }
+
+    /// Executes a transaction, and returns its first error.
+    pub(super) fn execute(&mut self, transaction: &Transaction) -> io::Result<()> {
+        self.sequence = transaction.last.wrapping_add(1);
+        retry(|| self.socket.send(&transaction.octets, 0))?;
+        let mine = |sequence: u32| {
+            sequence.wrapping_sub(transaction.first) <= transaction.last.wrapping_sub(transaction.first)
+        };
+        let mut buffer = Vec::with_capacity(BUFFER);
+        loop {
+            self.receive(&mut buffer)?;
+            for answer in Answers(&buffer).filter(|answer| mine(answer.sequence) && answer.kind == ERROR) {
+                match u32_at(answer.body, 0).map_or(0, |code| code as i32) {
+                    0 if answer.sequence == transaction.last => return Ok(()),
+                    0 => {}
+                    code => return Err(io::Error::from_raw_os_error(code.saturating_neg())),
+                }
+            }
+        }
+    }
+
+    /// Returns the number of the ruleset's generation: it grows with each change of any table.
+    pub(super) fn generation(&mut self) -> io::Result<u32> {
+        let found = self.ask(GET_GENERATION, ACKNOWLEDGE, &[])?;
+        let number = found.first().and_then(|attributes| find_attribute(attributes, GENERATION));
+        let number = number.and_then(|octets| octets.first_chunk()).map(|octets| u32::from_be_bytes(*octets));
+        number.ok_or_else(|| io::Error::other("the kernel sent no generation"))
+    }
+
+    /// Returns the content of carnet's table, which has these chains; `None` if table or chain is missing.
+    pub(super) fn content(&mut self, chains: &[Chain]) -> io::Result<Option<TableContent>> {
+        let pick = |attributes: &[u8], kinds: &[u16]| -> Vec<u8> {
+            kinds
+                .iter()
+                .flat_map(|kind| find_attribute(attributes, *kind).unwrap_or_default())
+                .copied()
+                .collect()
+        };
+        let is_missing = |error: &io::Error| error.raw_os_error() == Some(libc::ENOENT);
+        let table = match self.ask(GET_TABLE, ACKNOWLEDGE, &table_name()) {
+            Err(error) if is_missing(&error) => return Ok(None),
+            other => other?,
+        };
+        let mut content = TableContent {
+            table: table.iter().map(|it| pick(it, &[TABLE_HANDLE, TABLE_FLAGS])).collect(),
+            ..TableContent::default()
+        };
+        for chain in chains {
+            match self.ask(GET_CHAIN, ACKNOWLEDGE, &chain_name(*chain)) {
+                Err(error) if is_missing(&error) => return Ok(None),
+                other => content
+                    .chains
+                    .extend(other?.iter().map(|it| pick(it, &[CHAIN_HANDLE, CHAIN_HOOK, CHAIN_POLICY]))),
+            }
+        }
+        let rules = self.ask(GET_RULE, DUMP, &table_name())?;
+        content.rules = rules.iter().map(|it| (pick(it, &[RULE_CHAIN]), pick(it, &[RULE_HANDLE]))).collect();
+        Ok(Some(content))
+    }
+
+    /// Sends a request that reads, and returns the attributes of each answer.
+    fn ask(&mut self, kind: u16, flags: u16, attributes: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        for _ in 1..ATTEMPTS {
+            let (answers, is_interrupted) = self.ask_once(kind, flags, attributes)?;
+            if !is_interrupted {
+                return Ok(answers);
+            }
+        }
+        // The list has changed during the last attempt, too. An event will follow, and carnet reads it again.
+        Ok(self.ask_once(kind, flags, attributes)?.0)
+    }
+
+    fn ask_once(&mut self, kind: u16, flags: u16, attributes: &[u8]) -> io::Result<(Vec<Vec<u8>>, bool)> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let request = message(kind, flags, self.sequence, attributes);
+        retry(|| self.socket.send(&request, 0))?;
+        let (mut found, mut is_interrupted) = (Vec::new(), false);
+        let mut buffer = Vec::with_capacity(BUFFER);
+        loop {
+            self.receive(&mut buffer)?;
+            for answer in Answers(&buffer).filter(|answer| answer.sequence == self.sequence) {
+                is_interrupted |= answer.flags & INTERRUPTED != 0;
+                match answer.kind {
+                    DONE => return Ok((found, is_interrupted)),
+                    ERROR => match u32_at(answer.body, 0).map_or(0, |code| code as i32) {
+                        0 => return Ok((found, is_interrupted)),
+                        code => return Err(io::Error::from_raw_os_error(code.saturating_neg())),
+                    },
+                    _ => found.extend(answer.body.get(NETFILTER_HEADER..).map(<[u8]>::to_vec)),
+                }
+            }
+        }
+    }
+
+    fn receive(&self, buffer: &mut Vec<u8>) -> io::Result<()> {
+        buffer.clear();
+        retry(|| self.socket.recv(buffer, 0)).map(drop)
+    }
+}
+
+/// Socket for the kernel's events about changes of the ruleset.
+#[derive(Debug)]
+pub(super) struct EventSocket {
+    socket: AsyncFd<Socket>,
+}
+
+impl EventSocket {
+    pub(super) fn open() -> io::Result<EventSocket> {
+        let mut socket = Socket::new(NETLINK_NETFILTER)?;
+        socket.bind_auto()?;
+        socket.set_non_blocking(true)?;
+        socket.add_membership(CHANGES)?;
+        Ok(EventSocket { socket: watch(socket)? })
+    }
+
+    /// Reads all events and registers a wake-up for more. Returns whether any events had arrived.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut has_changed = false;
+        let mut buffer = Vec::with_capacity(BUFFER);
+        while let Poll::Ready(Ok(mut guard)) = self.socket.poll_read_ready(cx) {
+            loop {
+                buffer.clear();
+                match guard.get_inner().recv(&mut buffer, 0) {
+                    Ok(_) => has_changed = true,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    // The kernel has dropped events.
+                    Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => has_changed = true,
+                    Err(_) => {
+                        guard.clear_ready();
+                        break;
+                    }
+                }
+            }
+        }
+        has_changed
+    }
+}
+
+/// A message of the kernel.
+struct Answer<'a> {
+    kind: u16,
+    flags: u16,
+    sequence: u32,
+    body: &'a [u8],
+}
+
+/// The messages in these octets, up to the first invalid one.
+struct Answers<'a>(&'a [u8]);
+
+impl<'a> Iterator for Answers<'a> {
+    type Item = Answer<'a>;
+
+    fn next(&mut self) -> Option<Answer<'a>> {
+        let length = u32_at(self.0, 0)? as usize;
+        let answer = Answer {
+            kind: u16_at(self.0, 4)?,
+            flags: u16_at(self.0, 6)?,
+            sequence: u32_at(self.0, 8)?,
+            body: self.0.get(HEADER..length)?,
+        };
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(answer)
+    }
+}
+
+/// Repeats a system call that a signal interrupted.
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! carnet's table of the packet filter: installed as the desired state says, restored after a change by
+//! another program, in force after a crash, and gone at the end.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::process::Command;
+use std::time::Duration;
+
+use carnet_nemo::forwarding::desired::{Change, Entry};
+use carnet_nemo::forwarding::packet_rules::{
+    Chain, ConnectionState, Mark, PacketMatch, PacketRule, PortRange, Verdict,
+};
+use common::{events_until, in_namespace, ip, route, run};
+
+fn rule(order: u32, packets: PacketMatch, verdict: Verdict) -> PacketRule {
+    PacketRule { chain: Chain::Forward, order, packets, counts: false, verdict }
+}
+
+fn set(rule: &PacketRule) -> Change {
+    Change::Set(Entry::PacketRule(Box::new(rule.clone())).into())
+}
+
+fn remove(rule: &PacketRule) -> Change {
+    Change::Remove(Entry::PacketRule(Box::new(rule.clone())).into())
+}
+
+/// Returns the rules of carnet's table as `nft` prints them; `None` if the table does not exist.
+fn table() -> Option<Vec<String>> {
+    let output = Command::new("nft").args(["-n", "list", "table", "inet", "carnet"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    output.status.success().then(|| text.lines().map(|line| line.trim().to_owned()).collect())
+}
+
+fn has(line: &str) -> bool {
+    table().is_some_and(|lines| lines.iter().any(|it| it == line))
+}
+
+/// Two rules that let only answers pass to `lan0`.
+fn door() -> [PacketRule; 2] {
+    let to_lan = PacketMatch { output_interface: Some("lan0".into()), ..PacketMatch::default() };
+    let states = vec![ConnectionState::Established, ConnectionState::Related];
+    [rule(1, PacketMatch { states, ..to_lan.clone() }, Verdict::Accept), rule(2, to_lan, Verdict::Drop)]
+}
+
+#[test]
+fn table_has_each_kind_of_rule_as_nft_prints_it() {
+    in_namespace(|scratch| async move {
+        let mut platform = scratch.open();
+        let all = PacketMatch::default;
+        let prefix = |text: &str| Some(text.parse().unwrap());
+        let nat = |order, packets, verdict| PacketRule {
+            chain: Chain::SourceNat,
+            order,
+            packets,
+            counts: true,
+            verdict,
+        };
+        let mark = Mark { mask: 0xff, value: 5 };
+        let rules = [
+            (
+                rule(
+                    1,
+                    PacketMatch {
+                        input_interface: Some("wan0".into()),
+                        destination: prefix("::ffff:10.0.0.0/105"),
+                        protocol: Some(6),
+                        ports: Some(PortRange { first: 80, last: 90 }),
+                        ..all()
+                    },
+                    Verdict::Drop,
+                ),
+                "iifname \"wan0\" ip daddr 10.0.0.0/9 tcp dport 80-90 drop",
+            ),
+            (
+                rule(
+                    2,
+                    PacketMatch {
+                        destination: prefix("2001:db8:a::77/128"),
+                        protocol: Some(58),
+                        icmp_type: Some(128),
+                        ..all()
+                    },
+                    Verdict::Accept,
+                ),
+                "ip6 daddr 2001:db8:a::77 icmpv6 type 128 accept",
+            ),
+            (
+                rule(3, PacketMatch { states: door()[0].packets.states.clone(), ..all() }, Verdict::Accept),
+                "ct state 0x2,0x4 accept",
+            ),
+            (
+                PacketRule {
+                    chain: Chain::Prerouting,
+                    ..rule(
+                        4,
+                        PacketMatch { link_source: Some([2, 0, 0, 0, 0, 9]), ..all() },
+                        Verdict::SetMark(mark),
+                    )
+                },
+                "ether saddr 02:00:00:00:00:09 meta mark set meta mark & 0xffffff05 | 0x00000005",
+            ),
+            (
+                PacketRule {
+                    chain: Chain::Output,
+                    ..rule(5, PacketMatch { mark: Some(mark), ..all() }, Verdict::SaveMark)
+                },
+                "meta mark & 0x000000ff == 0x00000005 ct mark set meta mark",
+            ),
+            (
+                PacketRule {
+                    chain: Chain::Prerouting,
+                    ..rule(
+                        6,
+                        PacketMatch { source: prefix("2001:db8:a::/63"), dscp: Some(46), ..all() },
+                        Verdict::RestoreMark,
+                    )
+                },
+                "ip6 saddr 2001:db8:a::/63 ip6 dscp 0x2e meta mark set ct mark",
+            ),
+            (
+                nat(7, PacketMatch { output_interface: Some("wan0".into()), ..all() }, Verdict::Masquerade),
+                "oifname \"wan0\" counter packets 0 bytes 0 masquerade",
+            ),
+            (
+                nat(
+                    8,
+                    PacketMatch { source: prefix("fd00:1::/64"), ..all() },
+                    Verdict::SourcePrefix("2001:db8:1::/64".parse().unwrap()),
+                ),
+                "ip6 saddr fd00:1::/64 counter packets 0 bytes 0 snat ip6 prefix to 2001:db8:1::/64",
+            ),
+        ];
+        for (rule, _) in &rules {
+            platform.apply(&set(rule)).unwrap();
+        }
+        assert_eq!(table(), None);
+        platform.commit();
+        assert_eq!(platform.obstacles(), Vec::<String>::new());
+        let lines = table().unwrap().join("\n");
+        for (_, line) in &rules {
+            assert!(lines.contains(line), "{line} is not in\n{lines}");
+        }
+        platform.close().unwrap();
+        assert_eq!(table(), None);
+    });
+}
+
+#[test]
+fn rules_are_in_force_before_later_entries_and_beside_rules_of_others() {
+    in_namespace(|scratch| async move {
+        run("nft add table inet other");
+        let mut platform = scratch.open();
+        for rule in &door() {
+            platform.apply(&set(rule)).unwrap();
+        }
+        platform.apply(&Change::Set(route(254, "2001:db8:b::/64", 1, "unreachable").into())).unwrap();
+        assert!(has("oifname \"lan0\" drop"), "{:?}", table());
+        platform.apply(&remove(&door()[0])).unwrap();
+        platform.commit();
+        assert!(has("oifname \"lan0\" drop") && !has("oifname \"lan0\" ct state 0x2,0x4 accept"));
+        platform.apply(&remove(&door()[1])).unwrap();
+        platform.commit();
+        assert_eq!(table(), None);
+        platform.close().unwrap();
+        run("nft list table inet other");
+    });
+}
+
+#[test]
+fn changed_table_is_restored() {
+    in_namespace(|scratch| async move {
+        let mut platform = scratch.open();
+        for rule in &door() {
+            platform.apply(&set(rule)).unwrap();
+        }
+        platform.commit();
+        let changes = [
+            "flush ruleset",
+            "flush table inet carnet",
+            "insert rule inet carnet forward accept",
+            "add chain inet carnet forward { policy drop ; }",
+        ];
+        for (number, change) in (1..).zip(changes) {
+            run(&format!("nft {change}"));
+            events_until(&mut platform, |_| table().is_some_and(|lines| lines.len() == 7)).await;
+            assert!(has("oifname \"lan0\" drop"), "{:?}", table());
+            assert_eq!(platform.counters().restored, number, "{change}");
+        }
+        // A change of another table is none of carnet's.
+        run("nft add table inet other");
+        common::events_for(&mut platform, Duration::from_millis(1500)).await;
+        assert_eq!(platform.counters().restored, 4);
+        platform.close().unwrap();
+    });
+}
+
+#[test]
+fn table_outlives_a_crash_until_the_next_start_replaces_or_removes_it() {
+    in_namespace(|scratch| async move {
+        let mut platform = scratch.open();
+        for rule in &door() {
+            platform.apply(&set(rule)).unwrap();
+        }
+        platform.commit();
+        let crash = |platform: carnet_linux::Platform| {
+            std::mem::forget(platform);
+            ip("link del carnet0");
+        };
+        crash(platform);
+        assert!(has("oifname \"lan0\" drop"));
+        // The next station has other rules: the table stays until they are there.
+        let mut platform = scratch.open();
+        assert!(has("oifname \"lan0\" drop"));
+        platform.apply(&set(&door()[1])).unwrap();
+        platform.commit();
+        assert!(has("oifname \"lan0\" drop") && !has("oifname \"lan0\" ct state 0x2,0x4 accept"));
+        crash(platform);
+        // The third station has no rule at all.
+        let mut platform = scratch.open();
+        events_until(&mut platform, |_| table().is_none()).await;
+        platform.close().unwrap();
+    });
+}

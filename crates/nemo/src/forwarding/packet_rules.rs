@@ -1,0 +1,132 @@
+//! Rules of packet filter and NAT, as data.
+//!
+//! The platform installs all [`PacketRule`]s of the desired state together, as one table of the kernel's
+//! packet filter, in one transaction. Without a rule the table does not exist. A rule sees the packets that
+//! the kernel forwards, sends or receives; it does not see the packets of a BPF program.
+//!
+//! Left out: sets, rate limits, and rules for other layers than IP.
+
+use ipnet::Ipv6Net;
+use serde::{Deserialize, Serialize};
+
+/// Point of the kernel's path at which a rule sees packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Chain {
+    /// All arriving packets, before the kernel looks up a route: for marks.
+    Prerouting,
+    /// Packets of this machine's own programs: for marks. If a rule changes the mark, the kernel looks up
+    /// the route again.
+    Output,
+    /// Packets to this machine's own programs.
+    Input,
+    /// Packets that the kernel forwards.
+    Forward,
+    /// First packet of each connection that leaves the machine: for changes of the source address.
+    SourceNat,
+}
+
+impl Chain {
+    /// All chains.
+    pub const ALL: [Chain; 5] =
+        [Chain::Prerouting, Chain::Output, Chain::Input, Chain::Forward, Chain::SourceNat];
+}
+
+/// State that the kernel's connection tracking gives a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionState {
+    /// The packet belongs to no known connection, and violates its protocol.
+    Invalid,
+    /// The packet belongs to a connection with packets in both directions.
+    Established,
+    /// The packet begins a connection that belongs to a known one, or is an ICMP error about it.
+    Related,
+    /// The packet begins a connection.
+    New,
+}
+
+/// A mark of a packet (`fwmark`), or a condition on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Mark {
+    /// Bits of the mark that the rule compares or writes.
+    pub mask: u32,
+    /// Value of these bits; all other bits are zero.
+    pub value: u32,
+}
+
+/// Inclusive range of ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PortRange {
+    /// First port.
+    pub first: u16,
+    /// Last port, not below the first one.
+    pub last: u16,
+}
+
+/// Conditions that a packet must meet; a default value selects every packet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PacketMatch {
+    /// Interface on which the packet arrived.
+    pub input_interface: Option<String>,
+    /// Interface by which the packet leaves.
+    pub output_interface: Option<String>,
+    /// Prefix of the source address. In IPv4-mapped form it selects packets of IPv4, and
+    /// [`carnet_base::mapped::ALL_IPV4`] all of them.
+    pub source: Option<Ipv6Net>,
+    /// Prefix of the destination address, in the same form.
+    pub destination: Option<Ipv6Net>,
+    /// Link-layer address of the sender. Only for [`Chain::Prerouting`], [`Chain::Input`] and
+    /// [`Chain::Forward`] on an Ethernet interface.
+    pub link_source: Option<[u8; 6]>,
+    /// Upper-layer protocol.
+    pub protocol: Option<u8>,
+    /// Destination ports; the protocol must be one with ports.
+    pub ports: Option<PortRange>,
+    /// Type of an ICMP or ICMPv6 message; the protocol must be one of these.
+    pub icmp_type: Option<u8>,
+    /// Value of the DSCP field. The rule must also select one address family by source or destination.
+    pub dscp: Option<u8>,
+    /// Mark of the packet.
+    pub mark: Option<Mark>,
+    /// States of connection tracking, of which the packet has one; empty for any state.
+    pub states: Vec<ConnectionState>,
+}
+
+/// Action of a rule on the packets that it selects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Ends the evaluation of this chain. Rules of other programs may still drop the packet.
+    Accept,
+    /// Drops the packet.
+    Drop,
+    /// Gives the packet's connection the address of the outgoing interface as its source.
+    Masquerade,
+    /// Replaces the source prefix by this one, of the same length, and keeps the other bits of the address
+    /// (as RFC 6296 does, but with state and without the checksum-neutral change).
+    SourcePrefix(Ipv6Net),
+    /// Writes bits of the packet's mark, and continues with the next rule.
+    SetMark(Mark),
+    /// Stores the packet's mark in its connection, and continues with the next rule.
+    SaveMark,
+    /// Gives the packet the mark of its connection, and continues with the next rule.
+    RestoreMark,
+}
+
+/// A rule of the packet filter. Key: all fields.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PacketRule {
+    /// Chain that has the rule.
+    pub chain: Chain,
+    /// Order among the rules of the chain: the kernel evaluates the lowest first. Rules with equal order are
+    /// in the order of their other fields.
+    pub order: u32,
+    /// Packets that the rule selects.
+    pub packets: PacketMatch,
+    /// Whether the kernel counts these packets.
+    pub counts: bool,
+    /// Action on these packets.
+    pub verdict: Verdict,
+}
