@@ -75,7 +75,7 @@ const KERNEL_PROTOCOL: u8 = 2;
 
 /// Returns the rule of this priority that looks up the `local` table for all packets.
 fn local_rule(priority: u32) -> Rule {
-    Rule { priority, input_interface: None, from: None, to: None, protocol: None, table: TABLE_LOCAL }
+    Rule { priority, table: TABLE_LOCAL, ..Rule::default() }
 }
 
 /// Installation state of a desired entry.

@@ -25,10 +25,10 @@ use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_mobility::{Direct, HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
 
 use crate::config::NemoConfig;
-use crate::forwarding::LanSettings;
 use crate::forwarding::desired::Entry;
 use crate::forwarding::forwarder::Forwarder;
 use crate::forwarding::path_mtu::PathMtus;
+use crate::forwarding::{LanSettings, OwnTraffic};
 use crate::output::Output;
 use crate::persistent_state::PersistentState;
 use access::Access;
@@ -66,6 +66,7 @@ pub(crate) struct Router {
     /// Names of the interfaces of the mobile network.
     pub(crate) lan: Vec<String>,
     lan_settings: Vec<LanSettings>,
+    own_traffic: OwnTraffic,
     pub(crate) advertisers: Vec<RouterAdvertiser>,
     /// Interfaces that got `PREFIX::1` from an earlier config with `advertise`, with the prefix. They keep
     /// the address, because an operator's own router needs one there as well.

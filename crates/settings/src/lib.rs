@@ -95,6 +95,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         },
         agents: AgentsConfig { prefix_discovery: router.prefix_discovery, ..agents(&router.home_agents) },
         lan: router.lan.iter().map(|it| lan(it, !router.dns_forward.is_empty())).collect(),
+        own_traffic: router.own_traffic,
         nesting: router.nesting,
         nested_routers: router.nested_routers.iter().map(|address| address.0).collect(),
         direct_networks: router.direct_routes.clone(),

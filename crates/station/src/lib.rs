@@ -17,6 +17,6 @@ mod station;
 mod status;
 
 pub use carnet_cits::geonetworking::GeonetSettings;
-pub use carnet_nemo::{LanSettings, MnppSettings, MobileRouterSettings, PersistentState};
+pub use carnet_nemo::{LanSettings, MnppSettings, MobileRouterSettings, OwnTraffic, PersistentState};
 pub use config::StationConfig;
 pub use station::Station;

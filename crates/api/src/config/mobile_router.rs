@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use carnet_mobility::ReplayProtection;
 use carnet_mobility::mobile_router::{Liveness, RegistrationMode};
+use carnet_nemo::OwnTraffic;
 use carnet_wire::address::MacAddress;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -62,6 +63,8 @@ pub struct MobileRouter {
     pub advertise: bool,
     /// DNS servers that the forwarder on board asks; empty without a forwarder.
     pub dns_forward: Vec<IpAddr>,
+    /// Where traffic of this machine's own programs goes.
+    pub own_traffic: OwnTraffic,
     /// Whether carnet offers care-of addresses of the visited links to nested mobile routers, and uses those
     /// that other routers offer.
     pub nesting: bool,
@@ -151,6 +154,12 @@ impl MobileRouter {
                 "{table} without station.state_dir: each start takes its first sequence number from the \
                  clock, and uses up the numbers of the key sooner (32768, then the home agent demands \
                  timestamps)"
+            ));
+        }
+        if self.own_traffic == OwnTraffic::Tunnel && self.ipv4_prefixes.is_empty() {
+            warnings.push(format!(
+                "{table}.own_traffic = \"tunnel\" without ipv4_prefixes: IPv4 of this machine's own programs \
+                 leaves by the uplinks"
             ));
         }
         let limited = self.uplinks.iter().filter(|uplink| uplink.volume.is_some());
@@ -286,6 +295,15 @@ static DNS_FORWARD: Key<List<IpAddr>> = with_default(
      their names, and is the DNS server of hosts if the table of the interface has no `dns`, see
      [on-board.md](on-board.md).",
 );
+static OWN_TRAFFIC: Key<OwnTraffic> = with_default(
+    "own_traffic",
+    words(&[("uplinks", OwnTraffic::Uplinks), ("tunnel", OwnTraffic::Tunnel)]),
+    r#""uplinks""#,
+    r#"Way of packets of this machine's own programs, such as NTP, DNS and apt. `"uplinks"`: out of an uplink,
+       by the routes of the system. `"tunnel"`: through the tunnel, with the home address as their source, or
+       an address in `ipv4_prefixes`. [on-board.md](on-board.md#programs-of-the-router-itself) has the
+       exceptions."#,
+);
 static NESTING: Key<bool> = with_default(
     "nesting",
     kinds::BOOLEAN,
@@ -360,6 +378,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &LAN,
         &ADVERTISE,
         &DNS_FORWARD,
+        &OWN_TRAFFIC,
         &NESTING,
         &NESTED_ROUTERS,
         &DIRECT_ROUTES,
@@ -461,6 +480,7 @@ struct Network {
     lan: List<lan::Draft>,
     advertise: Option<bool>,
     dns_forward: List<IpAddr>,
+    own_traffic: Option<OwnTraffic>,
     nested_routers: List<MacAddress>,
     direct_routes: List<Ipv6Net>,
 }
@@ -474,6 +494,7 @@ impl Network {
             lan: table.take(&LAN).unwrap_or_default(),
             advertise: table.take(&ADVERTISE),
             dns_forward: table.take(&DNS_FORWARD).unwrap_or_default(),
+            own_traffic: table.take(&OWN_TRAFFIC),
             nested_routers: table.take(&NESTED_ROUTERS).unwrap_or_default(),
             direct_routes: table.take(&DIRECT_ROUTES).unwrap_or_default(),
         }
@@ -494,6 +515,7 @@ impl Network {
             lan: List::default(),
             advertise: Some(true),
             dns_forward: List::default(),
+            own_traffic: Some(OwnTraffic::Uplinks),
             nested_routers: List::default(),
             direct_routes: List::default(),
         }
@@ -572,6 +594,7 @@ impl Draft {
             lan: network.lans(),
             advertise: network.advertise,
             dns_forward: network.dns_forward.complete(),
+            own_traffic: network.own_traffic,
             nesting: table.take(&NESTING),
             nested_routers: network.nested_routers.complete(),
             direct_routes: network.direct_routes.complete(),

@@ -50,6 +50,7 @@ pub use carnet_mobility::flow::FlowAction;
 pub use carnet_mobility::home_agent::MultipleCareOfAddresses;
 pub use carnet_mobility::mnpp::Authorization;
 pub use carnet_mobility::mobile_router::{Liveness, RegistrationMode, SignalThresholds, VolumeAction};
+pub use carnet_nemo::OwnTraffic;
 pub use conformance::Conformance;
 pub use dataplane::{Dataplane, DataplanePath};
 pub use disclosure::{Disclosed, LEFT_OUT, disclose, secret_keys};

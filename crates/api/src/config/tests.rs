@@ -355,6 +355,7 @@ fn every_config_key_reaches_its_field() {
             lifetime: Duration::from_secs(60),
             lan: vec![Lan::named("i0", false), Lan::named("i1", false)],
             dns_forward: Vec::new(),
+            own_traffic: OwnTraffic::Uplinks,
             advertise: false,
             nesting: false,
             nested_routers: Vec::new(),

@@ -36,7 +36,7 @@ use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareO
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::io::{Command, Input, NemoOutput, Output};
-use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConfig};
+use carnet_station::{MobileRouterSettings, OwnTraffic, PersistentState, Station, StationConfig};
 
 use carnet_virtual::Link;
 use node::{JOURNAL, ProcessEnd};
@@ -111,6 +111,7 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
             },
             lan: vec!["i0".into()],
             agents: AgentsConfig::default(),
+            own_traffic: OwnTraffic::Uplinks,
             nesting: false,
             nested_routers: Vec::new(),
             direct_networks: Vec::new(),

@@ -61,3 +61,4 @@ mod support;
 mod theft;
 mod tunnels;
 mod volume;
+mod ways_out;

@@ -86,6 +86,9 @@ impl RouteInfo {
                 }
                 RouteAttribute::Source(RouteAddress::Inet6(address)) => source = *address,
                 RouteAttribute::PrefSource(RouteAddress::Inet6(address)) => preferred_source = Some(*address),
+                RouteAttribute::PrefSource(RouteAddress::Inet(address)) => {
+                    preferred_source = Some(address.to_ipv6_mapped());
+                }
                 // The lifetime is signed, in hundredths of a second (USER_HZ). 0 means no limit.
                 RouteAttribute::CacheInfo(cached) if cached.expires != 0 => {
                     expires = Some(cached.expires.cast_signed());
@@ -185,9 +188,11 @@ impl OwnRoute for NewRoute<'_> {
         let NewRoute { route, index } = *self;
         let mut message = message(route.table, route.destination, route.metric);
         message.header.kind = RouteType::Unicast;
-        let source =
-            route.source.as_deref().map(|source| RouteAttribute::PrefSource(RouteAddress::Inet6(*source)));
-        message.attributes.extend(source);
+        let source = route.source.as_deref().map(|source| match source.to_ipv4_mapped() {
+            Some(source) => RouteAddress::Inet(source),
+            None => RouteAddress::Inet6(*source),
+        });
+        message.attributes.extend(source.map(RouteAttribute::PrefSource));
         match &*route.action {
             RouteAction::Forward { gateway, .. } => {
                 // An IPv4 route without a gateway has the scope of its link.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use carnet_base::mapped::{self, ALL_IPV4};
 use carnet_nemo::forwarding::desired::Rule;
+use carnet_nemo::forwarding::packet_rules::Mark;
 use ipnet::Ipv6Net;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::route::RouteProtocol;
@@ -57,14 +58,8 @@ impl RuleInfo {
         let ipv4_prefix = |address: Ipv4Addr, length: u8| {
             Ipv6Net::new(address.to_ipv6_mapped(), length.checked_add(ALL_IPV4.prefix_len())?).ok()
         };
-        let mut rule = Rule {
-            priority: 0,
-            input_interface: None,
-            from: None,
-            to: None,
-            protocol: None,
-            table: u32::from(header.table),
-        };
+        let mut rule = Rule { table: u32::from(header.table), ..Rule::default() };
+        let mut mark = Mark { mask: 0, value: 0 };
         let (mut protocol, mut plain) = (0, header.action == RuleAction::ToTable && header.tos == 0);
         let mut known = !header.flags.contains(RuleFlags::Invert);
         let mut action = match header.action {
@@ -84,6 +79,9 @@ impl RuleInfo {
                 RuleAttribute::Destination(IpAddr::V4(a)) => rule.to = ipv4_prefix(*a, header.dst_len),
                 RuleAttribute::IpProtocol(number) => rule.protocol = Some(u8::from(*number)),
                 RuleAttribute::Protocol(number) => protocol = u8::from(*number),
+                RuleAttribute::FwMark(value) => mark.value = *value,
+                RuleAttribute::FwMask(mask) => mark.mask = *mask,
+                RuleAttribute::SuppressPrefixLen(0) => rule.without_default = true,
                 RuleAttribute::Goto(priority) => action = Action::Goto(*priority),
                 // The kernel always sends these attributes. `u32::MAX` or `false` means that the rule does
                 // not use them.
@@ -94,6 +92,7 @@ impl RuleInfo {
                 _ => plain = false,
             }
         }
+        rule.mark = Some(mark).filter(|mark| mark.mask != 0);
         if is_ipv4 && rule.from.is_none() && rule.to.is_none() {
             rule.from = Some(ALL_IPV4);
         }
@@ -135,6 +134,12 @@ fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
     attributes.extend(from.map(|p| RuleAttribute::Source(p.addr().to_canonical())));
     attributes.extend(rule.to.map(|p| RuleAttribute::Destination(p.addr().to_canonical())));
     attributes.extend(rule.protocol.map(|p| RuleAttribute::IpProtocol(i32::from(p).into())));
+    if let Some(Mark { mask, value }) = rule.mark {
+        // The kernel takes a mark of 0 by its mask alone.
+        attributes.extend((value != 0).then_some(RuleAttribute::FwMark(value)));
+        attributes.push(RuleAttribute::FwMask(mask));
+    }
+    attributes.extend(rule.without_default.then_some(RuleAttribute::SuppressPrefixLen(0)));
     message
 }
 
@@ -146,12 +151,14 @@ fn describe(rule: &Rule, action: Action) -> String {
         ("from", rule.from.map(mapped::text)),
         ("to", rule.to.map(mapped::text)),
         ("ipproto", rule.protocol.map(|p| p.to_string())),
+        ("fwmark", rule.mark.map(|Mark { mask, value }| format!("{value:#x}/{mask:#x}"))),
     ] {
         if let Some(value) = value {
             text.push_str(&format!(" {word} {value}"));
         }
     }
     text + &match action {
+        Action::Lookup if rule.without_default => format!(" lookup {} suppress_prefixlength 0", rule.table),
         Action::Lookup => format!(" lookup {}", rule.table),
         Action::Goto(priority) => format!(" goto {priority}"),
         Action::Nothing => " nop".to_owned(),

@@ -167,7 +167,7 @@ pub(super) struct State {
 }
 
 pub(super) fn local_rule(priority: u32) -> Rule {
-    Rule { priority, input_interface: None, from: None, to: None, protocol: None, table: TABLE_LOCAL }
+    Rule { priority, table: TABLE_LOCAL, ..Rule::default() }
 }
 
 impl State {

@@ -55,8 +55,8 @@ fn entries() -> Vec<Arc<Entry>> {
             input_interface,
             from: None,
             to: None,
-            protocol: None,
             table: TABLE_TUNNEL,
+            ..Rule::default()
         }))
     };
     let route = |destination, action| {

@@ -313,6 +313,7 @@ pub fn capture_rule(interface: &str, from: &str, protocol: u8) -> Entry {
         to: None,
         protocol: Some(protocol),
         table: TABLE_CAPTURE,
+        ..Rule::default()
     }))
 }
 
@@ -322,8 +323,8 @@ pub fn rule(priority: u32, from: Option<&str>, to: Option<&str>, table: u32) -> 
         input_interface: None,
         from: from.map(|p| p.parse().unwrap()),
         to: to.map(|p| p.parse().unwrap()),
-        protocol: None,
         table,
+        ..Rule::default()
     }))
 }
 

@@ -17,7 +17,7 @@ use foldhash::{HashMap, HashMapExt};
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
-use super::packet_rules::PacketRule;
+use super::packet_rules::{Mark, PacketRule};
 
 /// Name of the TUN device. All packets of the slow path enter and leave carnet through it.
 pub const TUNNEL_DEVICE: &str = "carnet0";
@@ -37,6 +37,9 @@ pub const TABLE_NOWHERE: u32 = 13_502;
 pub const TABLE_NESTED: u32 = 13_505;
 /// Table of the mobile networks of neighbouring vehicles that this router reaches directly.
 pub const TABLE_NEIGHBOURS: u32 = 13_504;
+/// Table for packets of this machine's own programs. Its default routes lead into the tunnel, and name the
+/// source address of the packets.
+pub const TABLE_OWN_TRAFFIC: u32 = 13_507;
 /// Table that makes the home agent's address local to this machine. Packets that arrive under IPsec use this
 /// table.
 pub const TABLE_PROTECTED: u32 = 13_506;
@@ -95,6 +98,13 @@ pub mod priority {
     /// Makes packets from a LAN interface unreachable if their source address is not of the mobile network
     /// (RFC 3963 9).
     pub const FROM_LAN: u32 = 145;
+    /// This machine's own packets from an address of an uplink, and those to the home agent, use the main
+    /// table.
+    pub const OWN_OUTSIDE: u32 = 147;
+    /// This machine's own packets use the main table without its default routes.
+    pub const OWN_SPECIFIC_ROUTES: u32 = 148;
+    /// This machine's own packets without a mark use the table [`super::TABLE_OWN_TRAFFIC`].
+    pub const OWN_TRAFFIC: u32 = 149;
     /// A mobile node's own packets whose sender has chosen no source address use the tunnel's table. The
     /// route in that table gives them the home address.
     pub const FROM_NODE: u32 = 150;
@@ -223,8 +233,8 @@ pub struct Route {
     pub metric: u32,
     /// Action of the route: forward, unreachable or local.
     pub action: Arc<RouteAction>,
-    /// Source address for this machine's own packets if their sender has chosen no address. With `None` the
-    /// kernel chooses the source address (RFC 6724).
+    /// Source address for this machine's own packets if their sender has chosen no address, in IPv4-mapped
+    /// form for a route of IPv4. With `None` the kernel chooses the source address (RFC 6724).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Box<Ipv6Addr>>,
 }
@@ -246,7 +256,7 @@ impl Route {
 
 /// A policy routing rule. Key: all fields. A prefix in IPv4-mapped form makes it a rule of IPv4;
 /// [`carnet_base::mapped::ALL_IPV4`] selects any address.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Rule {
     /// Order among rules (the kernel evaluates the lowest first), one of [`priority`].
     pub priority: u32,
@@ -258,8 +268,14 @@ pub struct Rule {
     pub to: Option<Ipv6Net>,
     /// Selects packets with this upper-layer protocol; `None`: with any protocol.
     pub protocol: Option<u8>,
+    /// Selects packets with this mark; `None`: with any mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Mark>,
     /// Routing table for the selected packets.
     pub table: u32,
+    /// Whether the rule ignores the default routes of the table (`suppress_prefixlength 0`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_default: bool,
 }
 
 /// An IPv4 route out of an uplink, in the table of the router that the route leads to. Key: table and

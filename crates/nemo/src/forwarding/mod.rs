@@ -32,6 +32,7 @@ mod policy_routing_for_ipv4_tunnels;
 mod policy_routing_for_mobile_router;
 mod policy_routing_for_neighbours;
 mod policy_routing_for_nested;
+mod policy_routing_for_own_traffic;
 pub mod prefix_table;
 mod ways;
 
@@ -43,3 +44,5 @@ pub(crate) use policy_routing_for_home_agent::{agent_entries, node_entries};
 pub(crate) use policy_routing_for_mobile_router::{router_entries, setting_entries};
 pub(crate) use policy_routing_for_neighbours::neighbour_entries;
 pub(crate) use policy_routing_for_nested::nesting_entries;
+pub use policy_routing_for_own_traffic::OwnTraffic;
+pub(crate) use policy_routing_for_own_traffic::own_traffic_entries;

@@ -31,6 +31,7 @@ pub(crate) fn direct_entries(
             to: None,
             protocol: Some(protocol),
             table: TABLE_CAPTURE,
+            ..Rule::default()
         }))
     };
     let mut entries: Vec<Entry> = uplinks().map(|uplink| capture(uplink, None, protocol::MOBILITY)).collect();
@@ -48,6 +49,7 @@ pub(crate) fn direct_entries(
                 to: None,
                 protocol: None,
                 table: TABLE_NOWHERE,
+                ..Rule::default()
             })));
             entries.push(route(TABLE_TUNNEL, *prefix, METRIC, into_tunnel_device()));
         }

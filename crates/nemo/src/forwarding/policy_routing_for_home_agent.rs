@@ -104,6 +104,7 @@ fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
             to,
             protocol,
             table,
+            ..Rule::default()
         }))
     };
     vec![

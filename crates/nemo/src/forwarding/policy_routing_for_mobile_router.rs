@@ -116,6 +116,7 @@ pub(crate) fn router_entries<'a>(
                     to: None,
                     protocol: Some(protocol),
                     table: TABLE_CAPTURE,
+                    ..Rule::default()
                 })));
             }
         }
@@ -280,7 +281,7 @@ fn of_node(config: &MobileRouterConfig, entry: Entry) -> Entry {
 
 fn rule(priority: u32, input: Option<&str>, from: Option<Ipv6Net>, to: Option<Ipv6Net>, table: u32) -> Entry {
     let input_interface = input.map(str::to_owned);
-    Entry::Rule(Box::new(Rule { priority, input_interface, from, to, protocol: None, table }))
+    Entry::Rule(Box::new(Rule { priority, input_interface, from, to, table, ..Rule::default() }))
 }
 
 fn address(interface: &str, address: Ipv6Addr) -> Entry {

@@ -24,7 +24,7 @@ pub(crate) fn neighbour_entries(
 ) -> Vec<Entry> {
     let rule = |priority, input: Option<&str>, from: Option<Ipv6Net>, to: Option<Ipv6Net>, table| {
         let input_interface = input.map(str::to_owned);
-        Entry::Rule(Box::new(Rule { priority, input_interface, from, to, protocol: None, table }))
+        Entry::Rule(Box::new(Rule { priority, input_interface, from, to, table, ..Rule::default() }))
     };
     let mut entries = Vec::new();
     let is_uplink = config.uplinks.iter().any(|uplink| uplink.interface == interface);

@@ -44,6 +44,7 @@ pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<E
                 to: None,
                 protocol: Some(protocol),
                 table: next_hop_table(index, table),
+                ..Rule::default()
             }))
         }));
         inputs.insert(nested.uplink);
@@ -57,6 +58,7 @@ pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<E
                 to: None,
                 protocol: Some(protocol),
                 table: TABLE_NESTED,
+                ..Rule::default()
             }))
         })
     }));

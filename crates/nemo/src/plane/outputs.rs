@@ -12,7 +12,7 @@ use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::forwarder::Verdict;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Order;
-use crate::forwarding::{nesting_entries, router_entries};
+use crate::forwarding::{OwnTraffic, nesting_entries, own_traffic_entries, router_entries};
 use crate::output::Output;
 use crate::persistent_state::Kept;
 
@@ -136,6 +136,10 @@ impl Nemo {
                 &self.interfaces,
             );
             entries.extend(nesting_entries(&router.nesting, &router.machine));
+            if router.own_traffic == OwnTraffic::Tunnel {
+                let others = router.agents.machines();
+                entries.extend(own_traffic_entries(&router.machine, others, &router.lan, &self.interfaces));
+            }
             if let Some(neighbours) = &mut self.neighbours {
                 let is_there = router.machine.paths().iter().any(|path| path.transmit);
                 neighbours.machine.handle_tunnel(now, is_there);

@@ -323,6 +323,7 @@ impl Router {
             agents: Agents::new(settings.agents, Rng::new(chance)),
             lan,
             lan_settings: settings.lan,
+            own_traffic: settings.own_traffic,
             advertisers,
             assigned: Vec::new(),
             lan_mtu: LanMtu::default(),

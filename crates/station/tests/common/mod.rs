@@ -15,7 +15,7 @@ use carnet_mobility::agents::AgentsConfig;
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents};
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
-use carnet_station::{GeonetSettings, MobileRouterSettings, StationConfig};
+use carnet_station::{GeonetSettings, MobileRouterSettings, OwnTraffic, StationConfig};
 pub use carnet_virtual::address;
 use carnet_virtual::configured_all;
 use carnet_wire::geonet::GnAddress;
@@ -152,6 +152,7 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
             },
             lan: vec!["i0".into()],
             agents: AgentsConfig::default(),
+            own_traffic: OwnTraffic::Uplinks,
             nesting: true,
             nested_routers: Vec::new(),
             direct_networks: Vec::new(),

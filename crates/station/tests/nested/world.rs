@@ -20,7 +20,7 @@ use carnet_nemo::forwarding::desired::{
     Change, Entry, Keyed, RouteAction, Rule, TABLE_MAIN, TUNNEL_DEVICE, priority,
 };
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
-use carnet_station::{MobileRouterSettings, PersistentState, Station, StationConfig};
+use carnet_station::{MobileRouterSettings, OwnTraffic, PersistentState, Station, StationConfig};
 use carnet_virtual::{Timeline, configured, running};
 pub use carnet_virtual::{address, filled as data, prefix as net};
 use carnet_wire::extension::upper_layer;
@@ -109,6 +109,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
                 uplinks: uplinks.iter().enumerate().map(uplink).collect(),
             },
             lan: vec!["i0".into()],
+            own_traffic: OwnTraffic::Uplinks,
             nesting,
             nested_routers: vec![KNOWN],
             direct_networks: Vec::new(),

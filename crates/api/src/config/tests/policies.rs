@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{FlowAction, Liveness, PolicyProtocol, Roaming, VolumeAction, VolumePeriod};
+use super::super::{FlowAction, Liveness, OwnTraffic, PolicyProtocol, Roaming, VolumeAction, VolumePeriod};
 use super::{Config, SMALL_ROUTER, parse};
 
 const UPLINKS: &str = r#"uplink = [{ interface = "wlan0", bid = 1 }, { interface = "wwan0", bid = 2, cost = 3, capacity = 20000, volume = "5GB", volume_period = "day" }, { interface = "s0" }]"#;
@@ -102,6 +102,18 @@ fn the_timeout_of_a_signal_is_read_from_the_config() {
         let error = with(&format!("signal_timeout = \"{wrong}\"")).expect_err(wrong);
         assert!(error.contains("is out of range, expected 5s to 1d"), "{error}");
     }
+}
+
+#[test]
+fn own_traffic_is_read_and_needs_ipv4_on_board_for_ipv4() {
+    let with = |text: &str| parse(&router(&format!("own_traffic = \"tunnel\"\n{text}")));
+    let warns = |config: &Config| config.warnings().iter().any(|line| line.contains("without ipv4_prefixes"));
+    let config = with("");
+    assert!(warns(&config));
+    assert_eq!(config.mobile_router.expect("a router").own_traffic, OwnTraffic::Tunnel);
+    assert!(!warns(&with("ipv4_prefixes = [\"10.42.7.0/24\"]\n")));
+    assert!(!warns(&parse(&router(""))));
+    assert!(errors("own_traffic = \"direct\"").contains("expected \"uplinks\" or \"tunnel\""));
 }
 
 #[test]

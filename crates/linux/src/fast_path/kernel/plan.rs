@@ -168,7 +168,7 @@ impl Tunnels {
 }
 
 fn rule(priority: u32) -> Rule {
-    Rule { priority, input_interface: None, from: None, to: None, protocol: None, table: 0 }
+    Rule { priority, ..Rule::default() }
 }
 
 fn host(address: Ipv6Addr) -> Option<Ipv6Net> {
@@ -208,6 +208,7 @@ pub(crate) fn plan(
             to: host(tunnel.local),
             protocol: Some(PROTOCOL_IPV6),
             table,
+            ..Rule::default()
         };
         if is_agent(tunnel) {
             let to = host(tunnel.local);
