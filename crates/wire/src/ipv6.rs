@@ -150,7 +150,15 @@ pub fn is_reserved(address: Ipv6Addr) -> bool {
 }
 
 /// Returns whether an address is unicast and routable, as RFC 6275 requires of home and care-of addresses
-/// (6.1.7, 6.3, 9.3.1). Multicast, link-local and reserved addresses ([`is_reserved`]) are not.
+/// (6.1.7, 6.3, 9.3.1). Multicast (`ff00::/8`), link-local (`fe80::/10`) and reserved addresses
+/// ([`is_reserved`]) are not.
+#[inline]
 pub fn is_unicast_routable(address: Ipv6Addr) -> bool {
-    !(address.is_multicast() || address.is_unicast_link_local() || is_reserved(address))
+    // The first octet decides for nearly all addresses; the slow path asks twice for each packet.
+    match address.octets() {
+        [0xff, ..] => false,
+        [0xfe, second, ..] => second & 0xc0 != 0x80,
+        [0, ..] => !is_reserved(address),
+        _ => true,
+    }
 }

@@ -354,7 +354,8 @@ impl Forwarder {
     /// Encapsulates the packet in `buffer`, which is not addressed to this station. The header of an IPv4
     /// packet has IPv4-mapped addresses.
     pub fn encapsulate(&mut self, now: Time, header: &Header, buffer: &mut PacketBuffer) -> Verdict {
-        if !inner::is_routable(header, buffer.as_slice()) {
+        let packet = buffer.as_slice();
+        if !inner::is_routable(header, packet) {
             return self.drop(TunnelDrop::Scope);
         }
         let (sender, end) = match self.towards.lookup(header.destination) {
@@ -364,22 +365,22 @@ impl Forwarder {
                 None => return self.not_registered(now, header, buffer),
             },
         };
-        let limit = limits::of(header, buffer.as_slice());
-        let min_mtu = inner::min_mtu(buffer.as_slice());
+        let limit = limits::of(header, packet);
+        let min_mtu = inner::min_mtu(packet);
         if let Some((0, offset)) = limit {
             // RFC 2473 4.1.1 (b): the Parameter Problem points at the option.
             let pointer = u32::try_from(offset).unwrap_or(u32::MAX);
             let speaker = self.speaker(header, sender.home_address);
-            self.error(now, speaker, ErrorMessage::ParameterProblem { code: 0, pointer }, buffer.as_slice());
+            self.error(now, speaker, ErrorMessage::ParameterProblem { code: 0, pointer }, packet);
             return self.drop(TunnelDrop::Nesting);
         }
         let mut ends = sender.ends;
         if sender.distributed {
-            match self.choose(now, (end, sender.home_address), header, buffer.as_slice()) {
+            match self.choose(now, (end, sender.home_address), header, packet) {
                 Choice::One(chosen) => ends = chosen,
                 Choice::All(all) => {
                     let name = (end, sender.home_address);
-                    if self.may_duplicate(now, name, all.len(), header, buffer.as_slice()) {
+                    if self.may_duplicate(now, name, all.len(), header, packet) {
                         return self.duplicate(now, name, &all, header, buffer);
                     }
                     self.counters.not_duplicated += 1;
@@ -396,17 +397,17 @@ impl Forwarder {
             path.watched = false;
             self.used.push(ends);
         }
-        if is_loop(ends, header, buffer.as_slice()) || is_too_deep(buffer.as_slice()) {
+        if is_loop(ends, header, packet) || is_too_deep(packet) {
             return self.drop(TunnelDrop::Nesting);
         }
-        let length = buffer.as_slice().len();
+        let length = packet.len();
         // An IPv4 outer header cannot carry the Tunnel Encapsulation Limit option.
         let limit = limit.filter(|_| ends.0.ipv6().is_some());
         let option = limit.map(|(limit, _)| encapsulation_limit_destination(protocol::IPV6, limit - 1));
         let (whole, mtu) = (mtu, mtu.saturating_sub(option.map_or(0, |option| option.len())));
         if length > mtu.max(min_mtu) {
-            if inner::may_fragment(buffer.as_slice()) {
-                return self.send_pieces(ends, mtu, header, buffer.as_slice());
+            if inner::may_fragment(packet) {
+                return self.send_pieces(ends, mtu, header, packet);
             }
             return self.too_big(now, mtu, sender.home_address, header, buffer);
         }
@@ -422,7 +423,7 @@ impl Forwarder {
         let Some(mut outer) = outer::header(self.secret, (local, remote), header, outer_length) else {
             return self.drop(TunnelDrop::TooBig);
         };
-        outer.next_header = inner::protocol_of(buffer.as_slice());
+        outer.next_header = inner::protocol_of(packet);
         mss::clamp(buffer.as_mut_slice(), mtu);
         if let Some(option) = option {
             outer.next_header = protocol::DESTINATION_OPTIONS;
@@ -762,6 +763,7 @@ fn strip(buffer: &mut PacketBuffer, offset: usize, length: usize, inner: &Header
 /// Returns whether encapsulation would be a loop (RFC 2473 4.1). A fragment of an own outer packet does not
 /// show how deep it is nested, and would be fragmented again in each round. Two bindings whose care-of
 /// addresses are in each other's network must not multiply packets.
+#[inline]
 fn is_loop(ends: Ends, header: &Header, packet: &[u8]) -> bool {
     if inner::is_ipv4(packet) {
         return inner::is_between(ends, header, packet);

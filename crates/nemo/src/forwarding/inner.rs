@@ -19,7 +19,7 @@ pub(crate) fn is_ipv4(packet: &[u8]) -> bool {
 }
 
 /// Reads the header of a packet that may lack its end. Returns it and the length of the whole packet.
-#[inline]
+#[inline(always)]
 pub(crate) fn peek(packet: &[u8]) -> Result<(Header, usize), Error> {
     if is_ipv4(packet) {
         let header = ipv4::Header::parse(packet)?;
@@ -30,7 +30,7 @@ pub(crate) fn peek(packet: &[u8]) -> Result<(Header, usize), Error> {
 }
 
 /// Reads the header of a whole packet, with the packet's length. Octets may follow it.
-#[inline]
+#[inline(always)]
 pub(crate) fn parse(packet: &[u8]) -> Result<(Header, usize), Error> {
     let (header, length) = peek(packet)?;
     match packet.len() >= length {
@@ -54,11 +54,12 @@ pub(crate) fn min_mtu(packet: &[u8]) -> usize {
 /// Returns whether source and destination of a packet are unicast addresses that are routed.
 #[inline]
 pub(crate) fn is_routable(header: &Header, packet: &[u8]) -> bool {
-    let both = [header.source, header.destination];
-    match is_ipv4(packet) {
-        false => both.into_iter().all(ipv6::is_unicast_routable),
-        true => both.into_iter().all(|it| it.to_ipv4_mapped().is_some_and(ipv4::is_unicast_routable)),
+    let Header { source, destination, .. } = *header;
+    if is_ipv4(packet) {
+        let is_routable = |it: Ipv6Addr| it.to_ipv4_mapped().is_some_and(ipv4::is_unicast_routable);
+        return is_routable(source) && is_routable(destination);
     }
+    ipv6::is_unicast_routable(source) && ipv6::is_unicast_routable(destination)
 }
 
 /// Returns an address of a header, in the family of the packet.

@@ -63,16 +63,19 @@ impl PacketBuffer {
     }
 
     /// Returns the packet.
+    #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.octets[self.start..self.end]
     }
 
     /// Returns the packet for changes in place.
+    #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         &mut self.octets[self.start..self.end]
     }
 
     /// Puts `header` in front of the packet; returns `false` if the room before the packet is too small.
+    #[inline]
     pub fn prepend(&mut self, header: &[u8]) -> bool {
         let Some(start) = self.start.checked_sub(header.len()) else { return false };
         self.octets[start..self.start].copy_from_slice(header);

@@ -65,6 +65,13 @@ impl<V> Default for PrefixTable<V> {
     }
 }
 
+/// Returns whether a prefix contains an address. The function of `ipnet` has ten times as many instructions.
+#[inline]
+pub(super) fn contains(prefix: Ipv6Net, address: Ipv6Addr) -> bool {
+    masked(address, prefix.prefix_len()) == masked(prefix.addr(), prefix.prefix_len())
+}
+
+#[inline]
 fn masked(address: Ipv6Addr, length: u8) -> u128 {
     u128::from(address) & u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0)
 }
@@ -99,6 +106,21 @@ mod tests {
             let wanted = Ipv6Addr::from(wanted);
             let best = list.iter().filter(|(p, _)| p.contains(&wanted)).max_by_key(|(p, _)| p.prefix_len());
             prop_assert_eq!(table.lookup(wanted), best.map(|(_, value)| value));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn prefix_contains_same_addresses_as_ipnet(
+            prefix in (any::<u128>(), 0u8..=128),
+            address in any::<u128>(),
+            shared in 0u8..=128,
+        ) {
+            let net = Ipv6Net::new(Ipv6Addr::from(prefix.0), prefix.1).expect("length");
+            let near = masked(net.addr(), shared) | (address & !masked(Ipv6Addr::from(u128::MAX), shared));
+            for address in [Ipv6Addr::from(address), Ipv6Addr::from(near)] {
+                prop_assert_eq!(contains(net, address), net.contains(&address));
+            }
         }
     }
 

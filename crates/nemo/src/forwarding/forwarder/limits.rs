@@ -21,6 +21,7 @@ use crate::forwarding::inner;
 pub(super) const MAX_NESTING: usize = 6;
 
 /// Returns whether a packet has reached the largest number of nested IP headers.
+#[inline(always)]
 pub(super) fn is_too_deep(packet: &[u8]) -> bool {
     // Fast check: a packet with none of these protocols has no inner IP header.
     const DEEPER: [u8; 4] =

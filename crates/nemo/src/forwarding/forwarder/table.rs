@@ -16,7 +16,7 @@ use crate::forwarding::desired::{Distribution, Tunnel, TunnelEnd};
 use crate::forwarding::distribution::Distributor;
 use crate::forwarding::duplicates::Window;
 use crate::forwarding::path_mtu::Ends;
-use crate::forwarding::prefix_table::PrefixTable;
+use crate::forwarding::prefix_table::{PrefixTable, contains};
 
 /// Counters of the inner packets of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -78,7 +78,7 @@ impl Path {
     /// Returns the binding of `address`.
     pub(super) fn binding_of(&self, address: Ipv6Addr) -> Option<&Tunnel> {
         let mut tunnels = self.bindings.as_slice().iter().map(|tunnel| &**tunnel);
-        tunnels.find(|tunnel| tunnel.inner.iter().any(|prefix| prefix.contains(&address)))
+        tunnels.find(|tunnel| tunnel.inner.iter().any(|prefix| contains(*prefix, address)))
     }
 
     fn take(&mut self, home_address: Ipv6Addr) {
