@@ -35,8 +35,9 @@ const DEVICE_MTU: u32 = 9216;
 /// Returns the platform's settings.
 pub fn platform(config: &Config) -> PlatformConfig {
     let mut watched: Vec<WatchedInterface> = Vec::new();
-    if let Some(home_link) = config.home_agent.as_ref().and_then(|agent| agent.home_link.as_ref()) {
-        watched.push(WatchedInterface { name: home_link.clone(), all_multicast: true });
+    // The home agent answers there for addresses whose solicited-node groups the kernel does not join.
+    for name in home_agent_links(config) {
+        watched.push(WatchedInterface { name: name.clone(), all_multicast: true });
     }
     if let Some(router) = &config.mobile_router {
         // RFC 4887 6.2.1: at home the router answers Neighbor Solicitations on the home link for hosts on
@@ -63,21 +64,31 @@ pub fn platform(config: &Config) -> PlatformConfig {
 pub fn without_interface(config: &Config, name: &str) -> Option<String> {
     let router = config.mobile_router.as_ref();
     let lan = router.is_some_and(|router| router.lan.iter().any(|lan| lan.interface == name));
-    let home_link = config.home_agent.as_ref().is_some_and(|agent| agent.home_link.as_deref() == Some(name));
-    let (key, what) = match (lan, home_link) {
-        (true, _) => ("mobile_router.lan", "the hosts on it have no connection"),
-        (false, true) => ("home_agent.home_link", "the home agent answers no Neighbor Solicitations there"),
-        (false, false) => return None,
+    const UNANSWERED: &str = "the home agent answers no Neighbor Solicitations there";
+    let agent = config.home_agent.as_ref();
+    let is_proxied = agent.is_some_and(|agent| agent.ndp_proxy.as_deref() == Some(name));
+    let (key, what) = match home_agent_links(config).any(|link| link == name) {
+        _ if lan => ("mobile_router.lan", "the hosts on it have no connection"),
+        true if is_proxied => ("home_agent.ndp_proxy", UNANSWERED),
+        true => ("home_agent.home_link", UNANSWERED),
+        false => return None,
     };
     Some(format!("{key}: the interface {name} does not exist; until it does, {what}"))
+}
+
+/// Returns the interfaces on which the home agent answers Neighbor Solicitations.
+fn home_agent_links(config: &Config) -> impl Iterator<Item = &String> {
+    config.home_agent.iter().flat_map(|agent| agent.home_link.iter().chain(&agent.ndp_proxy))
 }
 
 /// Returns a message for each interface of the config that the machine does not have now.
 pub fn missing_interfaces(config: &Config) -> Vec<String> {
     let lan = config.mobile_router.iter().flat_map(|router| &router.lan).map(|lan| &lan.interface);
-    let home_link = config.home_agent.iter().filter_map(|agent| agent.home_link.as_ref());
     let missing = |name: &&String| !carnet_linux::interface_exists(name);
-    let named = lan.chain(home_link).filter(missing).filter_map(|name| without_interface(config, name));
+    let named = lan
+        .chain(home_agent_links(config))
+        .filter(missing)
+        .filter_map(|name| without_interface(config, name));
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
     let uplinks = uplinks.map(|uplink| &uplink.interface).filter(missing);
     let uplinks = uplinks.map(|name| {

@@ -87,6 +87,7 @@ fn home_agent() -> HomeAgentConfig {
         home_prefix: "2001:db8:1::/64".parse().unwrap(),
         home_network: None,
         home_link: None,
+        ndp_proxy: None,
         max_lifetime: LIFETIME,
         ipv4_address: None,
         force_udp: false,

@@ -31,6 +31,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         home_prefix: agent.home_prefix,
         home_network: agent.home_network,
         home_link: agent.home_link.clone(),
+        ndp_proxy: agent.ndp_proxy.clone(),
         max_lifetime: agent.max_lifetime,
         others: OtherAgents {
             dhaad: agent.dhaad,

@@ -76,6 +76,7 @@ fn home_agent(count: u32) -> Station {
             home_prefix: "2001:db8:1::/64".parse().expect("a prefix"),
             home_network: None,
             home_link: None,
+            ndp_proxy: None,
             max_lifetime: Duration::from_secs(600),
             force_udp: false,
             ipv4_address: None,

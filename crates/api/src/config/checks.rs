@@ -152,7 +152,9 @@ fn interfaces(draft: &Draft) -> Vec<(&At<String>, &'static str)> {
     let lan = lan.into_iter().map(|other| (other, "in the lan"));
     let home_link = draft.home_agent.as_ref().and_then(|agent| agent.home_link.as_ref());
     let home_link = home_link.into_iter().map(|other| (other, "the home link"));
-    uplinks.chain(lan).chain(home_link).collect()
+    let proxy = draft.home_agent.as_ref().and_then(|agent| agent.ndp_proxy.as_ref());
+    let proxy = proxy.into_iter().map(|other| (other, "the link of ndp_proxy"));
+    uplinks.chain(lan).chain(home_link).chain(proxy).collect()
 }
 
 /// Checks the interfaces that carnet creates for IPv6 over GeoNetworking: no other interface has such a name.

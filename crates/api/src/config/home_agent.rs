@@ -42,6 +42,9 @@ pub struct HomeAgent {
     pub home_network: Option<Ipv6Net>,
     /// Interface of the home link; `None` for a virtual one.
     pub home_link: Option<String>,
+    /// Interface, not on the home link, on which the home agent answers Neighbor Solicitations for registered
+    /// mobile networks.
+    pub ndp_proxy: Option<String>,
     /// Longest granted lifetime, a multiple of 4 s from 4 s to 262140 s.
     pub max_lifetime: Duration,
     /// Preference among the home agents of the home link (RFC 6275 7.4); the higher value wins.
@@ -170,6 +173,15 @@ static HOME_LINK: Optional<String> = optional(
      carnet keeps Router Advertisements on the home link from changing this machine's routes where it can
      ([threats](threats.md#on-the-visited-link-and-on-the-home-link)).",
 );
+static NDP_PROXY: Optional<String> = optional(
+    "ndp_proxy",
+    kinds::INTERFACE,
+    "Interface on whose link the machine's prefix is, if the provider does not route it
+     ([cookbook](cookbook-cloud.md#a-64-that-is-only-on-the-link)). The home agent answers Neighbor
+     Solicitations there for its address, for registered home addresses, and for each address of registered
+     mobile networks (RFC 4861 7.2.8). It answers at most 500 multicast solicitations a second. The home link
+     stays virtual. It must be another interface than `home_link`.",
+);
 static MAX_LIFETIME: Key<Duration> = with_default(
     "max_lifetime",
     kinds::LIFETIME,
@@ -220,6 +232,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &HOME_PREFIX,
         &HOME_NETWORK,
         &HOME_LINK,
+        &NDP_PROXY,
         &MAX_LIFETIME,
         &PREFERENCE,
         &DHAAD,
@@ -235,6 +248,7 @@ pub(super) struct Draft {
     home_prefix: Option<At<Ipv6Net>>,
     home_network: Option<At<Ipv6Net>>,
     pub home_link: Option<At<String>>,
+    pub ndp_proxy: Option<At<String>>,
     dhaad: bool,
     pub peers: Vec<peer::Draft>,
     pub routers: Vec<allowed_router::Draft>,
@@ -251,6 +265,7 @@ impl Draft {
         let home_prefix = table.take_at(&HOME_PREFIX);
         let home_network = table.find_at(&HOME_NETWORK);
         let home_link = table.find_at(&HOME_LINK);
+        let ndp_proxy = table.find_at(&NDP_PROXY);
         let dhaad = table.take(&DHAAD);
         let peers: Option<Vec<peer::Draft>> =
             table.tables(&PEERS).map(|tables| tables.iter().map(peer::Draft::read).collect());
@@ -267,6 +282,7 @@ impl Draft {
             home_prefix: home_prefix.map(|prefix| prefix.value),
             home_network: home_network.map(|network| network.map(|network| network.value)),
             home_link: home_link.clone().map(|link| link.map(|link| link.value)),
+            ndp_proxy: ndp_proxy.clone().map(|link| link.map(|link| link.value)),
             max_lifetime: table.take(&MAX_LIFETIME),
             preference: table.take(&PREFERENCE),
             dhaad: dhaad,
@@ -281,6 +297,7 @@ impl Draft {
             home_prefix,
             home_network: home_network.flatten(),
             home_link: home_link.flatten(),
+            ndp_proxy: ndp_proxy.flatten(),
             dhaad: dhaad.unwrap_or_default(),
             peers: peers.unwrap_or_default(),
             routers: routers.unwrap_or_default(),
@@ -299,6 +316,14 @@ impl Draft {
                 network.value, home.value
             );
             sink.push(network.at, message);
+        }
+        if let Some((link, proxy)) = self.home_link.as_ref().zip(self.ndp_proxy.as_ref())
+            && link.value == proxy.value
+        {
+            let place = sink.place(link.at);
+            let message =
+                format!("{} is the home link at {place}, where the home agent answers already", proxy.value);
+            sink.push(proxy.at, format!("{message}, expected another interface"));
         }
         let (mut prefixes, mut ipv4_prefixes) = (Vec::new(), Vec::new());
         let mut home_addresses: HashMap<Ipv6Addr, At<Ipv6Addr>> = HashMap::new();

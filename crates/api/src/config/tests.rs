@@ -309,6 +309,7 @@ fn every_config_key_reaches_its_field() {
             home_prefix: net("2001:db8:2::/64"),
             home_network: None,
             home_link: Some("h0".into()),
+            ndp_proxy: None,
             udp: false,
             max_lifetime: Duration::from_secs(5400),
             preference: 10,

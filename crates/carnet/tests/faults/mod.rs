@@ -80,6 +80,7 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
         home_prefix,
         home_network: None,
         home_link: None,
+        ndp_proxy: None,
         max_lifetime: Duration::from_secs(600),
         force_udp: false,
         ipv4_address: None,

@@ -6,10 +6,10 @@
 //! `binding_cache` stores each `binding` (the bindings of one node in `node`), `prefix_owners` the nodes to
 //! which prefixes belong, and `replay_state` the replay protection state. `stored` has the part
 //! that survives a restart. `home_link` and `proxy_nd` are the proxy Neighbor Discovery for nodes that are
-//! away. `answers` builds the answers, `heartbeat` answers heartbeats, and `care_of_test` tests new care-of
-//! addresses. `discovery` and `home_agents_list` name the other home agents. `drain` sends nodes to another
-//! home agent, and `revocation` ends their bindings; both use the messages of `notices`. This module joins
-//! these modules and serves the timers.
+//! away. `proxied_link` does it on another link of this machine. `answers` builds the answers, `heartbeat`
+//! answers heartbeats, and `care_of_test` tests new care-of addresses. `discovery` and `home_agents_list`
+//! name the other home agents. `drain` sends nodes to another home agent, and `revocation` ends their
+//! bindings; both use the messages of `notices`. This module joins these modules and serves the timers.
 //!
 //! A refused Binding Update does not change existing bindings (RFC 3963 6.2 says "discard"). A refresh that
 //! changes only the lifetime causes no forwarding change. After a move, or after the end of one of several
@@ -46,6 +46,7 @@ mod limits;
 mod node;
 mod notices;
 mod prefix_owners;
+mod proxied_link;
 mod proxy_nd;
 mod replay_state;
 mod request;
@@ -81,6 +82,7 @@ pub use home_agents_list::{OtherAgents, Peer};
 pub(crate) use home_link::{HomeLink, NeighborMessage};
 use limits::{NodeAnswerLimits, UnknownSourceLimits};
 use notices::Notices;
+use proxied_link::ProxiedLink;
 use proxy_nd::ProxyNd;
 pub use replay_state::KeyNumbers;
 use replay_state::Replay;
@@ -104,6 +106,9 @@ pub struct HomeAgentConfig {
     pub home_network: Option<Ipv6Net>,
     /// Interface on the home link; `None` if the home link is virtual.
     pub home_link: Option<String>,
+    /// Interface, not that of the home link, on which the home agent answers Neighbor Solicitations for
+    /// registered mobile networks.
+    pub ndp_proxy: Option<String>,
     /// Longest lifetime that the home agent grants.
     pub max_lifetime: Duration,
     /// IPv4 address at which the home agent receives Binding Updates and tunnelled packets (RFC 5555); `None`
@@ -222,6 +227,7 @@ pub struct HomeAgent {
     /// Nodes that the operator has removed from the config, by home address.
     removed_nodes: BTreeMap<Ipv6Addr, RemovedNode>,
     proxy_nd: ProxyNd,
+    proxied_link: Option<ProxiedLink>,
     /// Requests that wait for duplicate address detection, by home address.
     testing: BTreeMap<Ipv6Addr, Vec<UntestedRegistration>>,
     timers: TimerTable<Timer>,
@@ -262,6 +268,7 @@ impl HomeAgent {
             cache: BindingCache::new(config.address, &config.nodes),
             removed_nodes: BTreeMap::new(),
             proxy_nd: ProxyNd::new(&config),
+            proxied_link: config.ndp_proxy.clone().map(|name| ProxiedLink::new(name, &config)),
             testing: BTreeMap::new(),
             timers: TimerTable::new(),
             outputs: VecDeque::new(),
@@ -576,9 +583,13 @@ impl HomeAgent {
         owner.filter(|owner| !self.cache.accepts(*owner, remote) && !self.testing.contains_key(owner))
     }
 
-    /// Takes over the state of an interface if it is the home link's interface.
+    /// Takes over the state of an interface if it is the home link's interface, or that of proxy Neighbor
+    /// Discovery.
     pub fn handle_interface(&mut self, interface: &Interface, now: Time) {
         self.assert_drained();
+        if let Some(link) = self.proxied_link.as_mut().filter(|link| link.is_on(&interface.name)) {
+            self.outputs.extend(link.handle_interface(&self.config, interface).map(Output::Link));
+        }
         let Some(link) = self.proxy_nd.home_link.as_mut().filter(|link| link.interface == interface.name)
         else {
             return;
@@ -601,14 +612,23 @@ impl HomeAgent {
         if let Some(link) = self.proxy_nd.home_link.as_mut().filter(|link| link.interface == name) {
             link.handle_gone();
         }
+        if let Some(link) = self.proxied_link.as_mut().filter(|link| link.is_on(name)) {
+            link.handle_gone();
+        }
     }
 
-    /// Handles a Neighbor Discovery message from the home link.
+    /// Handles a Neighbor Discovery message from the home link, or from the link of proxy Neighbor Discovery.
     ///
     /// # Errors
     /// Returns why the message had no effect.
     pub fn handle_link_message(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
         self.assert_drained();
+        if let Some(link) = self.proxied_link.as_mut().filter(|link| link.is_on(&message.interface)) {
+            let parts = (&self.config, &self.cache, &self.proxy_nd);
+            let answer = link.handle_message(now, parts, message)?;
+            self.outputs.extend(answer.map(Output::Link));
+            return Ok(());
+        }
         let Some(link) = self.proxy_nd.home_link.as_ref().filter(|link| link.interface == message.interface)
         else {
             return Ok(());

@@ -66,6 +66,21 @@ impl ProxyNd {
         is_away(config, cache, target).then_some(false)
     }
 
+    /// Returns the Router flag of the home agent's answer to a solicitation on a link that is not the home
+    /// link; `None` if it does not answer.
+    pub(super) fn proxied(
+        &self,
+        config: &HomeAgentConfig,
+        cache: &BindingCache,
+        target: Ipv6Addr,
+    ) -> Option<bool> {
+        if target == config.address || self.anycast.contains(&target) {
+            return Some(true);
+        }
+        let home_address = cache.valid(target).map(|binding| binding.mobile_router);
+        home_address.or_else(|| is_in_bound_network(cache, target).then_some(false))
+    }
+
     /// Starts to advertise on the home link that `target` has the home agent's link-layer address.
     pub(super) fn announce(&mut self, context: Context<'_>, target: Ipv6Addr) {
         if self.home_link.is_some() {
@@ -93,10 +108,18 @@ impl ProxyNd {
 
 /// Returns whether an address of the home prefix is in the mobile network of a router that is away.
 fn is_away(config: &HomeAgentConfig, cache: &BindingCache, target: Ipv6Addr) -> bool {
-    let home_prefix = config.home_prefix;
+    config.home_prefix.contains(&target) && is_in_bound_network(cache, target)
+}
+
+/// Returns whether an address is in a mobile network for which a binding exists.
+fn is_in_bound_network(cache: &BindingCache, target: Ipv6Addr) -> bool {
+    // The cache has the prefixes of IPv4 in IPv4-mapped form, which no node on a link may solicit.
+    if target.to_ipv4_mapped().is_some() {
+        return false;
+    }
     let around = |home_address: Ipv6Addr| {
         cache.is_bound(home_address)
             && cache.prefixes(home_address).iter().any(|prefix| prefix.contains(&target))
     };
-    home_prefix.contains(&target) && cache.owners().of_prefixes_around(target).any(around)
+    cache.owners().of_prefixes_around(target).any(around)
 }

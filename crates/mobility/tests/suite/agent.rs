@@ -30,6 +30,7 @@ pub fn config() -> HomeAgentConfig {
         home_prefix: net(HOME_PREFIX),
         home_network: None,
         home_link: None,
+        ndp_proxy: None,
         max_lifetime: Duration::from_secs(600),
         force_udp: false,
         ipv4_address: None,

@@ -24,6 +24,7 @@ mod agent_keys;
 mod agent_messages;
 mod agent_multiple;
 mod agent_multiple_life;
+mod agent_ndp_proxy;
 mod agent_notices;
 mod agent_prefixes;
 mod agent_registration;

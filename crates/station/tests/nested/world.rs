@@ -67,6 +67,7 @@ fn agent_config(n: usize) -> StationConfig {
             home_prefix: net(&format!("2001:db8:{n}::/64")),
             home_network: None,
             home_link: None,
+            ndp_proxy: None,
             max_lifetime: Duration::from_secs(600),
             force_udp: false,
             ipv4_address: None,

@@ -36,3 +36,13 @@ fn an_extended_home_network_contains_the_home_prefix() {
         Config::parse(FULL, "c.toml").is_ok_and(|c| c.home_agent.is_some_and(|a| a.home_network.is_none()))
     );
 }
+
+#[test]
+fn ndp_proxy_on_the_home_link_is_refused() {
+    let keys = "home_prefix = \"2001:db8:1::/64\"\nhome_link = \"h0\"\nndp_proxy = \"h0\"";
+    let expected = "c.toml:7:13: h0 is the home link at c.toml:6:13, where the home agent answers already, \
+                    expected another interface";
+    assert_eq!(errors(&agent(keys, "2001:db8:a::/64")), [expected]);
+    let config = parse(&agent(&keys.replace("home_link = \"h0\"", ""), "2001:db8:a::/64"));
+    assert_eq!(config.home_agent.and_then(|agent| agent.ndp_proxy).as_deref(), Some("h0"));
+}

@@ -1,0 +1,91 @@
+//! Home agent: proxy Neighbor Discovery on a link that is not the home link (RFC 4861 7.2.8).
+
+use carnet_mobility::MobilityDrop;
+use carnet_wire::nd;
+
+use crate::agent::{AGENT_MAC, Agent, config};
+use crate::craft::*;
+
+/// Link-local address of the provider's router.
+const ROUTER_ON_LINK: &str = "fe80::9";
+
+/// A home agent with proxy Neighbor Discovery on a link that is up. The messages of its start are cleared.
+fn agent() -> Agent {
+    let mut agent =
+        Agent::new(carnet_mobility::home_agent::HomeAgentConfig { ndp_proxy: Some("h0".into()), ..config() });
+    agent.home_link(true);
+    agent.link.clear();
+    agent
+}
+
+#[test]
+fn solicitation_for_registered_mobile_network_is_answered_without_override() {
+    let mut agent = agent();
+    let host = "2001:db8:a::77";
+    assert!(agent.solicit(host, ROUTER_ON_LINK).is_empty(), "before the registration");
+    // The home link stays virtual: the home agent does not test the home address.
+    agent.accept(&Update::explicit(1));
+    assert!(agent.link.is_empty());
+    let answers = agent.solicit(host, ROUTER_ON_LINK);
+    assert_eq!(answers.len(), 1);
+    assert_eq!((answers[0].target, answers[0].target_link_address), (addr(host), Some(AGENT_MAC)));
+    assert!(answers[0].solicited && !answers[0].override_ && !answers[0].router);
+    let answers = agent.solicit(HOME, ROUTER_ON_LINK);
+    assert!(answers.len() == 1 && answers[0].router && !answers[0].override_);
+    for other in ["2001:db8:b::77", "2001:db8:1::99", "fe80::1234", "::ffff:10.42.7.5", "ff02::1"] {
+        assert!(agent.solicit(other, ROUTER_ON_LINK).is_empty(), "{other}");
+    }
+    agent.accept(&Update::explicit(2).lifetime(0));
+    for target in [host, HOME] {
+        assert!(agent.solicit(target, ROUTER_ON_LINK).is_empty(), "{target} after the de-registration");
+    }
+}
+
+#[test]
+fn home_agent_answers_and_announces_its_own_address_on_link_of_ndp_proxy() {
+    let mut agent = agent();
+    let answers = agent.solicit(AGENT, ROUTER_ON_LINK);
+    assert!(answers.len() == 1 && answers[0].router && answers[0].override_ && answers[0].solicited);
+    agent.home_link(false);
+    assert!(agent.solicit(AGENT, ROUTER_ON_LINK).is_empty(), "on a link without carrier");
+    agent.home_link(true);
+    let announced = agent.advertisements();
+    assert_eq!(announced.iter().map(|it| it.target).collect::<Vec<_>>(), [addr(AGENT)]);
+    assert!(announced[0].override_ && !announced[0].solicited);
+}
+
+#[test]
+fn scan_of_mobile_network_gets_limited_number_of_answers_and_stops_no_neighbor_check() {
+    let mut agent = agent();
+    agent.accept(&Update::explicit(1));
+    let solicit = |agent: &mut Agent, number: u32, to: Option<&str>| {
+        let target = format!("2001:db8:a::{number:x}");
+        let solicitation =
+            nd::NeighborSolicitation { target: addr(&target), source_link_address: Some([2, 0, 0, 0, 0, 9]) };
+        let group = nd::solicited_node(addr(&target)).to_string();
+        agent.hear(ROUTER_ON_LINK, to.unwrap_or(&group), solicitation.emit());
+        agent.advertisements().len()
+    };
+    let answered: usize = (0..5000).map(|number| solicit(&mut agent, number, None)).sum();
+    assert_eq!((answered, agent.dropped), (512, Some(MobilityDrop::RateLimited)));
+    assert_eq!(solicit(&mut agent, 7, Some("2001:db8:a::7")), 1, "a unicast solicitation");
+    agent.wait(1.0);
+    let answered: usize = (0..5000).map(|number| solicit(&mut agent, number, None)).sum();
+    assert!((400..=512).contains(&answered), "{answered} after a second");
+}
+
+#[test]
+fn forged_messages_on_link_of_ndp_proxy_change_nothing() {
+    let mut agent = agent();
+    agent.accept(&Update::explicit(1));
+    let solicitation = nd::NeighborSolicitation { target: addr("2001:db8:a::77"), source_link_address: None };
+    agent.hear("ff02::1", "ff02::1:ff00:77", solicitation.emit());
+    assert_eq!((agent.dropped, agent.advertisements().len()), (Some(MobilityDrop::NeighborDiscovery), 0));
+    agent.hear(ROUTER_ON_LINK, "ff02::1", vec![135, 0, 0, 0]);
+    assert_eq!((agent.dropped, agent.advertisements().len()), (Some(MobilityDrop::NeighborDiscovery), 0));
+    // Another node claims the addresses: the binding stays.
+    for target in [HOME, AGENT, "2001:db8:a::77"] {
+        agent.claim(target);
+    }
+    assert!(agent.binding().is_some() && agent.link.is_empty());
+}
