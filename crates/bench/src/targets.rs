@@ -38,7 +38,7 @@ fn packets(bench: &Bench, path: Path, ratio: impl Fn(&PacketFigure) -> Option<f6
     .collect()
 }
 
-/// Returns all targets.
+/// Compares the results of a bench with every target, and returns the targets with their verdicts.
 pub fn judge(bench: &Bench) -> Vec<Target> {
     let mut targets = Vec::new();
     let aims = [(Path::Bpf, 1.0), (Path::Xdp, 1.5), (Path::Tun, 0.25)];

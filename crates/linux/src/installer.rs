@@ -561,8 +561,8 @@ impl Installer {
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
                 match self.own_length(index, interface, *address)? {
                     None => {
-                        // The undo file lists an earlier address, in whose place another program has put its
-                        // own.
+                        // The undo file lists an address that carnet set earlier. Another program has
+                        // replaced it by its own, which carnet must not remove.
                         self.forget_address(interface, *address);
                         return Ok(InstallOutcome::Foreign(index));
                     }

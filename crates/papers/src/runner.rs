@@ -534,7 +534,10 @@ fn measured(
         Kind::Mgen => measure::mgen(ends, point.size, point.mbit, experiment.seconds),
         Kind::PathMtu => measure::path_mtu(ends),
         Kind::Echo | Kind::Handover | Kind::Packets | Kind::Scenario => {
-            bail!("bug: the measurement of experiment {} has its own function", experiment.id)
+            bail!(
+                "bug: expected a general experiment, found {}, whose measurement has a function of its own",
+                experiment.id
+            )
         }
     }
 }

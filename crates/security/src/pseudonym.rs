@@ -41,7 +41,7 @@ pub struct Strategy {
     pub first_distance: (f64, f64),
     /// Distance between later changes, metres.
     pub distance: f64,
-    /// Time after this distance: least and greatest.
+    /// Time that passes after `distance` until the change, drawn between these two.
     pub time: (Duration, Duration),
     /// Longest time for which a lock prevents a change.
     pub longest_lock: Duration,

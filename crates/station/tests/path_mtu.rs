@@ -477,8 +477,8 @@ fn each_direction_has_its_own_path_mtu() {
     let mut world = World::new(Way { mtu: [1500, 1400], tells: false, open: true }, WIDE);
     world.start();
     world.run(SECOND_LONG);
-    // At first the answers to the router's probes were lost, because the home agent had not found its MTU
-    // yet.
+    // The router's first probes had no answers, because the home agent did not yet know the MTU of the path
+    // to the router. Later probes had answers.
     assert_eq!(world.mtus().1, 1360);
     world.talk(900);
     assert_eq!(world.mtus(), (1460, 1360), "answers come in fragments");

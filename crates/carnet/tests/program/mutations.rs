@@ -42,9 +42,9 @@ impl Numbers {
 /// Destination of a packet, and the host that sends it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Target {
-    /// The home agent's address; the core sends.
+    /// Packets from the core network to the home agent's address.
     Agent,
-    /// The care-of address; the core sends.
+    /// Packets from the core network to the care-of address.
     Router,
     /// All routers on the LAN; the host inside sends.
     Lan,

@@ -171,7 +171,7 @@ impl Ipv6Config {
     }
 }
 
-/// Kind of packets that wait after packets have overtaken others.
+/// Which packets wait so that the order is restored, after some packets have overtaken others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReorderHold {
     /// Packets that have overtaken other packets wait: [`in_order`].

@@ -200,8 +200,8 @@ fn mr_gvl_bv_08_unicast_from_no_links_area_comes_out_of_the_dynamic_link() {
     assert_eq!(unicast_to(&mut host, &Station::a(), "2001:db8:9::9", "2001:db8:5::5"), "dgvl");
 }
 
-/// Returns a host with two further links around B, both with subnet 3. The lifetime of one ends before that
-/// of the other.
+/// Returns a host with two more geographical virtual links. The areas of both contain station B, and both
+/// have subnet 3. The lifetime of one ends before that of the other.
 fn with_overlapping_links() -> Host {
     let mut host = Host::new(Ipv6Config {
         dynamic_interface: Some("dgvl".into()),

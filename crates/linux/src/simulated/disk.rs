@@ -39,7 +39,7 @@ impl Write {
 
 #[derive(Debug, Clone, Default)]
 struct Inode {
-    /// Content of the file for programs. The next field is the content on the disk.
+    /// Content that programs read. The next field is what a power failure leaves.
     content: Vec<u8>,
     content_on_disk: Vec<u8>,
     /// Writes since the last sync, in their order.

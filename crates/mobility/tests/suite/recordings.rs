@@ -341,7 +341,7 @@ proptest! {
             world.take(step);
             world.play()?;
         }
-        // The router is served in the end: it does whatever the home agent has demanded meanwhile.
+        // In the end the home agent has a binding of the router, whatever it asked of the router before.
         world.run(300);
         prop_assert!(world.agent.bindings().is_bound(addr(HOME)), "the router is not registered");
         world.play()?;

@@ -274,7 +274,7 @@ fn address_keeps_its_proven_router_when_a_forged_one_advertises_its_prefix() {
     }
 }
 
-/// The first registration: no router is proven, and the kernel prefers the forged one.
+/// At the first registration, no router has carried an answer yet, and the kernel prefers the forged router.
 #[test]
 fn first_registration_is_tried_over_each_router_of_the_address() {
     for setup in setups() {

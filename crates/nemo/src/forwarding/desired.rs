@@ -71,15 +71,15 @@ pub mod priority {
     /// Packets from a neighbouring vehicle to the mobile network, if the interface to that vehicle is an
     /// uplink as well.
     pub const FROM_NEIGHBOURS: u32 = 112;
-    /// Makes all other packets from an uplink unreachable. A mobile router does not forward between visited
-    /// networks, and packets that bypass the home agent do not reach the mobile network.
+    /// Rejects (`unreachable`) all other packets from an uplink. A mobile router does not forward between
+    /// visited networks, and packets that bypass the home agent do not reach the mobile network.
     pub const FROM_UPLINK: u32 = 115;
     /// Packets to the mobile network use the main table, never the tunnel.
     pub const TO_MOBILE_NETWORK: u32 = 120;
-    /// Makes packets from a direct route unreachable if they are not for the mobile network. A mobile router
-    /// does not forward between two other mobile routers.
+    /// Rejects (`unreachable`) packets from a direct route that are not for the mobile network. A mobile
+    /// router does not forward between two other mobile routers.
     pub const FROM_DIRECT: u32 = 122;
-    /// Makes packets from GeoNetworking unreachable if they are not for the mobile network. A vehicle does
+    /// Rejects (`unreachable`) packets from GeoNetworking that are not for the mobile network. A vehicle does
     /// not forward other vehicles' packets to its uplinks or its tunnel.
     pub const FROM_STATIONS: u32 = 125;
     /// Packets from the care-of address of a mobile router behind this router use the table of the uplink to

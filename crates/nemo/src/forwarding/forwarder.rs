@@ -785,8 +785,8 @@ fn is_numbered(header: &Header, packet: &[u8]) -> bool {
     }
 }
 
-/// Returns the octets that the number of a packet costs beside the encapsulation. Inside IPv4 the number also
-/// needs an IPv6 header.
+/// Returns the octets that the sequence number of a duplicated packet adds to the encapsulation. Inside IPv4
+/// the number also needs an IPv6 header.
 fn extra(ends: Ends) -> usize {
     match ends.0 {
         Endpoint::Ipv6(_) => SEQUENCE_DESTINATION_LEN,

@@ -91,15 +91,12 @@ impl Files {
                 ("certificate", self.certificate.is_some()),
                 ("key", self.key.is_some()),
             ] {
-                ensure!(
-                    !there,
-                    "access.{name}: expected only https:// servers in the key store, found http://"
-                );
+                ensure!(!there, "access.{name}: expected etcd servers with https:// only, found http://");
             }
             ensure!(
                 self.user.is_none() && self.password_file.is_none(),
-                "access.user: expected only https:// servers in the key store, because http:// sends the \
-                 password unencrypted; found http://"
+                "access.user: expected etcd servers with https:// only, because http:// sends the password \
+                 unencrypted; found http://"
             );
             return Ok(Access::default());
         }

@@ -298,7 +298,7 @@ fn a_config_of_access_with_a_mistake_is_refused() {
             "'http://192",
             "store: expected https:// for all etcd servers or for none, found \"https://[2001",
         ),
-        ("https://", "http://", "access.ca: expected only https:// servers in the key store, found http://"),
+        ("https://", "http://", "access.ca: expected etcd servers with https:// only, found http://"),
         (
             "etcd.example:",
             "etcd example:",
@@ -338,8 +338,7 @@ fn a_config_of_access_with_a_mistake_is_refused() {
     let clear = good.replace("https://", "http://");
     let certificates = &ACCESS["[access]\n".len()..ACCESS.find("user =").expect("there")];
     let (status, text) = checked(&clear.replace(certificates, ""));
-    let said =
-        "access.user: expected only https:// servers in the key store, because http:// sends the password";
+    let said = "access.user: expected etcd servers with https:// only, because http:// sends the password";
     assert!(status == Some(2) && text.contains(said), "{status:?} {text}");
     assert!(text.contains(&begin), "{text}");
 }

@@ -2,8 +2,9 @@
 //!
 //! * A home agent takes a packet only if its inner source belongs to the sender's binding.
 //! * A direct route also demands that the destination is in a mobile network of this station.
-//! * A mobile router takes a packet from the home agent only if the destination is its own and the source is
-//!   not: a packet from outside cannot have a source address of the mobile network.
+//! * A mobile router takes a packet from the home agent only if the destination belongs to its own binding.
+//! * A mobile router refuses a source address of its own mobile network: packets from outside cannot have
+//!   one.
 
 use std::net::Ipv6Addr;
 
