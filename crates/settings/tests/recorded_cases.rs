@@ -21,12 +21,16 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/recorded")
 }
 
-/// Returns the paths of the input files of all cases, by file name.
-fn cases() -> Vec<PathBuf> {
-    let standards = fs::read_dir(folder()).expect("the cases").map(|entry| entry.expect("an entry").path());
-    let mut cases: Vec<PathBuf> = standards
-        .filter(|path| path.is_dir())
-        .flat_map(|standard| fs::read_dir(standard).expect("a folder"))
+/// Folder of the recordings of whole scenarios.
+const SCENARIOS: &str = "scenarios";
+
+/// Returns the paths of the input files of all recorded cases (`scenarios` is `false`), or of all recorded
+/// scenarios, by file name.
+fn recordings(scenarios: bool) -> Vec<PathBuf> {
+    let folders = fs::read_dir(folder()).expect("the cases").map(|entry| entry.expect("an entry").path());
+    let mut cases: Vec<PathBuf> = folders
+        .filter(|path| path.is_dir() && path.ends_with(SCENARIOS) == scenarios)
+        .flat_map(|folder| fs::read_dir(folder).expect("a folder"))
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.to_string_lossy().ends_with(".in.jsonl"))
         .collect();
@@ -87,8 +91,21 @@ fn collect(station: &mut Station, number: usize, lines: &mut String) {
 
 #[test]
 fn stations_answer_every_recorded_case_equally() {
-    let cases = cases();
+    let cases = recordings(false);
     assert!(cases.len() >= 60, "{} cases", cases.len());
+    compare(cases);
+}
+
+/// A change that is not meant to change what a station does leaves the answers of whole scenarios equal.
+#[test]
+fn stations_answer_every_recorded_scenario_equally() {
+    let scenarios = recordings(true);
+    assert!(scenarios.len() >= 20, "{} scenarios", scenarios.len());
+    compare(scenarios);
+}
+
+/// Compares the station's answers with the recorded ones, and fails with the first difference of each file.
+fn compare(cases: Vec<PathBuf>) {
     let mut differences = Vec::new();
     for case in cases {
         let name = case.file_name().expect("a name").to_string_lossy().replace(".in.jsonl", ".out.jsonl");
