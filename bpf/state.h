@@ -185,6 +185,7 @@ enum outcome {
 	PASS_POLICY,
 	PASS_BURST,
 	PASS_CHECKSUM,
+	PASS_FILTER,
 	FAILED, /* dropped, because the kernel refused a change to the packet after other changes */
 	OUTCOMES,
 	NOT_OURS, /* the packet belongs to no tunnel; not counted */
@@ -205,6 +206,16 @@ struct {
 	__type(key, __u32);
 	__type(value, struct binding);
 } BINDINGS SEC(".maps");
+
+/* Interfaces whose packets the kernel's packet filter must see: carnet has rules of filter or NAT for
+ * them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u32);
+} FILTERED SEC(".maps");
 
 /* Sets of rules, by number. A binding contains the number of its rules, so that a binding and its rules
  * change together. */

@@ -10,7 +10,8 @@
  * * expired hop limits, and packets too large for the path (Packet Too Big, outer fragments);
  * * TCP SYNs (it clamps the maximum segment size), extension headers, and tunnels in tunnels;
  * * copies into several tunnels, and congestion marks that the inner packet cannot carry (RFC 6040 4.2);
- * * packets of another binding, and packets that the kernel would not route into the tunnel.
+ * * packets of another binding, and packets that the kernel would not route into the tunnel;
+ * * packets of interfaces for which carnet has rules of the kernel's packet filter (FILTERED).
  *
  * The kernel decides the routes. bpf_fib_lookup uses its tables and rules as for the slow path's packets: an
  * inner packet must be routed to the tunnel device, and outer and decapsulated packets are routed as if they
@@ -48,6 +49,13 @@ inline_always struct binding *sender(__u32 roles, struct plan *plan)
 	return binding;
 }
 
+/* Returns whether the kernel's packet filter must see the packets of an interface. Connection tracking must
+ * see both directions of a connection, so these packets take the slow path in both directions. */
+inline_always int is_filtered(__u32 ifindex)
+{
+	return bpf_map_lookup_elem(&FILTERED, &ifindex) != 0;
+}
+
 /* Finds the route of a packet that the binding sends on the chosen path. */
 static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, struct plan *plan,
 								 const struct binding *binding, __u32 length,
@@ -62,6 +70,8 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 	__be32 label = 0;
 	long result;
 
+	if (is_filtered(ifindex))
+		return PASS_FILTER;
 	if (is_special(&inner->destination) || is_special(&inner->source))
 		return PASS_SCOPE;
 	/* The slow path limits tunnels inside tunnels. An outer fragment that this station has sent would
@@ -228,6 +238,8 @@ static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u3
 		return PASS_TOO_BIG;
 	if (!is_forwarded(result) || route.ifindex == TUNNEL_DEVICE)
 		return PASS_ROUTE;
+	if (is_filtered(route.ifindex))
+		return PASS_FILTER;
 	remember(plan, binding, path, &route, result, ifindex | IN_TUNNEL);
 	plan->flow->path.local = plan->outer.ipv6.destination;
 	plan->flow->path.remote = plan->outer.ipv6.source;

@@ -908,7 +908,8 @@ impl Runner {
             PlatformEvent::TunnelUsed { local, remote } => Input::TunnelUsed { local, remote },
             PlatformEvent::Destinations(destinations) => Input::Destinations(destinations),
             PlatformEvent::Icmpv6(message) => Input::Icmpv6(message),
-            PlatformEvent::Notice(_) | PlatformEvent::DataPath(_) | PlatformEvent::PacketRules(_) => return,
+            PlatformEvent::PacketRules(error) => Input::PacketRules(error),
+            PlatformEvent::Notice(_) | PlatformEvent::DataPath(_) => return,
         });
     }
 

@@ -97,7 +97,9 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
         }
         for lan in &router.lan {
             let state = if lan.state == "up" { String::new() } else { format!(": {}", words(&lan.state)) };
-            line("  lan", format!("{}{state}", lan.interface));
+            let open = if lan.inbound == "any" { ", open to packets from outside" } else { "" };
+            let closed = lan.closed.as_ref().map(|why| format!(", gets no packets from others: {why}"));
+            line("  lan", format!("{}{state}{open}{}", lan.interface, closed.unwrap_or_default()));
         }
         let home_agent = match router.home_agent.is_unspecified() {
             true => "not known yet".to_owned(),

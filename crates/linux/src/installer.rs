@@ -692,6 +692,7 @@ impl Installer {
             self.undo.record.rule_table = true;
             self.save();
         }
+        self.leave_to_packet_rules();
         let before = self.rule_table.error().map(str::to_owned);
         match self.rule_table.commit() {
             Ok(()) => {
@@ -699,7 +700,7 @@ impl Installer {
                     self.save();
                 }
                 if before.is_some() {
-                    tracing::info!("installed the nftables table `inet carnet` after an error");
+                    tracing::info!("installed the nftables table `inet carnet_rules` after an error");
                 }
             }
             Err(error) => {
@@ -711,9 +712,32 @@ impl Installer {
         }
     }
 
+    /// Makes the fast path leave the packets that the rules must see, before the rules are in force.
+    fn leave_to_packet_rules(&mut self) {
+        if !self.fast_path.set_filtered(self.rule_table.interfaces()) {
+            return;
+        }
+        match self.requests.links().list() {
+            Ok(links) => {
+                let links = links.into_iter().map(|link| (link.name.clone(), link)).collect();
+                for complaint in self.fast_path.update_interfaces(&links) {
+                    tracing::warn!("{complaint}");
+                }
+            }
+            Err(error) => {
+                tracing::error!(
+                    "carnet closes the fast path, which cannot leave packets to nftables: {error}"
+                );
+                self.fast_path.close(&mut self.requests);
+            }
+        }
+    }
+
     /// Installs the rules of the packet filter again, after another program has changed them.
     pub(crate) fn restore_packet_rules(&mut self) {
-        tracing::warn!("another program has changed the nftables table `inet carnet`: carnet restores it");
+        tracing::warn!(
+            "another program has changed the nftables table `inet carnet_rules`: carnet restores it"
+        );
         self.restored += 1;
         self.commit_packet_rules();
     }

@@ -1,5 +1,5 @@
-//! carnet's table of the packet filter: installed as the desired state says, restored after a change by
-//! another program, in force after a crash, and gone at the end.
+//! carnet's table of the packet filter has the rules of the desired state. carnet restores it after a change
+//! by another program. The table stays after a crash, and is gone at the end.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -27,7 +27,7 @@ fn remove(rule: &PacketRule) -> Change {
 
 /// Returns the rules of carnet's table as `nft` prints them; `None` if the table does not exist.
 fn table() -> Option<Vec<String>> {
-    let output = Command::new("nft").args(["-n", "list", "table", "inet", "carnet"]).output().unwrap();
+    let output = Command::new("nft").args(["-n", "list", "table", "inet", "carnet_rules"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     output.status.success().then(|| text.lines().map(|line| line.trim().to_owned()).collect())
 }
@@ -175,19 +175,19 @@ fn changed_table_is_restored() {
             platform.apply(&set(rule)).unwrap();
         }
         platform.commit();
+        let installed = table();
         let changes = [
             "flush ruleset",
-            "flush table inet carnet",
-            "insert rule inet carnet forward accept",
-            "add chain inet carnet forward { policy drop ; }",
+            "flush table inet carnet_rules",
+            "insert rule inet carnet_rules forward accept",
+            "add chain inet carnet_rules forward { policy drop ; }",
         ];
         for (number, change) in (1..).zip(changes) {
             run(&format!("nft {change}"));
-            events_until(&mut platform, |_| table().is_some_and(|lines| lines.len() == 7)).await;
-            assert!(has("oifname \"lan0\" drop"), "{:?}", table());
+            events_until(&mut platform, |_| table() == installed).await;
             assert_eq!(platform.counters().restored, number, "{change}");
         }
-        // A change of another table is none of carnet's.
+        // carnet ignores a change of another table.
         run("nft add table inet other");
         common::events_for(&mut platform, Duration::from_millis(1500)).await;
         assert_eq!(platform.counters().restored, 4);

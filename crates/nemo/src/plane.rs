@@ -44,6 +44,10 @@ pub(crate) use roles::Roles;
 /// Owner of a part of the desired forwarding state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Scope {
+    /// Rules of the packet filter for the doors of the mobile network.
+    Doors,
+    /// Routing rules for doors that cannot be shut.
+    ClosedDoors,
     /// Settings of the mobile router's interfaces, in groups that are installed in this order.
     Settings(usize),
     /// Entries of the home agent that do not depend on a node.
@@ -65,7 +69,7 @@ pub(crate) struct Router {
     pub(crate) agents: Agents,
     /// Names of the interfaces of the mobile network.
     pub(crate) lan: Vec<String>,
-    lan_settings: Vec<LanSettings>,
+    pub(crate) lan_settings: Vec<LanSettings>,
     own_traffic: OwnTraffic,
     pub(crate) advertisers: Vec<RouterAdvertiser>,
     /// Interfaces that got `PREFIX::1` from an earlier config with `advertise`, with the prefix. They keep
@@ -100,6 +104,8 @@ pub struct Nemo {
     /// Names of the interfaces of IPv6 over GeoNetworking that exist or may appear.
     virtual_interfaces: Vec<String>,
     data_path: DataPath,
+    /// Why the kernel has not installed the rules of the packet filter; `None` if it has.
+    pub(crate) packet_rule_error: Option<String>,
     /// State of messages under IPsec, if a node uses IPsec.
     protection: Option<Box<Protection>>,
     messages: MessageCounters,
@@ -121,6 +127,7 @@ impl Nemo {
             interfaces: BTreeMap::new(),
             virtual_interfaces,
             data_path: DataPath::new(&mut rng),
+            packet_rule_error: None,
             protection: None,
             messages: MessageCounters::default(),
             // The tokens have a random stream of their own, so that older recordings can still be replayed.
@@ -153,11 +160,6 @@ impl Nemo {
     /// Returns the mobile router, if the station has this role.
     pub fn mobile_router(&self) -> Option<&MobileRouter> {
         self.roles.router.as_ref().map(|router| &router.machine)
-    }
-
-    /// Returns the interfaces of the mobile network.
-    pub(crate) fn lan(&self) -> &[String] {
-        self.roles.router.as_ref().map_or(&[], |router| &router.lan)
     }
 
     /// Returns the last reported state of an interface.

@@ -19,6 +19,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 use crate::drop_reason::TunnelDrop;
+use crate::forwarding::LanSettings;
 use crate::plane::Nemo;
 
 /// The mobile router in a few words.
@@ -83,6 +84,17 @@ pub struct LanInterface {
     pub interface: String,
     /// `up`, `no_carrier` or `no_such_interface`.
     pub state: String,
+    /// Packets from outside that reach hosts: `any`, or `established` for those of connections that hosts
+    /// began.
+    #[serde(default)]
+    pub inbound: String,
+    /// Whether no packets pass between this interface and others on board.
+    #[serde(default)]
+    pub isolated: bool,
+    /// Why the router forwards nothing to this interface, although its door should be shut only to packets
+    /// from outside; `null` if the door works.
+    #[serde(default)]
+    pub closed: Option<String>,
 }
 
 /// The home agent in a few words.
@@ -475,13 +487,20 @@ impl Nemo {
 
     /// Returns the interfaces of the mobile network with their state.
     pub fn lan_status(&self) -> Vec<LanInterface> {
-        let lan = self.lan().iter().map(|name| {
+        let doors = self.roles.router.iter().flat_map(|router| &router.lan_settings);
+        let lan = doors.map(|LanSettings { interface: name, door, .. }| {
             let state = match self.interface(name) {
                 Some(interface) if interface.running => "up",
                 Some(_) => "no_carrier",
                 None => "no_such_interface",
             };
-            LanInterface { interface: name.clone(), state: state.into() }
+            LanInterface {
+                interface: name.clone(),
+                state: state.into(),
+                inbound: door.inbound.name().into(),
+                isolated: door.is_isolated,
+                closed: self.packet_rule_error.clone().filter(|_| door.needs_rules()),
+            }
         });
         lan.collect()
     }

@@ -21,8 +21,12 @@ use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, OtherAgents, 
 use carnet_mobility::mobile_router::{MobileRouterConfig, UplinkConfig, VolumePeriod};
 use carnet_mobility::router_advertiser::HostConfiguration;
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, SharedKeys};
-use carnet_station::{GeonetSettings, LanSettings, MobileRouterSettings, StationConfig};
+use carnet_station::{
+    AllowedPackets, Door, GeonetSettings, Inbound, LanSettings, MobileRouterSettings, PortRange,
+    StationConfig,
+};
 use carnet_wire::geonet::GnAddress;
+use ipnet::Ipv6Net;
 
 /// Returns the config of a station. If `gn_address` is `None`, the GN address may follow later.
 pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig {
@@ -149,7 +153,34 @@ fn lan(lan: &config::Lan, forwards: bool) -> LanSettings {
             is_dns_server: forwards && lan.dns.is_empty(),
             has_dhcpv6: lan.has_dhcpv6(forwards),
         },
+        door: door(&lan.door),
     }
+}
+
+/// Returns the prefix of one address, in IPv4-mapped form for IPv4.
+fn host(address: IpAddr) -> Ipv6Net {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().into(),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+/// Returns the door of an interface of the mobile network.
+fn door(door: &config::Door) -> Door {
+    let inbound = match door.inbound {
+        config::Inbound::Any => Inbound::Any,
+        config::Inbound::Established => Inbound::Established,
+    };
+    let allowed = door.allow.iter().map(|allowed| AllowedPackets {
+        protocol: policies::number(allowed.protocol),
+        ports: allowed
+            .ports
+            .iter()
+            .map(|ports| PortRange { first: *ports.start(), last: *ports.end() })
+            .collect(),
+        destinations: allowed.to.iter().copied().map(host).collect(),
+    });
+    Door { inbound, allowed: allowed.collect(), is_isolated: door.isolated }
 }
 
 /// Returns the authentication of one node at its home agent. A home agent may have very many nodes, so a

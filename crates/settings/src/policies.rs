@@ -9,6 +9,16 @@ use carnet_mobility::mobile_router::Policy;
 use carnet_wire::{ipv4, ipv6::protocol};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+/// Returns the number of a protocol.
+pub fn number(protocol: PolicyProtocol) -> u8 {
+    match protocol {
+        PolicyProtocol::Tcp => protocol::TCP,
+        PolicyProtocol::Udp => protocol::UDP,
+        PolicyProtocol::Icmp => ipv4::ICMP,
+        PolicyProtocol::Icmpv6 => protocol::ICMPV6,
+    }
+}
+
 /// Returns the policy in the form that the mobile router uses.
 pub fn policy(policy: &config::Policy, router: &MobileRouter) -> Policy {
     Policy {
@@ -30,14 +40,7 @@ struct Fields {
 }
 
 fn selectors(policy: &config::Policy, networks: &[PolicyNetworks]) -> Vec<TrafficSelector> {
-    let protocol = policy.protocol.map(|it| {
-        Range::only(match it {
-            PolicyProtocol::Tcp => protocol::TCP,
-            PolicyProtocol::Udp => protocol::UDP,
-            PolicyProtocol::Icmp => ipv4::ICMP,
-            PolicyProtocol::Icmpv6 => protocol::ICMPV6,
-        })
-    });
+    let protocol = policy.protocol.map(|it| Range::only(number(it)));
     // The DS field is the upper six bits of the octet.
     let classes = or_any(policy.dscp.iter().map(|dscp| Range::only(dscp << 2)).collect());
     let ports = or_any(policy.ports.iter().map(|ports| Range::new(*ports.start(), *ports.end())).collect());

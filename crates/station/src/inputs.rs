@@ -59,6 +59,7 @@ impl Station {
             Input::TunnelUsed { local, remote } => self.nemo.handle_tunnel_used(now, (local, remote)),
             Input::TunnelTraffic(traffic) => self.nemo.handle_tunnel_traffic(traffic),
             Input::Destinations(destinations) => self.nemo.handle_destinations(now, destinations),
+            Input::PacketRules(error) => self.nemo.handle_packet_rules(error),
             Input::Icmpv6(message) => self.nemo.handle_link_message(now, wall, &message),
             Input::Interface(interface) => {
                 let (nemo, in_range) = self.nemo_in_range();
@@ -192,6 +193,7 @@ impl Station {
             | Input::TunnelUsed { .. }
             | Input::TunnelTraffic(_)
             | Input::Destinations(_)
+            | Input::PacketRules(_)
             | Input::Icmpv6(_)
             | Input::Interface(_)
             | Input::InterfaceGone { .. }

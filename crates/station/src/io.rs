@@ -87,6 +87,8 @@ pub enum Input {
     /// Destinations to which the fast path has sent packets through the tunnel to the home agent since the
     /// last such input; not necessarily all.
     Destinations(Vec<Ipv6Addr>),
+    /// The rules of packet filter and NAT are in force, or the text says why they are not.
+    PacketRules(Option<String>),
     /// An IPv6 packet that arrived inside IPv4 or UDP; see [`crate::Station::handle_datagram`].
     Datagram {
         /// Local end of the tunnel.

@@ -2,6 +2,8 @@
 
 mod lan;
 mod policy;
+mod transport;
+
 mod uplink;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -24,8 +26,9 @@ use super::reader::{At, List, Value};
 use super::table::{Table, all};
 use super::{kinds, values};
 
-pub use lan::{Dhcp, DhcpOption, DhcpReservation, Lan};
-pub use policy::{Policy, PolicyNetworks, PolicyProtocol};
+pub use lan::{Allowed, Dhcp, DhcpOption, DhcpReservation, Door, Inbound, Lan};
+pub use policy::{Policy, PolicyNetworks};
+pub use transport::PolicyProtocol;
 pub use uplink::{Roaming, Uplink, VolumePeriod};
 
 /// Default interval of heartbeats, with which the router detects a failed path within a second.
@@ -167,6 +170,15 @@ impl MobileRouter {
             warnings.push(format!(
                 "{table}.uplink {}: volume without station.state_dir: the used volume is lost at a restart",
                 uplink.interface
+            ));
+        }
+        let open = self.lan.iter().filter(|lan| lan.door.inbound == Inbound::Any);
+        let open: Vec<&str> = open.map(|lan| lan.interface.as_str()).collect();
+        if !open.is_empty() {
+            warnings.push(format!(
+                "{table}.lan: everyone outside reaches the hosts on {}; expected inbound = \"established\" \
+                 in a table [[{table}.lan]]",
+                open.join(", ")
             ));
         }
         warnings

@@ -63,8 +63,8 @@ pub use geonet::{
 };
 pub use home_agent::{AllowedRouter, HomeAgent, PeerAgent};
 pub use mobile_router::{
-    Dhcp, DhcpOption, DhcpReservation, HomeAgents, Lan, MobileRouter, Policy, PolicyNetworks, PolicyProtocol,
-    ProbeUrl, Roaming, Uplink, VolumePeriod,
+    Allowed, Dhcp, DhcpOption, DhcpReservation, Door, HomeAgents, Inbound, Lan, MobileRouter, Policy,
+    PolicyNetworks, PolicyProtocol, ProbeUrl, Roaming, Uplink, VolumePeriod,
 };
 pub use security::{Pseudonyms, Security, SecurityPolicy};
 pub use station::{Http, Sandbox, Station};

@@ -509,6 +509,8 @@ fn check_warns_of_unwise_settings() {
         [
             "home_agent.mobile_router fd00:2::1: auth = \"none\": anyone who reaches the home agent can take \
              over the traffic of this mobile router",
+            "mobile_router.lan: everyone outside reaches the hosts on i0, i1; expected inbound = \
+             \"established\" in a table [[mobile_router.lan]]",
             "conformance.upper_tester: anyone who reaches [::1]:12345 can steer this station",
         ]
     );

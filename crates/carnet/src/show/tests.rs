@@ -265,7 +265,9 @@ fn status_prints_role_state_and_addresses() {
             1",
                           "care_of_address": null, "uplink": "wlan0", "wanted_uplink": "wlan0",
                           "care_of_addresses": ["2001:db8:f::7", "10.0.0.2"], "prefixes": ["2001:db8:a::/64"],
-                          "lan": [{"interface": "lan0", "state": "up"},
+                          "lan": [{"interface": "lan0", "state": "up", "inbound": "any"},
+                                  {"interface": "lan1", "state": "up", "inbound": "established",
+                                   "closed": "no nf_tables"},
                                   {"interface": "lan7", "state": "no_such_interface"}],
                           "moved_policies": {"voice": "wwan0"}},
         "home_agent": {"address": "2001:db8:2::1", "bindings": 3,
@@ -297,7 +299,8 @@ dataplane         tun while bpf is being loaded
 mobile router     at home
   home address    2001:db8:1::1234
   prefixes        2001:db8:a::/64
-  lan             lan0
+  lan             lan0, open to packets from outside
+  lan             lan1, gets no packets from others: no nf_tables
   lan             lan7: no such interface
   home agent      2001:db8:1::1
   care-of address 2001:db8:f::7 10.0.0.2

@@ -17,6 +17,7 @@ mod bursts;
 mod care_of_test;
 mod cleanup;
 mod copies;
+mod door;
 mod facilities;
 mod fast_path;
 mod firewall;

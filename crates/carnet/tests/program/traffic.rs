@@ -16,7 +16,7 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::hosts::{Host, seconds, slowness, wait_until};
 
-const PORT: u16 = 4242;
+pub const PORT: u16 = 4242;
 /// Size of receive buffers in octets. The buffers are large, so that a delayed test loses no packet.
 const BUFFER: usize = 1 << 20;
 /// If this number of packets is unanswered, an [`Echo`] waits for their answers, but not for longer than

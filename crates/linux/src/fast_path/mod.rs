@@ -223,6 +223,25 @@ pub(crate) struct FastPath {
     routing: RoutingKnowledge,
     /// Programs that a thread is loading, perhaps to replace the programs in use.
     loading: Option<Loading>,
+    filtered: FilteredInterfaces,
+}
+
+/// Interfaces whose packets the kernel's packet filter must see in both directions, so that BPF programs must
+/// not forward them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FilteredInterfaces {
+    /// Names of the interfaces.
+    pub(crate) names: BTreeSet<String>,
+    /// Whether these are all interfaces.
+    pub(crate) is_all: bool,
+}
+
+impl FilteredInterfaces {
+    /// Returns the indices of those interfaces that exist.
+    fn indices(&self, links: &BTreeMap<String, LinkInfo>) -> BTreeSet<u32> {
+        let is_filtered = |link: &&LinkInfo| self.is_all || self.names.contains(&link.name);
+        links.values().filter(is_filtered).map(|link| link.index).collect()
+    }
 }
 
 /// Result of a thread that loads programs.
@@ -560,10 +579,23 @@ impl FastPath {
     /// Attaches programs to new interfaces, and detaches them from vanished ones. Returns the errors, each
     /// reason once.
     pub(crate) fn update_interfaces(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
-        match &mut self.kind {
-            InUse::None | InUse::Kernel(_) => Vec::new(),
-            InUse::Programs(programs) => programs.update_interfaces(links),
+        let InUse::Programs(programs) = &mut self.kind else { return Vec::new() };
+        // First, so that a new program leaves the packets of these interfaces at once.
+        if let Err(why) = programs.set_filtered(self.filtered.indices(links)) {
+            self.kind = InUse::None;
+            return vec![format!(
+                "carnet has closed the fast path, which cannot leave packets to nftables: {why}"
+            )];
         }
+        programs.update_interfaces(links)
+    }
+
+    /// Sets the interfaces whose packets the kernel's packet filter must see. Returns whether they have
+    /// changed; then the caller calls [`Self::update_interfaces`].
+    pub(crate) fn set_filtered(&mut self, filtered: FilteredInterfaces) -> bool {
+        let has_changed = self.filtered != filtered;
+        self.filtered = filtered;
+        has_changed
     }
 
     /// Continues [`Self::update_interfaces`] when an interface's capabilities have changed, and registers the

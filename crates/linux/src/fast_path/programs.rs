@@ -160,6 +160,8 @@ pub(crate) struct Programs {
     /// Interfaces that accept no redirected frames.
     unable: BTreeSet<u32>,
     pub(super) receivers: RedirectTargets,
+    /// Content of the map `FILTERED`.
+    filtered: BTreeSet<u32>,
     logged_errors: BTreeSet<String>,
 }
 
@@ -238,6 +240,7 @@ impl Programs {
             exits: BTreeSet::new(),
             unable: BTreeSet::new(),
             receivers: RedirectTargets::default(),
+            filtered: BTreeSet::new(),
             logged_errors: BTreeSet::new(),
         };
         // Begin with generation 1: an entry that contains only zeros is then invalid.
@@ -370,6 +373,24 @@ impl Programs {
         } else {
             Ok(())
         }
+    }
+
+    /// Sets the interfaces, by index, whose packets the kernel's packet filter must see.
+    pub(super) fn set_filtered(&mut self, indices: BTreeSet<u32>) -> Result<(), String> {
+        if indices == self.filtered {
+            return Ok(());
+        }
+        let known = std::mem::take(&mut self.filtered);
+        let mut map: BpfHashMap<_, u32, u32> = self.map_mut("FILTERED")?;
+        for index in indices.difference(&known) {
+            map.insert(index, 1, 0).map_err(|error| error_with_causes(&error))?;
+        }
+        for index in known.difference(&indices) {
+            map.remove(index).map_err(|error| error_with_causes(&error))?;
+        }
+        self.filtered = indices;
+        // Cached lookups are of packets that the filter did not have to see.
+        self.invalidate_lookups()
     }
 
     fn write(&mut self, operation: Operation) -> Result<(), String> {

@@ -15,7 +15,7 @@ use ipnet::{IpNet, Ipv6Net};
 use crate::generic_netlink::attribute;
 
 /// Name of carnet's table.
-pub(super) const TABLE: &str = "carnet";
+pub(super) const TABLE: &str = "carnet_rules";
 
 /// Length of a netlink header, and of a netfilter header (`struct nfgenmsg`), in octets.
 pub(super) const HEADER: usize = 16;
@@ -339,7 +339,7 @@ fn address(prefix: Ipv6Net, field: AddressField) -> Vec<Vec<u8>> {
         (IpNet::V6(_), AddressField::Source) => 8,
         (IpNet::V6(_), AddressField::Destination) => 24,
     };
-    if prefix.prefix_len() % 8 == 0 {
+    if prefix.prefix_len().is_multiple_of(8) {
         // The octets of the prefix need no mask.
         let length = usize::from(prefix.prefix_len() / 8);
         return vec![payload(NETWORK_HEADER, offset, length as u32), compare(EQUAL, &network[..length])];

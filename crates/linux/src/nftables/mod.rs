@@ -1,4 +1,4 @@
-//! carnet's table of the kernel's packet filter (nftables): `table inet carnet`.
+//! carnet's table of the kernel's packet filter (nftables): `table inet carnet_rules`.
 //!
 //! The table holds all [`PacketRule`]s of the desired state. After a change of rules, one transaction
 //! replaces the whole table, so each packet sees the old rules or the new ones. Connection tracking keeps
@@ -23,6 +23,7 @@ use std::task::Context;
 use carnet_nemo::forwarding::packet_rules::{Chain, PacketRule};
 
 use crate::error::{Error, Result};
+use crate::fast_path::FilteredInterfaces;
 use message::Transaction;
 use socket::{EventSocket, RequestSocket, TableContent};
 
@@ -107,6 +108,19 @@ impl RuleTable {
         self.is_due
     }
 
+    /// Returns the interfaces whose packets the rules must see. A rule that names no interface must see the
+    /// packets of all.
+    pub(crate) fn interfaces(&self) -> FilteredInterfaces {
+        let mut interfaces = FilteredInterfaces::default();
+        let is_of_forwarded = |rule: &&PacketRule| !matches!(rule.chain, Chain::Input | Chain::Output);
+        for PacketRule { packets, .. } in self.wanted.iter().filter(is_of_forwarded) {
+            let names = packets.input_interface.iter().chain(&packets.output_interface);
+            interfaces.is_all |= names.clone().next().is_none();
+            interfaces.names.extend(names.cloned());
+        }
+        interfaces
+    }
+
     /// Makes the next commit try again after an error.
     pub(crate) fn retry(&mut self) {
         self.is_due |= self.error.is_some();
@@ -135,7 +149,7 @@ impl RuleTable {
         if let Err(error) = &result {
             self.state = TableState::Unknown;
             let rules = if self.wanted.is_empty() { "remove" } else { "install" };
-            let operation = format!("{rules} the nftables table `inet carnet`{}", hint(error));
+            let operation = format!("{rules} the nftables table `inet carnet_rules`{}", hint(error));
             let error = Error::kernel(operation, clone(error));
             self.set_error(Some(error.to_string()));
             return Err(error);

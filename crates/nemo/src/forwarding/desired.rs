@@ -22,6 +22,8 @@ use super::packet_rules::{Mark, PacketRule};
 /// Name of the TUN device. All packets of the slow path enter and leave carnet through it.
 pub const TUNNEL_DEVICE: &str = "carnet0";
 
+/// The kernel's table of the machine's own addresses.
+pub const TABLE_LOCAL: u32 = 255;
 /// The kernel's main routing table.
 pub const TABLE_MAIN: u32 = 254;
 /// Number of a table with one default route into [`TUNNEL_DEVICE`]. Packets for the local address of a tunnel
@@ -63,6 +65,13 @@ pub mod priority {
     /// Messages about direct routes, from any source address. The priority must differ from [`CAPTURE`]: the
     /// kernel refuses a rule without a source if an otherwise equal rule with a source exists.
     pub const CAPTURE_MESSAGES: u32 = 101;
+    /// Packets to an interface on board whose door cannot be shut: the router's own addresses there stay
+    /// reachable.
+    pub const CLOSED_ROUTER: u32 = 105;
+    /// Packets of the router itself to such an interface use the main table.
+    pub const CLOSED_FROM_ROUTER: u32 = 106;
+    /// All other packets to such an interface are unreachable.
+    pub const CLOSED: u32 = 107;
     /// The kernel's rule for the `local` table, which carnet moves here from priority 0, so that [`CAPTURE`]
     /// precedes it.
     pub const LOCAL: u32 = 110;

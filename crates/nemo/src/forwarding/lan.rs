@@ -1,8 +1,59 @@
-//! The interfaces of the mobile network, and which prefixes each has.
+//! The interfaces of the mobile network, and the prefixes and the door of each.
 
 use carnet_base::mapped;
 use carnet_mobility::router_advertiser::HostConfiguration;
 use ipnet::{Ipv4Net, Ipv6Net};
+
+use super::packet_rules::PortRange;
+
+/// Packets from outside that reach an interface on board.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Inbound {
+    /// All packets.
+    #[default]
+    Any,
+    /// Packets of connections that hosts on board began.
+    Established,
+}
+
+impl Inbound {
+    /// Returns the name in config and status.
+    pub fn name(self) -> &'static str {
+        match self {
+            Inbound::Any => "any",
+            Inbound::Established => "established",
+        }
+    }
+}
+
+/// An exception: packets from outside that pass without a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedPackets {
+    /// Upper-layer protocol. Of ICMP and ICMPv6 only Echo Requests pass.
+    pub protocol: u8,
+    /// Destination ports; empty for all.
+    pub ports: Vec<PortRange>,
+    /// Destinations, in IPv4-mapped form for IPv4; empty for every host of the interface.
+    pub destinations: Vec<Ipv6Net>,
+}
+
+/// Settings of the door of one interface.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Door {
+    /// Packets from outside that pass.
+    pub inbound: Inbound,
+    /// Exceptions from [`Inbound::Established`].
+    pub allowed: Vec<AllowedPackets>,
+    /// Whether no packets pass between this interface and other interfaces on board.
+    pub is_isolated: bool,
+}
+
+impl Door {
+    /// Returns whether the door needs rules of the packet filter.
+    pub(crate) fn needs_rules(&self) -> bool {
+        self.is_isolated || self.inbound == Inbound::Established
+    }
+}
 
 /// An interface of the mobile network.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +72,8 @@ pub struct LanSettings {
     pub mtu: Option<u32>,
     /// Values for hosts that are neither addresses nor routes.
     pub hosts: HostConfiguration,
+    /// Packets from outside that reach the hosts.
+    pub door: Door,
 }
 
 impl From<&str> for LanSettings {
@@ -33,6 +86,7 @@ impl From<&str> for LanSettings {
             advertise: true,
             mtu: None,
             hosts: HostConfiguration::default(),
+            door: Door::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The desired state of the data path, and the slow path that forwards packets without the kernel's help.
 //!
 //! [`desired`] holds the desired forwarding state and reports only changes; the platform installs them.
-//! [`packet_rules`] has its rules of packet filter and NAT.
+//! [`packet_rules`] has its rules of packet filter and NAT, and `door` those for the mobile network.
 //! `policy_routing_for_home_agent` and `policy_routing_for_mobile_router` compute the entries of the two
 //! roles. `policy_routing_for_neighbours` adds the routes to neighbouring mobile networks,
 //! `policy_routing_for_direct` the direct routes, and `policy_routing_for_nested` the routes of nested mobile
@@ -16,6 +16,7 @@
 
 pub mod desired;
 pub mod distribution;
+mod door;
 pub mod duplicates;
 mod entries;
 pub mod forwarder;
@@ -36,8 +37,9 @@ mod policy_routing_for_own_traffic;
 pub mod prefix_table;
 mod ways;
 
+pub(crate) use door::{closed_entries, door_entries};
 pub(crate) use entries::first_host;
-pub use lan::LanSettings;
+pub use lan::{AllowedPackets, Door, Inbound, LanSettings};
 pub(crate) use lan::{lan_ipv4_prefixes, lan_prefixes};
 pub(crate) use policy_routing_for_direct::direct_entries;
 pub(crate) use policy_routing_for_home_agent::{agent_entries, node_entries};

@@ -104,8 +104,8 @@ pub enum Verdict {
     Drop,
     /// Gives the packet's connection the address of the outgoing interface as its source.
     Masquerade,
-    /// Replaces the source prefix by this one, of the same length, and keeps the other bits of the address
-    /// (as RFC 6296 does, but with state and without the checksum-neutral change).
+    /// Replaces the source prefix by this one, of the same length, and keeps the other bits of the address.
+    /// Connection tracking reverts it for answers, so the checksum-neutral change of RFC 6296 is not needed.
     SourcePrefix(Ipv6Net),
     /// Writes bits of the packet's mark, and continues with the next rule.
     SetMark(Mark),

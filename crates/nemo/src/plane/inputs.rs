@@ -167,6 +167,14 @@ impl Nemo {
         }
     }
 
+    /// Handles the result of installing the rules of the packet filter; `None` if they are in force. After an
+    /// error the router does not forward to the interfaces on board whose doors need the rules.
+    pub fn handle_packet_rules(&mut self, error: Option<String>) {
+        self.packet_rule_error = error;
+        self.forward_doors();
+        self.data_path.take_changes();
+    }
+
     /// Handles an ICMP message from the path (RFC 1191), which proves nothing.
     pub fn handle_datagram_too_big(&mut self, now: Time, ends: Ends, mtu: u32) {
         self.data_path.path_mtus.handle_hint(now, ends, mtu);

@@ -12,7 +12,9 @@ use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::forwarder::Verdict;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Order;
-use crate::forwarding::{OwnTraffic, nesting_entries, own_traffic_entries, router_entries};
+use crate::forwarding::{
+    OwnTraffic, closed_entries, door_entries, nesting_entries, own_traffic_entries, router_entries,
+};
 use crate::output::Output;
 use crate::persistent_state::Kept;
 
@@ -147,6 +149,18 @@ impl Nemo {
             self.data_path.want(now, Scope::MobileRouter, entries);
         }
         self.data_path.take_changes();
+    }
+
+    /// Recomputes the rules for the doors of the mobile network.
+    pub(super) fn forward_doors(&mut self) {
+        let router = self.roles.router.as_ref();
+        let rules = router.map(|router| door_entries(&router.lan_settings)).unwrap_or_default();
+        let closed = router.filter(|_| self.packet_rule_error.is_some()).map(|router| {
+            let config = router.machine.config();
+            closed_entries(&config.prefixes, &config.ipv4_prefixes, &router.lan_settings)
+        });
+        self.data_path.desired.replace(Scope::Doors, rules);
+        self.data_path.desired.replace(Scope::ClosedDoors, closed.unwrap_or_default());
     }
 
     /// Recomputes the desired entries of one node of the home agent.

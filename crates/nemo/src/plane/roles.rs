@@ -150,6 +150,8 @@ impl Nemo {
             .unwrap_or_default();
         let last = persistent.mobile_router.and_then(|stored| stored.home_agent);
         self.roles.router = config.mobile_router.map(|settings| Router::new(settings, last, &mut self.rng));
+        // The doors come first, so that they are shut before any packet passes.
+        self.forward_doors();
         if let Some(router) = &mut self.roles.router {
             let config = router.machine.config();
             let home_address = config.home_address.into();

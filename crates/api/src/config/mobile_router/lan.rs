@@ -1,6 +1,7 @@
 //! `[[mobile_router.lan]]`, or the name of the interface alone.
 
 mod dhcp;
+mod door;
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -17,6 +18,7 @@ use super::super::table::{Table, all};
 use super::super::{kinds, values};
 
 pub use dhcp::{Dhcp, DhcpOption, DhcpReservation};
+pub use door::{Allowed, Door, Inbound};
 
 /// Maximum length of the servers or names in one DNS option of a Router Advertisement of 1280 octets. The
 /// IPv6 header takes 40 octets, the fixed part 16, the link-layer address 8, and the option's fixed part 8.
@@ -50,6 +52,8 @@ pub struct Lan {
     pub advertise: bool,
     /// DHCP for IPv4.
     pub dhcp: Dhcp,
+    /// Packets from outside that reach hosts.
+    pub door: Door,
 }
 
 impl Lan {
@@ -66,6 +70,7 @@ impl Lan {
             captive_portal: None,
             advertise,
             dhcp: Dhcp::default(),
+            door: Door::default(),
         }
     }
 }
@@ -194,6 +199,9 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &dhcp::LEASE,
         &dhcp::RESERVATIONS,
         &dhcp::OPTIONS,
+        &door::INBOUND,
+        &door::ALLOW,
+        &door::ISOLATED,
     ],
 );
 
@@ -210,6 +218,7 @@ pub(in crate::config) struct Draft {
     /// Position of the first value in the table that Router Advertisements contain.
     for_hosts: Option<usize>,
     dhcp: dhcp::Draft,
+    door: door::Draft,
     config: Option<Lan>,
 }
 
@@ -226,6 +235,7 @@ impl Draft {
         let (dns, search) = (table.take(&DNS).unwrap_or_default(), table.take(&SEARCH).unwrap_or_default());
         let advertise = table.take(&ADVERTISE);
         let dhcp = dhcp::Draft::read(&table);
+        let door = door::Draft::read(&table);
         let config = all!(Lan {
             interface: interface.clone().map(|interface| interface.value),
             prefixes: prefixes.complete(),
@@ -238,10 +248,22 @@ impl Draft {
             // `finish` replaces this value by that of `[mobile_router]`.
             advertise: Some(true),
             dhcp: dhcp.config.clone(),
+            door: door.config.clone(),
         });
         let keys: [&dyn Declared; 5] = [&DNS, &SEARCH, &PREF64, &MTU, &CAPTIVE_PORTAL];
         let for_hosts = keys.iter().find_map(|key| table.value(*key)).map(|value| value.at());
-        Some(Draft { interface, prefixes, ipv4_prefixes, dns, search, advertise, for_hosts, dhcp, config })
+        Some(Draft {
+            interface,
+            prefixes,
+            ipv4_prefixes,
+            dns,
+            search,
+            advertise,
+            for_hosts,
+            dhcp,
+            door,
+            config,
+        })
     }
 
     /// Creates the draft of an interface of which the config only has the name.
@@ -256,6 +278,7 @@ impl Draft {
             advertise: Some(None),
             for_hosts: None,
             dhcp: dhcp::Draft::named(),
+            door: door::Draft::named(),
             config: Some(config),
         }
     }
@@ -318,6 +341,14 @@ pub(super) fn check(
     advertise: Option<bool>,
     sink: &Sink<'_>,
 ) {
+    let on_board: Vec<IpNet> = match prefixes.whole && ipv4_prefixes.whole {
+        true => {
+            let ipv6 = prefixes.items.iter().map(|prefix| IpNet::V6(prefix.value));
+            ipv6.chain(ipv4_prefixes.items.iter().map(|prefix| IpNet::V4(prefix.value))).collect()
+        }
+        false => Vec::new(),
+    };
+    lans.iter().for_each(|lan| lan.value.door.check(&on_board, sink));
     let ipv4_shares = check_ipv4(lans, ipv4_prefixes, sink);
     let named: Vec<At<Ipv6Net>> =
         lans.iter().flat_map(|lan| lan.value.prefixes.items.iter().copied()).collect();

@@ -10,8 +10,9 @@ use super::super::keys::{
     Key, Kind, Optional, Section, integer, optional, required, value, with_default, words,
 };
 use super::super::kinds;
-use super::super::reader::{At, List, Value};
+use super::super::reader::{At, List};
 use super::super::table::{Table, all};
+use super::transport::{PORT_RANGES, PolicyProtocol};
 use super::{MobileRouter, lan, uplink};
 
 /// Maximum number of flow bindings of one mobile router.
@@ -36,19 +37,6 @@ pub struct Policy {
     pub action: FlowAction,
     /// Uplinks with a `bid`, the preferred first, at least one.
     pub uplinks: Vec<String>,
-}
-
-/// `protocol` of a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PolicyProtocol {
-    /// TCP, protocol 6.
-    Tcp,
-    /// UDP, protocol 17.
-    Udp,
-    /// ICMP of IPv4, protocol 1.
-    Icmp,
-    /// ICMPv6, protocol 58.
-    Icmpv6,
 }
 
 /// Prefixes at both ends of the packets of a policy, of one address family.
@@ -101,17 +89,11 @@ fn or_any<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
     if values.is_empty() { vec![None] } else { values }
 }
 
-/// Expected value in an error message: `ports`.
-const EXPECTED_PORTS: &str = "an array of ports such as 5000 or \"5000-5010\"";
-
 const CODE_POINT: Kind<u8> = integer(0, 63);
 const CODE_POINTS: Kind<List<u8>> =
     value("array of integers, 0 to 63", "an array of integers from 0 to 63", |value| {
         List::read(value, "an array of integers from 0 to 63", |item| CODE_POINT.read(item))
     });
-const PORT_RANGES: Kind<List<RangeInclusive<u16>>> =
-    value("array of ports", EXPECTED_PORTS, |value| List::read(value, EXPECTED_PORTS, port));
-
 static NAME: Key<String> = required("name", kinds::NAME, "Its name; no two policies have the same.");
 static DSCP: Key<List<u8>> =
     with_default("dscp", CODE_POINTS, "[]", "DiffServ code points. An empty array matches any.");
@@ -269,19 +251,4 @@ pub(super) fn check_flows(policies: &[Draft], router: &MobileRouter, sink: &Sink
             sink.push(policy.at, message);
         }
     }
-}
-
-/// Reads a port, or a range of ports.
-fn port(value: &Value<'_>) -> Option<RangeInclusive<u16>> {
-    if value.as_str().is_none() {
-        let port = value.integer(1, 65_535).and_then(|port| u16::try_from(port).ok())?;
-        return Some(port..=port);
-    }
-    value.parse("a port or a range of ports such as \"5000-5010\"", |text| {
-        let number = |text: &str| text.parse::<u16>().ok().filter(|port| *port != 0);
-        match text.split_once('-').map(|(first, last)| (number(first), number(last))) {
-            Some((Some(first), Some(last))) if first <= last => Ok(first..=last),
-            _ => Err(format!("{text:?} is no range of ports, expected one such as \"5000-5010\"")),
-        }
-    })
 }

@@ -441,7 +441,7 @@ fn radio_interface_cannot_also_be_an_uplink_or_lan() {
             &["c.toml:48:13: \"h0\" is the home link already at c.toml:14:13, expected another"],
         ),
     ]);
-    assert_eq!(parse(&FULL.replace("\"wlan1\"", "\"udp:239.1.1.1%wlan0:1\"")).warnings().len(), 2);
+    assert_eq!(parse(&FULL.replace("\"wlan1\"", "\"udp:239.1.1.1%wlan0:1\"")).warnings().len(), 3);
 }
 
 #[test]

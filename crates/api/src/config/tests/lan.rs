@@ -1,6 +1,6 @@
 //! `[[mobile_router.lan]]`: accepted and refused tables.
 
-use super::super::{Dhcp, disclose};
+use super::super::{Allowed, Dhcp, Door, Inbound, PolicyProtocol, disclose};
 use super::*;
 
 /// Returns the config of a mobile router with two prefixes; `lan` begins on line 10.
@@ -25,6 +25,11 @@ fn table(keys: &str) -> String {
     format!("[[mobile_router.lan]]\ninterface = 'i0'\n{keys}")
 }
 
+/// Returns the door of a table that does not say otherwise.
+fn shut() -> Door {
+    Door { inbound: Inbound::Established, ..Door::default() }
+}
+
 #[test]
 fn lan_table_contains_the_values_for_hosts() {
     let found = lans(&table(
@@ -43,20 +48,24 @@ fn lan_table_contains_the_values_for_hosts() {
         captive_portal: Some("https://portal.example/api?bus=42".into()),
         advertise: true,
         dhcp: Dhcp::default(),
+        door: shut(),
     };
-    assert_eq!(found, [full, Lan::named("i1", true)]);
+    assert_eq!(found, [full, Lan { door: shut(), ..Lan::named("i1", true) }]);
 }
 
 #[test]
-fn lan_table_with_only_an_interface_equals_the_name() {
+fn lan_table_with_only_an_interface_equals_the_name_but_for_its_door() {
     let short = parse(&config("lan = ['i0', 'i1']"));
     let tables = "[[mobile_router.lan]]\ninterface = 'i0'\n[[mobile_router.lan]]\ninterface = 'i1'";
-    assert_eq!(parse(&config(tables)), short);
-    assert_eq!(parse(&config("lan = ['i0', { interface = 'i1' }]")), short);
+    let open = tables.replace("'\n[", "'\ninbound = 'any'\n[") + "\ninbound = 'any'";
+    assert_eq!(parse(&config(&open)), short);
+    assert_eq!(parse(&config("lan = ['i0', { interface = 'i1', inbound = 'any' }]")), short);
     assert_eq!(
         short.mobile_router.map(|it| it.lan),
         Some(vec![Lan::named("i0", true), Lan::named("i1", true)])
     );
+    let doors: Vec<Door> = lans(tables).into_iter().map(|lan| lan.door).collect();
+    assert_eq!(doors, [shut(), shut()]);
 }
 
 #[test]
@@ -76,6 +85,83 @@ fn advertise_of_lan_table_overrides_that_of_the_router() {
     assert!(
         errors.contains("c.toml:8:32: 2001:db8:b::/72 is too long for Router Advertisements"),
         "{errors}"
+    );
+}
+
+#[test]
+fn door_has_the_values_of_its_table() {
+    let found = lans(&table(
+        "isolated = true\nallow = [{ protocol = 'tcp', ports = [443, '5000-5010'], to = \
+         ['2001:db8:a::77'] }, { protocol = 'icmpv6' }]",
+    ));
+    let allow = vec![
+        Allowed {
+            protocol: PolicyProtocol::Tcp,
+            ports: vec![443..=443, 5000..=5010],
+            to: vec![ip("2001:db8:a::77").into()],
+        },
+        Allowed { protocol: PolicyProtocol::Icmpv6, ports: Vec::new(), to: Vec::new() },
+    ];
+    assert_eq!(found[0].door, Door { inbound: Inbound::Established, allow, isolated: true });
+}
+
+#[test]
+fn check_warns_of_open_doors() {
+    let open = |lan: &str| {
+        let warnings = parse(&config(lan)).warnings();
+        warnings.into_iter().filter(|warning| warning.contains("lan")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        open("lan = ['i0', { interface = 'i1' }, { interface = 'i2', inbound = 'any' }]"),
+        ["mobile_router.lan: everyone outside reaches the hosts on i0, i2; expected inbound = \
+          \"established\" in a table [[mobile_router.lan]]"]
+    );
+    assert_eq!(open(&table("")), Vec::<String>::new());
+}
+
+#[test]
+fn every_error_of_the_door_names_its_line() {
+    let host = "expected an address of a host such as \"2001:db8:a::77\" or \"10.42.7.9\"";
+    for (keys, expected) in [
+        (
+            "inbound = 'shut'",
+            "c.toml:12:11: `mobile_router.lan.inbound`: \"shut\" is not known, expected \"established\" \
+             or \"any\""
+                .to_owned(),
+        ),
+        (
+            "inbound = 'any'\nallow = [{ protocol = 'icmpv6' }]",
+            "c.toml:13:9: everything passes already, expected inbound = \"established\"".into(),
+        ),
+        (
+            "allow = [{ ports = [443] }]",
+            "c.toml:12:10: `mobile_router.lan.allow.protocol` is missing, expected \"tcp\", \"udp\", \
+             \"icmp\" or \"icmpv6\""
+                .into(),
+        ),
+        (
+            "allow = [{ protocol = 'icmpv6', ports = [1] }]",
+            "c.toml:12:42: ICMP has no ports, expected none".into(),
+        ),
+        (
+            "allow = [{ protocol = 'icmp', to = ['2001:db8:a::7'] }]",
+            "c.toml:12:37: 2001:db8:a::7 is not of the protocol's family, expected IPv4".into(),
+        ),
+        (
+            "allow = [{ protocol = 'tcp', to = ['2001:db8:c::7'] }]",
+            "c.toml:12:36: 2001:db8:c::7 is not on board, expected an address of the mobile network".into(),
+        ),
+        (
+            "allow = [{ protocol = 'tcp', to = ['camera'] }]",
+            format!("c.toml:12:36: `mobile_router.lan.allow.to`: \"camera\" is no address, {host}"),
+        ),
+    ] {
+        assert_eq!(refused(&table(keys)), [expected], "{keys}");
+    }
+    let exceptions = "{ protocol = 'icmpv6' }, ".repeat(33);
+    assert!(
+        refused(&table(&format!("allow = [{exceptions}]")))[0]
+            .ends_with("too many exceptions, expected at most 32")
     );
 }
 

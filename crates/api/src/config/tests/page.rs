@@ -113,6 +113,7 @@ fn every_declared_key_is_read() {
             let header = match section.header {
                 "auth" | "auth.former" => "[mobile_router]",
                 "signal" => "[[mobile_router.uplink]]",
+                "[[mobile_router.lan.allow]]" => "[[mobile_router.lan]]\n[[mobile_router.lan.allow]]",
                 header => header,
             };
             let text = format!("{header}\n{before}{} = 1979-05-27{after}", key.name);

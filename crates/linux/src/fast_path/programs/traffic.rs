@@ -95,7 +95,7 @@ impl Drop for TrafficMemory {
 
 /// Names of the values of `enum outcome`, without `TAKEN`, in its order. The last one counts lost packets,
 /// all others count packets that the programs passed to the slow path.
-const OUTCOME_NAMES: [&str; 16] = [
+const OUTCOME_NAMES: [&str; 17] = [
     "hop_limit",
     "scope",
     "extension",
@@ -111,6 +111,7 @@ const OUTCOME_NAMES: [&str; 16] = [
     "policy",
     "burst",
     "checksum",
+    "filter",
     "failed",
 ];
 

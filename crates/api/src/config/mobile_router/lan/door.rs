@@ -1,0 +1,214 @@
+//! The keys of `[[mobile_router.lan]]` for the door: which packets from outside reach hosts on board.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use super::super::super::errors::Sink;
+use super::super::super::keys::{Disclosure, Key, Kind, Section, required, value, with_default, words};
+use super::super::super::reader::{At, List, Value};
+use super::super::super::table::{Table, all};
+use super::super::super::{kinds, values};
+use super::super::transport::{PORT_RANGES, PolicyProtocol};
+
+/// Maximum number of exceptions of an interface, and of ports and destinations of an exception: they bound
+/// the number of rules in the kernel.
+const MAX_ALLOWED: usize = 32;
+const MAX_PARTS: usize = 16;
+
+/// Packets from outside that reach an interface on board.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Door {
+    /// Packets from outside that pass.
+    pub inbound: Inbound,
+    /// Exceptions.
+    pub allow: Vec<Allowed>,
+    /// Whether no packets pass between this interface and others on board.
+    pub isolated: bool,
+}
+
+/// `inbound`: packets from outside that pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inbound {
+    /// All packets.
+    Any,
+    /// Packets of connections that hosts on board began.
+    Established,
+}
+
+/// An exception from `inbound = "established"`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowed {
+    /// Protocol; of ICMP and ICMPv6 only Echo Requests pass.
+    pub protocol: PolicyProtocol,
+    /// Destination ports; empty for all.
+    pub ports: Vec<RangeInclusive<u16>>,
+    /// Hosts; empty for every host of the interface.
+    pub to: Vec<IpAddr>,
+}
+
+impl Default for Door {
+    /// Returns the door of an interface of which the config only has the name.
+    fn default() -> Door {
+        Door { inbound: Inbound::Any, allow: Vec::new(), isolated: false }
+    }
+}
+
+const EXPECTED: &str = "an array of tables such as { protocol = \"tcp\", ports = [443] }";
+const EXPECTED_HOSTS: &str = "an array of addresses";
+const EXPECTED_HOST: &str = "an address of a host such as \"2001:db8:a::77\" or \"10.42.7.9\"";
+
+const ALLOW_KIND: Kind<List<Exception>> =
+    value("array of tables", EXPECTED, |value| List::read(value, EXPECTED, Exception::read))
+        .with_table(&SECTION, &[])
+        .disclosed(Disclosure::Open);
+const HOSTS: Kind<List<IpAddr>> = value("array of addresses", EXPECTED_HOSTS, |value| {
+    List::read(value, EXPECTED_HOSTS, |item| item.parse(EXPECTED_HOST, host))
+});
+
+pub(super) static INBOUND: Key<Inbound> = with_default(
+    "inbound",
+    words(&[("established", Inbound::Established), ("any", Inbound::Any)]),
+    r#""established""#,
+    r#"Packets from outside that reach hosts: `"established"` only those of connections that a host on board
+       began, and ICMP errors about these, see [the door](on-board.md#the-door). `"any"`: all packets. An
+       interface of which `lan` has only the name has `"any"`."#,
+);
+pub(super) static ALLOW: Key<List<Exception>> = with_default(
+    "allow",
+    ALLOW_KIND,
+    "[]",
+    "Packets that pass nevertheless, at most 32 tables, see
+     [[[mobile_router.lan.allow]]](#mobile_routerlanallow).",
+);
+pub(super) static ISOLATED: Key<bool> = with_default(
+    "isolated",
+    kinds::BOOLEAN,
+    "false",
+    "No packets pass between this interface and the other interfaces of `lan`.",
+);
+
+static PROTOCOL: Key<PolicyProtocol> = required(
+    "protocol",
+    words(&[
+        ("tcp", PolicyProtocol::Tcp),
+        ("udp", PolicyProtocol::Udp),
+        ("icmp", PolicyProtocol::Icmp),
+        ("icmpv6", PolicyProtocol::Icmpv6),
+    ]),
+    r#"The protocol. With `"icmp"`, which is that of IPv4, and `"icmpv6"` only Echo Requests (`ping`) pass."#,
+);
+static PORTS: Key<List<RangeInclusive<u16>>> = with_default(
+    "ports",
+    PORT_RANGES,
+    "[]",
+    r#"Destination ports, such as `443` or `"5000-5010"`, at most 16. An empty array matches all ports."#,
+);
+static TO: Key<List<IpAddr>> = with_default(
+    "to",
+    HOSTS,
+    "[]",
+    "Addresses of hosts on this interface, at most 16. An empty array matches every host of it.",
+);
+
+/// Keys of the config table `[[mobile_router.lan.allow]]`.
+pub(in crate::config) static SECTION: Section =
+    Section::new("[[mobile_router.lan.allow]]", "mobile_router.lan.allow", &[&PROTOCOL, &PORTS, &TO]);
+
+/// An exception, with the positions of its values.
+#[derive(Clone)]
+pub(in crate::config) struct Exception {
+    ports: List<RangeInclusive<u16>>,
+    to: List<IpAddr>,
+    config: Option<Allowed>,
+}
+
+impl Exception {
+    fn read(value: &Value<'_>) -> Option<Exception> {
+        let table = Table::of(&SECTION, value)?;
+        let (ports, to) = (table.take(&PORTS).unwrap_or_default(), table.take(&TO).unwrap_or_default());
+        let config =
+            all!(Allowed { protocol: table.take(&PROTOCOL), ports: ports.complete(), to: to.complete() });
+        Some(Exception { ports, to, config })
+    }
+
+    /// Checks the exception by itself.
+    fn check(&self, sink: &Sink<'_>) {
+        if let Some(first) = self.ports.items.get(MAX_PARTS) {
+            sink.push(first.at, format!("too many ports, expected at most {MAX_PARTS}"));
+        }
+        if let Some(first) = self.to.items.get(MAX_PARTS) {
+            sink.push(first.at, format!("too many hosts, expected at most {MAX_PARTS}"));
+        }
+        let Some(config) = &self.config else { return };
+        let is_icmp = matches!(config.protocol, PolicyProtocol::Icmp | PolicyProtocol::Icmpv6);
+        if let Some(port) = self.ports.items.first().filter(|_| is_icmp) {
+            sink.push(port.at, "ICMP has no ports, expected none".to_owned());
+        }
+        let other_family = |address: &IpAddr| match config.protocol {
+            PolicyProtocol::Icmp => address.is_ipv6(),
+            PolicyProtocol::Icmpv6 => address.is_ipv4(),
+            PolicyProtocol::Tcp | PolicyProtocol::Udp => false,
+        };
+        if let Some(host) = self.to.items.iter().find(|host| other_family(&host.value)) {
+            let family = if host.value.is_ipv4() { "IPv6" } else { "IPv4" };
+            let message = format!("{} is not of the protocol's family, expected {family}", host.value);
+            sink.push(host.at, message);
+        }
+    }
+}
+
+/// The keys of the door, with the positions of their values.
+#[derive(Clone, Default)]
+pub(in crate::config) struct Draft {
+    allow: List<Exception>,
+    /// Position of the value of `allow`, if the table has it.
+    allow_at: Option<usize>,
+    pub config: Option<Door>,
+}
+
+impl Draft {
+    pub(super) fn read(table: &Table<'_>) -> Draft {
+        let allow = table.take(&ALLOW).unwrap_or_default();
+        let allow_at = table.value(&ALLOW).map(|value| value.at());
+        let exceptions = allow.complete().and_then(|all| all.into_iter().map(|it| it.config).collect());
+        let config =
+            all!(Door { inbound: table.take(&INBOUND), allow: exceptions, isolated: table.take(&ISOLATED) });
+        Draft { allow, allow_at, config }
+    }
+
+    /// Creates the draft of an interface of which the config only has the name.
+    pub(super) fn named() -> Draft {
+        Draft { config: Some(Door::default()), ..Draft::default() }
+    }
+
+    /// Reports conflicts between the values. `prefixes` are those of the mobile router, of both families;
+    /// empty if one of them has an error.
+    pub(super) fn check(&self, prefixes: &[ipnet::IpNet], sink: &Sink<'_>) {
+        if let Some(first) = self.allow.items.get(MAX_ALLOWED) {
+            sink.push(first.at, format!("too many exceptions, expected at most {MAX_ALLOWED}"));
+        }
+        let is_open = self.config.as_ref().is_some_and(|door| door.inbound == Inbound::Any);
+        if let Some(at) = self.allow_at.filter(|_| is_open && !self.allow.items.is_empty()) {
+            sink.push(at, "everything passes already, expected inbound = \"established\"".to_owned());
+        }
+        for At { value: exception, .. } in &self.allow.items {
+            exception.check(sink);
+            let is_on_board = |host: &IpAddr| prefixes.iter().any(|prefix| prefix.contains(host));
+            for host in exception.to.items.iter().filter(|host| !is_on_board(&host.value)) {
+                if !prefixes.is_empty() {
+                    let message = "is not on board, expected an address of the mobile network";
+                    sink.push(host.at, format!("{} {message}", host.value));
+                }
+            }
+        }
+    }
+}
+
+/// Parses the address of a host.
+fn host(text: &str) -> Result<IpAddr, String> {
+    if text.parse::<std::net::Ipv4Addr>().is_ok() {
+        return values::ipv4_address(text).map(IpAddr::V4);
+    }
+    let wrong = |_| format!("{text:?} is no address, expected {EXPECTED_HOST}");
+    text.parse().map(IpAddr::V6).map_err(wrong)
+}

@@ -1,0 +1,40 @@
+//! Protocols and ports, as policies and doors name them.
+
+use std::ops::RangeInclusive;
+
+use super::super::keys::{Kind, value};
+use super::super::reader::{List, Value};
+
+/// `protocol` of a policy or of an exception of a door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyProtocol {
+    /// TCP, protocol 6.
+    Tcp,
+    /// UDP, protocol 17.
+    Udp,
+    /// ICMP of IPv4, protocol 1.
+    Icmp,
+    /// ICMPv6, protocol 58.
+    Icmpv6,
+}
+
+/// Expected value in an error message: `ports`.
+const EXPECTED_PORTS: &str = "an array of ports such as 5000 or \"5000-5010\"";
+
+pub(super) const PORT_RANGES: Kind<List<RangeInclusive<u16>>> =
+    value("array of ports", EXPECTED_PORTS, |value| List::read(value, EXPECTED_PORTS, port));
+
+/// Reads a port, or a range of ports.
+fn port(value: &Value<'_>) -> Option<RangeInclusive<u16>> {
+    if value.as_str().is_none() {
+        let port = value.integer(1, 65_535).and_then(|port| u16::try_from(port).ok())?;
+        return Some(port..=port);
+    }
+    value.parse("a port or a range of ports such as \"5000-5010\"", |text| {
+        let number = |text: &str| text.parse::<u16>().ok().filter(|port| *port != 0);
+        match text.split_once('-').map(|(first, last)| (number(first), number(last))) {
+            Some((Some(first), Some(last))) if first <= last => Ok(first..=last),
+            _ => Err(format!("{text:?} is no range of ports, expected one such as \"5000-5010\"")),
+        }
+    })
+}

@@ -1,0 +1,225 @@
+//! The door of the mobile network: from outside, hosts get only packets of connections that they began, on
+//! each data path, and also while carnet is dead.
+
+use std::net::Ipv6Addr;
+
+use nix::sys::signal::Signal;
+
+use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
+use crate::traffic::{Cannon, PORT as ECHO_PORT, Sniffer};
+
+/// Number of packets of an attack.
+const ATTACK: usize = 10_000;
+/// Port that the test's exception permits.
+const OPEN: u16 = 4433;
+
+/// Returns the config with a table for `lan0`, and a data path.
+fn with_table(bed: &Testbed, keys: &str, path: &str) -> String {
+    let config = bed.router_config().replace("lan = ['lan0']\n", "");
+    format!("{config}\n[[mobile_router.lan]]\ninterface = 'lan0'\n{keys}\n[dataplane]\npath = '{path}'\n")
+}
+
+/// Returns an IPv6 packet.
+fn packet(from: Ipv6Addr, to: Ipv6Addr, next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend((payload.len() as u16).to_be_bytes());
+    packet.extend([next_header, 64]);
+    packet.extend(from.octets());
+    packet.extend(to.octets());
+    packet.extend(payload);
+    packet
+}
+
+fn udp(from: u16, to: u16) -> Vec<u8> {
+    [&from.to_be_bytes()[..], &to.to_be_bytes(), &[0, 12, 1, 1], b"door"].concat()
+}
+
+fn tcp(from: u16, to: u16, flags: u8) -> Vec<u8> {
+    let ports = [from.to_be_bytes(), to.to_be_bytes()].concat();
+    [&ports[..], &[0, 0, 0, 9, 0, 0, 0, 9, 0x50, flags, 0xff, 0xff, 1, 1, 0, 0]].concat()
+}
+
+/// Returns the packet with this number of an attack from `from`: TCP with any flags, UDP, ICMPv6 messages and
+/// errors, ESP, SCTP, tunnels, extension headers, fragments, unknown protocols.
+fn attack(number: usize, from: Ipv6Addr, to: Ipv6Addr) -> Vec<u8> {
+    let (low, high) = (number as u8, (number >> 8) as u16);
+    let port = 1024 + number as u16;
+    // A packet that the host on board could have sent, for errors.
+    let inner = packet(to, from, 17, &udp(port, 53));
+    let icmp = |kind: u8, rest: &[u8]| [&[kind, 0, 1, 1, 0, 0, 5, 0], rest].concat();
+    match number % 16 {
+        0 => packet(from, to, 17, &udp(port, high)),
+        1 => packet(from, to, 6, &tcp(port, 443, 0x02)),
+        2 => packet(from, to, 6, &tcp(443, port, low)),
+        3 => packet(from, to, 58, &icmp(128, &[1, 2, 3, 4])),
+        4 => packet(from, to, 58, &icmp(129, &[1, 2, 3, 4])),
+        5 => packet(from, to, 58, &icmp(1 + low / 16 % 4, &inner)),
+        6 => packet(from, to, 58, &icmp(low, &inner)),
+        7 => packet(from, to, 50, &[low; 24]),
+        8 => packet(from, to, 132, &[&port.to_be_bytes()[..], &[1, 187, 0, 0, 0, 0, 1, 1, 1, 1]].concat()),
+        9 => packet(from, to, 41, &inner),
+        10 => packet(from, to, 44, &[&[17, 0, 0, 0, 0, 0, high as u8, low], &udp(port, 53)[..]].concat()),
+        11 => packet(from, to, 44, &[&[17, 0, 0, 8, 0, 0, high as u8, low], &[low; 16][..]].concat()),
+        12 => packet(from, to, 60, &[&[17, 0, 1, 4, 0, 0, 0, 0], &udp(53, port)[..]].concat()),
+        13 => packet(from, to, 0, &[&[6, 0, 1, 4, 0, 0, 0, 0], &tcp(port, 22, 0x12)[..]].concat()),
+        14 => packet(from, to, 135, &[59, 0, low % 9, 0, 0, 0, 0, 0]),
+        _ => packet(from, to, 64 + low % 190, &[low; 40]),
+    }
+}
+
+/// Sends the attack from the core, with a pause after every hundred packets, so that no queue overflows.
+fn fire(bed: &Testbed, count: usize) {
+    let (from, to) = (address(CORRESPONDENT), address(INSIDE));
+    let cannon = Cannon::new(&bed.core);
+    for number in 0..count {
+        cannon.fire(&attack(number, from, to), to, 0);
+        if number % 100 == 99 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+/// Returns the captured packets from the correspondent.
+fn from_outside(sniffer: Sniffer) -> Vec<Vec<u8>> {
+    std::thread::sleep(seconds(1));
+    let source = address(CORRESPONDENT).octets();
+    sniffer.stop().into_iter().filter(|packet| packet.get(8..24) == Some(&source[..])).collect()
+}
+
+fn nft(host: &Host, words: &str) -> String {
+    let words: Vec<&str> = ["nft"].into_iter().chain(words.split_whitespace()).collect();
+    let output = host.output(&words);
+    assert!(output.status.success(), "{words:?}: {}", said(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Returns the number of packets that the door has refused.
+fn refused(router: &Host) -> u64 {
+    let table = nft(router, "list table inet carnet_rules");
+    let line = table.lines().find(|line| line.contains("counter packets")).expect("a counting rule");
+    let mut words = line.split_whitespace().skip_while(|word| *word != "packets");
+    words.nth(1).and_then(|number| number.parse().ok()).expect("a number")
+}
+
+fn holds(path: &str) {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let allow = format!("allow = [{{ protocol = 'udp', ports = [{OPEN}], to = ['{INSIDE}'] }}]");
+    let config = with_table(&bed, &allow, path);
+    let _agent = Station::start(&bed.agent, &bed.agent_config());
+    let mut router = Station::start(&bed.router, &config);
+    router.registered();
+    router.accelerated();
+    let echo = bed.echo(100);
+    echo.flows();
+    assert!(bed.host.pings(CORRESPONDENT) && !bed.core.pings(INSIDE));
+
+    let sniffer = Sniffer::start(&bed.host, &["eth0"]);
+    fire(&bed, ATTACK);
+    // The host began the conversation with the echo server.
+    let began = |packet: &[u8]| packet[6] == 17 && packet[40..42] == ECHO_PORT.to_be_bytes();
+    let passed: Vec<_> = from_outside(sniffer).into_iter().filter(|packet| !began(packet)).collect();
+    assert!(passed.is_empty(), "{} packets pass on {path}: {:02x?}", passed.len(), passed[0]);
+    // The home agent drops the packets that no tunnel may carry.
+    let stopped = refused(&bed.router);
+    assert!(stopped as usize > ATTACK / 2, "the door has seen {stopped} packets");
+    if path != "tun" && router.show("status")["dataplane"] == path {
+        assert!(router.counter("fast_path.left.filter") > 100, "{path}");
+    }
+    echo.flows();
+
+    // The exception.
+    let sniffer = Sniffer::start(&bed.host, &["eth0"]);
+    let cannon = Cannon::new(&bed.core);
+    let open = packet(address(CORRESPONDENT), address(INSIDE), 17, &udp(5, OPEN));
+    assert!(cannon.fire(&open, address(INSIDE), 0));
+    let is_open = |packet: &Vec<u8>| packet.get(42..44) == Some(&OPEN.to_be_bytes()[..]);
+    wait_until("the exception passes", seconds(5), || sniffer.heard().iter().any(is_open));
+    drop(sniffer.stop());
+    let report = echo.stop();
+    assert_eq!(report.lost, 0, "{report:?}");
+
+    // A dead station: an attacker on the access network sends past the home agent. Only the door is left,
+    // because the test removes the routing rules.
+    router.end_by(Signal::SIGKILL);
+    for priority in [115, 120, 140, 145] {
+        while bed.router.output(&["ip", "-6", "rule", "del", "pref", &priority.to_string()]).status.success()
+        {
+        }
+    }
+    bed.core.ip("-6 route replace 2001:db8:a::/64 via 2001:db8:f1::10");
+    bed.router.ip("-6 route add 2001:db8:a::/64 dev lan0 metric 1");
+    bed.router.ip("-6 route get 2001:db8:a::10 from 2001:db8:c::1 iif wlan0");
+    let before = refused(&bed.router);
+    let sniffer = Sniffer::start(&bed.host, &["eth0"]);
+    fire(&bed, ATTACK);
+    let passed = from_outside(sniffer);
+    assert!(passed.is_empty(), "{} packets pass a dead station", passed.len());
+    assert!(refused(&bed.router) > before + ATTACK as u64 / 4, "{}", refused(&bed.router));
+    bed.core.ip("-6 route replace 2001:db8:a::/64 via 2001:db8:f0::2");
+
+    // The next start.
+    let sniffer = Sniffer::start(&bed.host, &["eth0"]);
+    let mut router = Station::start(&bed.router, &config);
+    fire(&bed, ATTACK / 2);
+    router.registered();
+    router.accelerated();
+    fire(&bed, ATTACK / 2);
+    let passed = from_outside(sniffer);
+    assert!(passed.is_empty(), "{} packets pass after the start", passed.len());
+
+    // An operator's rule counts beside the door's.
+    wait_until("a ping", seconds(10), || bed.host.pings(CORRESPONDENT));
+    nft(&bed.router, "add table inet op");
+    nft(&bed.router, "add chain inet op f { type filter hook forward priority 0 ; }");
+    nft(&bed.router, "add rule inet op f meta l4proto icmpv6 counter drop");
+    assert!(!bed.host.pings(CORRESPONDENT));
+    assert!(nft(&bed.router, "list table inet op").contains("counter packets 1 "));
+    nft(&bed.router, "delete table inet op");
+    assert!(bed.host.pings(CORRESPONDENT));
+
+    // Another program flushes the ruleset.
+    nft(&bed.router, "flush ruleset");
+    wait_until("the table is back", seconds(5), || nft(&bed.router, "list tables").contains("carnet_rules"));
+    assert!(!bed.core.pings(INSIDE));
+    router.terminate();
+    assert_eq!(nft(&bed.router, "list tables"), "");
+}
+
+#[test]
+fn door_holds_on_the_slow_path_and_while_carnet_is_dead() {
+    holds("tun");
+}
+
+#[test]
+fn door_holds_with_bpf_programs_and_while_carnet_is_dead() {
+    holds("bpf");
+}
+
+#[test]
+fn door_holds_with_xdp_programs_and_while_carnet_is_dead() {
+    holds("xdp");
+}
+
+#[test]
+fn open_door_has_no_rules_and_a_warning() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let (_agent, router) = bed.start();
+    wait_until("a ping from outside", seconds(10), || bed.core.pings(INSIDE));
+    assert_eq!(nft(&bed.router, "list tables"), "");
+    assert!(router.log().contains("everyone outside reaches the hosts on lan0"), "{}", router.log());
+    let lan = router.show("status")["mobile_router"]["lan"][0].clone();
+    assert_eq!((&lan["inbound"], &lan["isolated"]), (&"any".into(), &false.into()), "{lan}");
+    // A reload shuts the door.
+    router.reload(&with_table(&bed, "", "auto"));
+    assert!(!bed.core.pings(INSIDE));
+    wait_until("a ping", seconds(10), || bed.host.pings(CORRESPONDENT));
+    assert_eq!(router.show("status")["mobile_router"]["lan"][0]["inbound"], "established");
+}

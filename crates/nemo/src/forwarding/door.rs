@@ -1,0 +1,226 @@
+//! The door of the mobile network: which packets from outside reach hosts on board.
+//!
+//! With the door [`Inbound::Established`], an interface gets only packets of connections that hosts on board
+//! began, and ICMP errors about these. Exceptions permit packets from outside to certain hosts and ports. Packets between interfaces on board pass, except for isolated interfaces. The
+//! kernel's packet filter enforces it ([`super::packet_rules`]).
+//!
+//! If the kernel cannot install the rules, routing rules make the networks of these interfaces unreachable
+//! instead ([`closed_entries`]). Then the hosts still reach the router itself.
+
+use carnet_base::mapped::ALL_IPV4;
+use carnet_wire::ipv6::protocol;
+use carnet_wire::{icmpv6, ipv4};
+use ipnet::{Ipv4Net, Ipv6Net};
+
+use super::desired::{Entry, Rule, TABLE_LOCAL, TABLE_MAIN, TABLE_NOWHERE, priority};
+use super::entries::LOCAL;
+use super::lan::{AllowedPackets, Inbound, LanSettings, lan_ipv4_prefixes, lan_prefixes};
+use super::packet_rules::{Chain, ConnectionState, PacketMatch, PacketRule, PortRange, Verdict};
+
+/// Type of an Echo Request of IPv4 (RFC 792).
+const IPV4_ECHO_REQUEST: u8 = 8;
+
+/// Order of the rules in the chain of forwarded packets.
+mod order {
+    /// Isolated interfaces exchange no packets with others, not even answers.
+    pub(super) const ISOLATED: u32 = 10;
+    /// Answers, and packets from hosts on board.
+    pub(super) const INSIDE: u32 = 20;
+    /// Exceptions.
+    pub(super) const ALLOWED: u32 = 30;
+    /// All other packets to the interface.
+    pub(super) const REST: u32 = 40;
+}
+
+/// Returns the rules of the packet filter for the doors of these interfaces.
+pub(crate) fn door_entries(lan: &[LanSettings]) -> Vec<Entry> {
+    let mut rules = Vec::new();
+    let between = |from: &str, to: &str| PacketMatch {
+        input_interface: Some(from.to_owned()),
+        output_interface: Some(to.to_owned()),
+        ..PacketMatch::default()
+    };
+    for (index, settings) in lan.iter().enumerate() {
+        let name = settings.interface.as_str();
+        let others = || lan.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other);
+        if settings.door.is_isolated {
+            for other in others() {
+                rules.push(rule(order::ISOLATED, between(name, &other.interface), Verdict::Drop));
+                rules.push(rule(order::ISOLATED, between(&other.interface, name), Verdict::Drop));
+            }
+        }
+        if settings.door.inbound == Inbound::Any {
+            continue;
+        }
+        let inside = std::iter::once(name).chain(others().map(|other| other.interface.as_str()));
+        rules.extend(inside.map(|from| rule(order::INSIDE, between(from, name), Verdict::Accept)));
+        let to_lan = PacketMatch { output_interface: Some(name.to_owned()), ..PacketMatch::default() };
+        let states = vec![ConnectionState::Established, ConnectionState::Related];
+        rules.push(rule(order::INSIDE, PacketMatch { states, ..to_lan.clone() }, Verdict::Accept));
+        for allowed in &settings.door.allowed {
+            rules.extend(exceptions(&to_lan, allowed));
+        }
+        let rest = rule(order::REST, to_lan, Verdict::Drop);
+        rules.push(PacketRule { counts: true, ..rest });
+    }
+    rules.into_iter().map(|rule| Entry::PacketRule(Box::new(rule))).collect()
+}
+
+fn rule(order: u32, packets: PacketMatch, verdict: Verdict) -> PacketRule {
+    PacketRule { chain: Chain::Forward, order, packets, counts: false, verdict }
+}
+
+/// Returns a rule for each combination of ports and destination of an exception.
+fn exceptions(to_lan: &PacketMatch, allowed: &AllowedPackets) -> Vec<PacketRule> {
+    let icmp_type = match allowed.protocol {
+        ipv4::ICMP => Some(IPV4_ECHO_REQUEST),
+        protocol::ICMPV6 => Some(icmpv6::types::ECHO_REQUEST),
+        _ => None,
+    };
+    // ICMP of one address family must not pass inside the other one.
+    let any = match allowed.protocol {
+        ipv4::ICMP => Some(ALL_IPV4),
+        protocol::ICMPV6 => Some(Ipv6Net::default()),
+        _ => None,
+    };
+    let destinations: Vec<Option<Ipv6Net>> = match allowed.destinations.as_slice() {
+        [] => vec![any],
+        some => some.iter().copied().map(Some).collect(),
+    };
+    let ports: Vec<Option<PortRange>> = match allowed.ports.as_slice() {
+        [] => vec![None],
+        some => some.iter().copied().map(Some).collect(),
+    };
+    let all = destinations.iter().flat_map(|to| ports.iter().map(move |ports| (*to, *ports)));
+    all.map(|(destination, ports)| {
+        let protocol = Some(allowed.protocol);
+        let packets = PacketMatch { protocol, icmp_type, destination, ports, ..to_lan.clone() };
+        rule(order::ALLOWED, packets, Verdict::Accept)
+    })
+    .collect()
+}
+
+/// Returns routing rules that make the networks of interfaces unreachable whose doors need rules, for a
+/// kernel that cannot install these. The router itself still exchanges packets with hosts there.
+pub(crate) fn closed_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSettings]) -> Vec<Entry> {
+    let needs_rules = |name: &str| lan.iter().any(|lan| lan.interface == name && lan.door.needs_rules());
+    let networks: Vec<Ipv6Net> = lan_prefixes(prefixes, lan)
+        .into_iter()
+        .chain(lan_ipv4_prefixes(ipv4, lan))
+        .filter(|(name, _)| needs_rules(name))
+        .map(|(_, network)| network)
+        .collect();
+    let mut entries = Vec::new();
+    for network in networks {
+        let to = |priority, input: Option<&str>, table| {
+            Entry::Rule(Box::new(Rule {
+                priority,
+                input_interface: input.map(str::to_owned),
+                from: None,
+                to: Some(network),
+                protocol: None,
+                mark: None,
+                table,
+                without_default: false,
+            }))
+        };
+        entries.push(to(priority::CLOSED_ROUTER, None, TABLE_LOCAL));
+        entries.push(to(priority::CLOSED_FROM_ROUTER, Some(LOCAL), TABLE_MAIN));
+        entries.push(to(priority::CLOSED, None, TABLE_NOWHERE));
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lan::Door;
+    use super::*;
+
+    fn lan(name: &str, inbound: Inbound) -> LanSettings {
+        let door = Door { inbound, ..Door::default() };
+        LanSettings { door, ..LanSettings::from(name) }
+    }
+
+    /// Returns each rule as text: order, input, output, condition, verdict.
+    fn rules(lan: &[LanSettings]) -> Vec<String> {
+        let text = |rule: &PacketRule| {
+            let PacketMatch { input_interface, output_interface, destination, protocol, ports, .. } =
+                &rule.packets;
+            let name = |name: &Option<String>| name.clone().unwrap_or("*".into());
+            let mut text = format!("{} {} {}", rule.order, name(input_interface), name(output_interface));
+            for part in [
+                protocol.map(|it| format!(" {it}")),
+                ports.map(|it| format!(" {}-{}", it.first, it.last)),
+                destination.map(|it| format!(" to {it}")),
+                rule.packets.icmp_type.map(|it| format!(" type {it}")),
+                (!rule.packets.states.is_empty()).then(|| " states".to_owned()),
+            ] {
+                text += &part.unwrap_or_default();
+            }
+            text + &format!(" {:?}", rule.verdict)
+        };
+        let mut rules: Vec<PacketRule> = door_entries(lan)
+            .into_iter()
+            .map(|entry| match entry {
+                Entry::PacketRule(rule) => *rule,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        rules.sort();
+        rules.iter().map(text).collect()
+    }
+
+    #[test]
+    fn open_door_needs_no_rule() {
+        assert_eq!(rules(&[lan("i0", Inbound::Any), lan("i1", Inbound::Any)]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn shut_door_accepts_answers_hosts_on_board_and_exceptions() {
+        let mut shut = lan("i0", Inbound::Established);
+        let port = PortRange { first: 443, last: 443 };
+        let host: Ipv6Net = "2001:db8:a::77/128".parse().expect("prefix");
+        shut.door.allowed = vec![
+            AllowedPackets { protocol: 6, ports: vec![port], destinations: vec![host] },
+            AllowedPackets { protocol: ipv4::ICMP, ports: vec![], destinations: vec![] },
+            AllowedPackets { protocol: protocol::ICMPV6, ports: vec![], destinations: vec![] },
+        ];
+        assert_eq!(
+            rules(&[shut, lan("i1", Inbound::Any)]),
+            [
+                "20 * i0 states Accept",
+                "20 i0 i0 Accept",
+                "20 i1 i0 Accept",
+                "30 * i0 58 to ::/0 type 128 Accept",
+                "30 * i0 1 to ::ffff:0.0.0.0/96 type 8 Accept",
+                "30 * i0 6 443-443 to 2001:db8:a::77/128 Accept",
+                "40 * i0 Drop",
+            ]
+        );
+    }
+
+    #[test]
+    fn isolated_interface_exchanges_no_packet_with_others() {
+        let mut isolated = lan("i0", Inbound::Any);
+        isolated.door.is_isolated = true;
+        assert_eq!(rules(&[isolated, lan("i1", Inbound::Any)]), ["10 i0 i1 Drop", "10 i1 i0 Drop"]);
+    }
+
+    #[test]
+    fn kernel_without_filter_closes_networks_whose_door_needs_it() {
+        let prefix = |text: &str| text.parse().expect("prefix");
+        let prefixes = [prefix("2001:db8:a::/64"), prefix("2001:db8:b::/64")];
+        let lans = [lan("i0", Inbound::Any), lan("i1", Inbound::Established)];
+        let closed = closed_entries(&prefixes, &[], &lans);
+        let networks: Vec<_> = closed
+            .iter()
+            .filter_map(|entry| match entry {
+                Entry::Rule(rule) => Some((rule.priority, rule.to, rule.table)),
+                _ => None,
+            })
+            .collect();
+        let to = Some(prefixes[1]);
+        assert_eq!(networks, [(105, to, TABLE_LOCAL), (106, to, TABLE_MAIN), (107, to, TABLE_NOWHERE)]);
+        assert_eq!(closed_entries(&prefixes, &[], &lans[..1]), []);
+    }
+}
