@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Subcommand;
 
 use crate::isolate::{self, IsolationMode};
-use crate::{capture, conformance, pki, radio, report, results, run, scenario, tools, traffic};
+use crate::{capture, conformance, dhcp, pki, radio, report, results, run, scenario, tools, traffic};
 
 /// A command of the testbed.
 #[derive(Debug, Subcommand)]
@@ -202,6 +202,7 @@ fn plan(args: &RunArgs, mode: IsolationMode) -> anyhow::Result<run::Plan> {
     let mut used: Vec<(&str, &str)> = args.pcap.then(|| capture::program(mode)).into_iter().collect();
     used.extend(scenario.nodes.values().any(|n| n.nft.is_some()).then_some(("nft", "nftables")));
     used.extend(scenario.links.iter().any(|l| l.emulation.is_some()).then_some(("ethtool", "ethtool")));
+    used.extend(scenario.nodes.values().any(|n| n.dhcp.is_some()).then_some(dhcp::PROGRAM));
     tools::check_programs(&used)?;
     let carnet = tools::carnet_program(args.carnet.as_deref())?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod commands;
 mod conformance;
 pub mod console;
+mod dhcp;
 mod emulation;
 pub mod expect;
 pub mod frame_socket;

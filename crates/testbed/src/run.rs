@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -17,6 +17,7 @@ use nix::sys::signal::Signal;
 use crate::capture::Captures;
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::console;
+use crate::dhcp;
 use crate::emulation::link::LinkProperties;
 use crate::emulation::runner::Emulator;
 use crate::expect;
@@ -107,6 +108,8 @@ pub struct Testbed {
     noted_events: usize,
     /// Address of each node to which traffic goes.
     addresses: BTreeMap<String, Ipv6Addr>,
+    /// IPv4 address of each node that has one.
+    ipv4_addresses: BTreeMap<String, Ipv4Addr>,
     /// Longest delay of the lab's own wake-ups while the timetable ran, in nanoseconds.
     overslept: u64,
     /// Time in nanoseconds for which vehicles had moved before the timetable began, because the stations
@@ -194,6 +197,7 @@ impl Testbed {
             carried: BTreeMap::new(),
             noted_events: 0,
             addresses: BTreeMap::new(),
+            ipv4_addresses: BTreeMap::new(),
             overslept: 0,
             late_start: 0,
         };
@@ -294,6 +298,11 @@ impl Testbed {
             console::step(&format!("node {node} is registered, {ms:.0} ms after its start"));
         }
         for (name, node) in &self.scenario.nodes {
+            let ipv4 = match &node.dhcp {
+                Some(interface) => Some(dhcp::lease(name, interface.get_ref(), &self.logs)?),
+                None => node.addresses.values().flatten().find_map(|a| a.split('/').next()?.parse().ok()),
+            };
+            self.ipv4_addresses.extend(ipv4.map(|address| (name.clone(), address)));
             if let Some(auto) = &node.autoconf {
                 let interface = auto.interface.get_ref();
                 let mut found = None;
@@ -322,6 +331,12 @@ impl Testbed {
             .collect();
         if !used.is_empty() {
             console::step(&format!("by autoconfiguration: {}", used.join(", ")));
+        }
+        let leased = self.scenario.nodes.iter().filter(|(_, node)| node.dhcp.is_some());
+        let leased: Vec<String> =
+            leased.filter_map(|(n, _)| Some(format!("{n} has {}", self.ipv4_addresses.get(n)?))).collect();
+        if !leased.is_empty() {
+            console::step(&format!("by DHCP: {}", leased.join(", ")));
         }
         let linked = |(name, node): (&String, &Node)| {
             let has_link =
@@ -389,6 +404,7 @@ impl Testbed {
         let end = begin + scaled(self.scenario.timetable.duration.0);
         let ends = traffic::Ends {
             addresses: &self.addresses,
+            ipv4_addresses: &self.ipv4_addresses,
             stations: &self.stations,
             medium: self.medium.as_ref(),
             folder: &self.logs,
@@ -572,8 +588,15 @@ impl Testbed {
         self.carried = carried;
     }
 
-    /// Records whether each node still has the autoconfigured addresses that it had at the beginning.
+    /// Records whether each node still has the addresses by autoconfiguration and by DHCP that it had at the
+    /// beginning.
     fn note_addresses(&self, states: &mut Vec<(String, String, f64)>) {
+        let leased = self.scenario.nodes.iter().filter_map(|(name, node)| Some((name, node.dhcp.as_ref()?)));
+        for (name, interface) in leased {
+            let now = dhcp::lease(name, interface.get_ref(), &self.logs).ok();
+            let same = now.is_some() && now.as_ref() == self.ipv4_addresses.get(name);
+            states.push((RUN.into(), format!("ipv4_address.{name}.unchanged"), f64::from(u8::from(same))));
+        }
         for (name, node) in &self.scenario.nodes {
             let Some(auto) = &node.autoconf else { continue };
             let now = topology::address_in(name, auto.interface.get_ref(), &auto.prefix).ok().flatten();

@@ -30,7 +30,7 @@ pub use crate::values::{BitRate, Duration, End, LinkRate, Metres, Octets, Prefix
 pub use emulation::{Degrade, Emulation};
 pub use radio::{Medium, Radio};
 pub use random::Random;
-pub use traffic::{Direction, GnBroadcast, GnPing, Multicast, Ping, Probe, Replay, Tcp, Traffic};
+pub use traffic::{Direction, Family, GnBroadcast, GnPing, Multicast, Ping, Probe, Replay, Tcp, Traffic};
 
 /// Section name of the metrics of the whole run.
 pub const RUN: &str = "run";
@@ -150,6 +150,9 @@ pub struct Node {
     /// Address that the node must get by autoconfiguration and keep during the run.
     #[serde(default)]
     pub autoconf: Option<Autoconf>,
+    /// Interface whose IPv4 address the node must get by DHCP (`busybox udhcpc`), and keep during the run.
+    #[serde(default)]
+    pub dhcp: Option<Spanned<String>>,
 }
 
 /// An autoconfigured address.

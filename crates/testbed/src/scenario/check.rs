@@ -66,6 +66,9 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Er
         {
             interface(a.interface.span(), name, a.interface.get_ref())?;
         }
+        if let Some(i) = &n.dhcp {
+            interface(i.span(), name, i.get_ref())?;
+        }
         if let Some(pki) = &n.pki
             && (n.carnet.is_none() || !pki.get_ref().chars().all(|c| c.is_ascii_lowercase()))
         {
@@ -117,11 +120,11 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Er
     }
     for (flow, end) in flows {
         let n = node(end)?;
-        if n.autoconf.is_none() && n.addresses.is_empty() {
+        if n.autoconf.is_none() && n.dhcp.is_none() && n.addresses.is_empty() {
             let name = end.get_ref();
             return Err((
                 end.span(),
-                format!("traffic {flow:?} ends at node {name:?}, which has neither addresses nor autoconf"),
+                format!("traffic {flow:?} ends at node {name:?}, which has no addresses, autoconf or dhcp"),
             ));
         }
     }

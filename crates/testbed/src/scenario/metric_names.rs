@@ -200,6 +200,7 @@ fn owners(scenario: &Scenario) -> Vec<Owner> {
         ]),
     ));
     owners.push(owner("address", "group", words(&["*.unchanged"])));
+    owners.push(owner("ipv4_address", "group", words(&["*.unchanged"])));
     owners
 }
 

@@ -80,6 +80,9 @@ pub struct Tcp {
     /// Directions of the data.
     #[serde(default)]
     pub direction: Direction,
+    /// IP version of the connections.
+    #[serde(default)]
+    pub family: Family,
     /// Begin of the transfer in the timetable; with `None` it begins before the timetable.
     #[serde(default)]
     pub begin: Option<Duration>,
@@ -103,6 +106,17 @@ pub enum Direction {
     Up,
     /// From the server to the client, or from the second node to the first.
     Down,
+}
+
+/// IP version of a transfer or a probe.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// IPv6.
+    #[default]
+    Ipv6,
+    /// IPv4.
+    Ipv4,
 }
 
 impl Direction {
@@ -137,6 +151,9 @@ pub struct Probe {
     /// Directions of the packets.
     #[serde(default)]
     pub direction: Direction,
+    /// IP version of the packets.
+    #[serde(default)]
+    pub family: Family,
 }
 
 fn probe_size() -> Spanned<u16> {

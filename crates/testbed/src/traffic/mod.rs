@@ -13,7 +13,7 @@ pub mod stats;
 pub mod tcp;
 
 use std::collections::BTreeMap;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -22,7 +22,7 @@ use nix::sys::signal::Signal;
 use crate::clock::{self, MILLISECOND, SECOND};
 use crate::process::{Daemon, in_node};
 use crate::radio::Medium;
-use crate::scenario::{Ping, Probe, Scenario};
+use crate::scenario::{Family, Ping, Probe, Scenario};
 use crate::station::Station;
 use crate::tools;
 use geonet::{BroadcastResults, GeoFlows, GnPings};
@@ -100,12 +100,25 @@ impl TrafficResults {
 pub struct Ends<'a> {
     /// Address of each node to which traffic goes.
     pub addresses: &'a BTreeMap<String, Ipv6Addr>,
+    /// IPv4 address of each node that has one.
+    pub ipv4_addresses: &'a BTreeMap<String, Ipv4Addr>,
     /// Stations of the testbed.
     pub stations: &'a [Station],
     /// Medium between radios.
     pub medium: Option<&'a Medium>,
     /// Folder for the logs of the traffic's programs.
     pub folder: &'a Path,
+}
+
+impl Ends<'_> {
+    /// Returns the address of a node for traffic of an IP version.
+    fn address(&self, node: &str, family: Family) -> anyhow::Result<IpAddr> {
+        let (found, name) = match family {
+            Family::Ipv6 => (self.addresses.get(node).map(|it| IpAddr::V6(*it)), "IPv6"),
+            Family::Ipv4 => (self.ipv4_addresses.get(node).map(|it| IpAddr::V4(*it)), "IPv4"),
+        };
+        found.with_context(|| format!("node {node} has no {name} address for traffic"))
+    }
 }
 
 /// Starts all traffic. The timetable will begin at `start_client` and end at `end`, with its times changed by
@@ -117,10 +130,8 @@ pub fn start(
     end: u64,
     scaled: impl Fn(u64) -> u64,
 ) -> anyhow::Result<Flows> {
-    let Ends { addresses, stations, medium, folder } = ends;
-    let address = |node: &str| {
-        addresses.get(node).copied().with_context(|| format!("node {node} has no address for traffic"))
-    };
+    let Ends { stations, medium, folder, .. } = ends;
+    let address = |node: &str, family: Family| ends.address(node, family);
     let mut flows = Flows::default();
     let own = std::env::current_exe()?;
     for (p, probe) in scenario.traffic.probe.iter().enumerate() {
@@ -129,10 +140,15 @@ pub fn start(
         let count = (end + TAIL - first) * u64::from(probe.rate) / SECOND;
         let files = nodes.map(|n| folder.join(format!("probe-{}-{n}.json", probe.name)));
         let run = |own_end: usize| -> anyhow::Result<Daemon> {
+            // The probe has one socket for both versions, which takes an IPv4 address in its mapped form.
+            let peer = match address(nodes[1 - own_end], probe.family)? {
+                IpAddr::V4(address) => address.to_ipv6_mapped(),
+                IpAddr::V6(address) => address,
+            };
             let mut command = in_node(nodes[own_end], &own);
             command
                 .arg("probe")
-                .args(["--peer", &address(nodes[1 - own_end])?.to_string()])
+                .args(["--peer", &peer.to_string()])
                 .args(["--port", &probe.port.map_or(7700 + p, usize::from).to_string()])
                 .args(["--rate", &probe.rate.to_string()])
                 .args(["--size", &probe.size.get_ref().to_string()])
@@ -158,7 +174,7 @@ pub fn start(
         if let Some(via) = &ping.via {
             command.args(["-I", via]);
         }
-        command.arg(address(to)?.to_string());
+        command.arg(address(to, Family::Ipv6)?.to_string());
         let log = folder.join(format!("ping-{}.log", ping.name));
         let started = clock::monotonic();
         let daemon = Daemon::start(&format!("ping in node {from}"), &log, &mut command)?;
@@ -168,7 +184,7 @@ pub fn start(
         let port = 5201 + t as u16;
         let from = tcp.begin.map_or(0, |at| begin + scaled(at.0));
         let until = tcp.end.map_or(end + TAIL, |at| begin + scaled(at.0));
-        let server = address(tcp.server.get_ref())?;
+        let server = address(tcp.server.get_ref(), tcp.family)?;
         flows.transfers.push(Transfer::listen(tcp, port, server, from..until, folder)?);
     }
     if !flows.transfers.is_empty() {

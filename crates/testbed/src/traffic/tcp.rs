@@ -1,6 +1,6 @@
 //! Runs TCP transfers by iperf3, and parses the results of `iperf3 --json`.
 
-use std::net::Ipv6Addr;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub struct Transfer {
     /// Settings of the scenario.
     pub tcp: Tcp,
     port: u16,
-    server: Ipv6Addr,
+    server: IpAddr,
     /// Begin and end of the data on the monotonic clock.
     time: Range<u64>,
     log: PathBuf,
@@ -33,14 +33,14 @@ impl Transfer {
     pub fn listen(
         tcp: &Tcp,
         port: u16,
-        server: Ipv6Addr,
+        server: IpAddr,
         time: Range<u64>,
         folder: &Path,
     ) -> anyhow::Result<Self> {
         let node = tcp.server.get_ref();
         let log = |end: &str| folder.join(format!("iperf3-{}-{end}.log", tcp.name));
         let mut command = in_node(node, tools::path("iperf3"));
-        command.args(["-6", "-s", "-1", "-p", &port.to_string()]);
+        command.args([version(server), "-s", "-1", "-p", &port.to_string()]);
         let listener = Daemon::start(&format!("iperf3 in node {node}"), &log("server"), &mut command)?;
         Ok(Self { tcp: tcp.clone(), port, server, time, log: log("client"), listener, sender: None })
     }
@@ -58,7 +58,16 @@ impl Transfer {
             Direction::Down => &["--reverse"],
         };
         let mut command = in_node(node, tools::path("iperf3"));
-        command.args(["-6", "--json", "-i", "0.25", "-l", "8K", "-P", &tcp.flows.to_string()]);
+        command.args([
+            version(self.server),
+            "--json",
+            "-i",
+            "0.25",
+            "-l",
+            "8K",
+            "-P",
+            &tcp.flows.to_string(),
+        ]);
         command.args(["-p", &self.port.to_string()]).args(direction);
         command.args(["-b", &tcp.rate, "-t", &seconds, "-c", &self.server.to_string()]);
         let sender = Daemon::start(&format!("iperf3 in node {node}"), &self.log, &mut command)?;
@@ -86,6 +95,11 @@ impl Transfer {
         }
         Ok((told, *started))
     }
+}
+
+/// Returns iperf3's option for the IP version of an address.
+fn version(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "-4" } else { "-6" }
 }
 
 /// Result of a transfer as reported by iperf3.

@@ -20,6 +20,12 @@ fn scenario_hard_cut_passes() {
     holds_first(First::Alone, "scenario_hard_cut_passes", "hard-cut", As::Root, &["--path", "auto"]);
 }
 
+#[test]
+fn scenario_bus_passes() {
+    // This scenario limits outages to 50 ms.
+    holds_first(First::Alone, "scenario_bus_passes", "bus", As::Root, &["--path", "auto"]);
+}
+
 /// Emulated links have the configured properties. Nodes without carnet send one probe over a wire, one over a
 /// link of 20 ms, and TCP over a link of 120 Mbit/s. Then actions degrade a link, make it a black hole,
 /// remove its carrier, and make a NAT forget its mappings. The test compares delays with those of the wire in

@@ -1,0 +1,38 @@
+//! Asks for an IPv4 address of a node by DHCP, with BusyBox's client `udhcpc`.
+
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::process::{in_node, output};
+use crate::tools;
+
+/// The client and its package.
+pub const PROGRAM: (&str, &str) = ("busybox", "busybox");
+
+/// What the client does with its lease: it sets the address and the default route, and prints the address. It
+/// leaves the machine's `/etc/resolv.conf` alone.
+const SCRIPT: &str = r#"#!/bin/sh
+[ "$1" = bound ] || exit 0
+ip -4 address replace "$ip/$mask" dev "$interface"
+for first in $router; do ip -4 route replace default via "$first"; break; done
+echo "lease $ip"
+"#;
+
+/// Gets a lease for an interface of a node, and returns its address. A node that has a lease gets the same
+/// address again. `folder` is for the client's script.
+///
+/// # Errors
+/// Returns what the client has said, if no server has given it an address.
+pub fn lease(node: &str, interface: &str, folder: &Path) -> anyhow::Result<Ipv4Addr> {
+    let script = folder.join("udhcpc.sh");
+    std::fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
+    let mut command = in_node(node, tools::path(PROGRAM.0));
+    command.args(["udhcpc", "-f", "-q", "-n", "-t", "10", "-T", "1", "-i", interface, "-s"]).arg(&script);
+    let text = output(&mut command).with_context(|| format!("node {node} got no address by DHCP"))?;
+    let address = text.lines().find_map(|line| line.strip_prefix("lease ")?.parse().ok());
+    address.with_context(|| format!("udhcpc in node {node} printed no address: {text}"))
+}
