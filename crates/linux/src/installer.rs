@@ -200,6 +200,8 @@ pub(crate) struct Installer {
     conditional: Vec<ConditionalSetting>,
     /// Table of the packet filter, which has all rules of the desired state.
     pub(crate) rule_table: RuleTable,
+    /// Sources of packets out of tunnels that the rules change by NAT.
+    nat_sources: Vec<Ipv6Net>,
 }
 
 impl Installer {
@@ -238,6 +240,7 @@ impl Installer {
             notices: Vec::new(),
             conditional: Vec::new(),
             rule_table: RuleTable::default(),
+            nat_sources: Vec::new(),
         };
         if installer.undo.record.rule_table {
             installer.rule_table.expect_leftover();
@@ -465,6 +468,7 @@ impl Installer {
             // The next commit installs all rules together.
             Entry::PacketRule(rule) => {
                 self.rule_table.add(rule);
+                self.leave_to_kernel();
                 Ok(InstallOutcome::Done(0))
             }
             Entry::Setting(setting) => {
@@ -643,6 +647,7 @@ impl Installer {
         match entry {
             Entry::PacketRule(rule) => {
                 self.rule_table.remove(rule);
+                self.leave_to_kernel();
                 Ok(())
             }
             Entry::Setting(setting) => self.take_out_setting(setting),
@@ -773,16 +778,29 @@ impl Installer {
         let Installer { fast_path, requests, tunnel_index, wanted, datagrams, .. } = self;
         let loaded = fast_path.poll_loading(cx, *tunnel_index, requests)?;
         if !matches!(loaded, Loaded::NotGrown(_)) && fast_path.path() != Path::Tun {
-            for entry in wanted.values().filter_map(|wanted| wanted.installed.as_deref()) {
-                if let Entry::Tunnel(tunnel) = entry {
-                    fast_path.set(tunnel);
-                }
-            }
+            let installed = wanted.values().filter_map(|wanted| wanted.installed.as_deref());
+            installed.filter_map(Entry::as_tunnel).for_each(|tunnel| fast_path.set(tunnel));
         }
         datagrams.merge(!fast_path.takes_datagrams());
         // The next commit computes the fast path's state from all routes.
         (self.routing, self.broad) = (true, true);
         Some(loaded)
+    }
+
+    /// Leaves the packets to the kernel that come out of a tunnel and need NAT. The programs of a fast path
+    /// would forward them unchanged.
+    fn leave_to_kernel(&mut self) {
+        let prefixes = self.rule_table.nat_sources();
+        if prefixes == self.nat_sources {
+            return;
+        }
+        self.nat_sources.clone_from(&prefixes);
+        let Installer { fast_path, wanted, .. } = self;
+        let installed = || wanted.values().filter_map(|wanted| wanted.installed.as_deref());
+        let tunnels = || installed().filter_map(Entry::as_tunnel);
+        tunnels().for_each(|tunnel| fast_path.remove(tunnel));
+        fast_path.leave_to_kernel(prefixes);
+        tunnels().for_each(|tunnel| fast_path.set(tunnel));
     }
 
     /// Applies the changes since the last commit to the fast path. After an error, the fast path is closed.

@@ -88,6 +88,7 @@ fn home_agent() -> HomeAgentConfig {
         home_network: None,
         home_link: None,
         ndp_proxy: None,
+        nat: Default::default(),
         max_lifetime: LIFETIME,
         ipv4_address: None,
         force_udp: false,

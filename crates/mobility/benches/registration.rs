@@ -58,6 +58,7 @@ fn bench(criterion: &mut Criterion) {
         home_network: None,
         home_link: None,
         ndp_proxy: None,
+        nat: Default::default(),
         max_lifetime: Duration::from_secs(600),
         force_udp: false,
         ipv4_address: None,

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use carnet_api::config::{self, Auth, Config, FormerKey, Key, Mac};
 use carnet_base::mapped;
 use carnet_mobility::agents::{AgentAddress, AgentsConfig};
-use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, OtherAgents, Peer};
+use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, Nat, OtherAgents, Peer};
 use carnet_mobility::mobile_router::{MobileRouterConfig, UplinkConfig, VolumePeriod};
 use carnet_mobility::router_advertiser::HostConfiguration;
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, SharedKeys};
@@ -36,6 +36,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         home_network: agent.home_network,
         home_link: agent.home_link.clone(),
         ndp_proxy: agent.ndp_proxy.clone(),
+        nat: Nat { ipv4: agent.ipv4_nat.clone(), ipv6: agent.ipv6_nat.clone() },
         max_lifetime: agent.max_lifetime,
         others: OtherAgents {
             dhaad: agent.dhaad,

@@ -77,6 +77,7 @@ fn home_agent(count: u32) -> Station {
             home_network: None,
             home_link: None,
             ndp_proxy: None,
+            nat: Default::default(),
             max_lifetime: Duration::from_secs(600),
             force_udp: false,
             ipv4_address: None,

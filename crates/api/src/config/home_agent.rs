@@ -45,6 +45,10 @@ pub struct HomeAgent {
     /// Interface, not on the home link, on which the home agent answers Neighbor Solicitations for registered
     /// mobile networks.
     pub ndp_proxy: Option<String>,
+    /// Interface at which IPv4 packets of mobile networks get the machine's address; `None` for plain routes.
+    pub ipv4_nat: Option<String>,
+    /// Interface at which packets with unique local source addresses get the machine's address.
+    pub ipv6_nat: Option<String>,
     /// Longest granted lifetime, a multiple of 4 s from 4 s to 262140 s.
     pub max_lifetime: Duration,
     /// Preference among the home agents of the home link (RFC 6275 7.4); the higher value wins.
@@ -63,6 +67,14 @@ impl HomeAgent {
     /// its state.
     pub(super) fn warnings(&self, has_state_dir: bool) -> Vec<String> {
         let mut warnings = Vec::new();
+        let prefixes = || self.mobile_routers.iter().flat_map(|router| &router.prefixes);
+        if self.ipv4_nat.is_some() && self.mobile_routers.iter().all(|router| router.ipv4_prefixes.is_empty())
+        {
+            warnings.push("home_agent.ipv4_nat: no mobile router has `ipv4_prefixes`".to_owned());
+        }
+        if self.ipv6_nat.is_some() && !prefixes().any(|prefix| prefix.addr().is_unique_local()) {
+            warnings.push("home_agent.ipv6_nat: no mobile router has unique local `prefixes`".to_owned());
+        }
         if self.mobile_routers.is_empty() {
             warnings.push("no [[home_agent.mobile_router]]: no mobile router can register".to_owned());
         }
@@ -182,6 +194,20 @@ static NDP_PROXY: Optional<String> = optional(
      mobile networks (RFC 4861 7.2.8). It answers at most 500 multicast solicitations a second. The home link
      stays virtual. It must be another interface than `home_link`.",
 );
+static IPV4_NAT: Optional<String> = optional(
+    "ipv4_nat",
+    kinds::INTERFACE,
+    "Interface to the Internet. IPv4 packets of mobile networks that leave by it get its IPv4 address (NAT,
+     masquerade), see [cookbook](cookbook-cloud.md#nat). Without this key IPv4 mobile networks have plain
+     routes.",
+);
+static IPV6_NAT: Optional<String> = optional(
+    "ipv6_nat",
+    kinds::INTERFACE,
+    "Interface to the Internet. IPv6 packets of mobile networks that leave by it and have a unique local
+     source address (fc00::/7) get its IPv6 address (NAT, masquerade). Packets with other source addresses
+     keep them.",
+);
 static MAX_LIFETIME: Key<Duration> = with_default(
     "max_lifetime",
     kinds::LIFETIME,
@@ -233,6 +259,8 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &HOME_NETWORK,
         &HOME_LINK,
         &NDP_PROXY,
+        &IPV4_NAT,
+        &IPV6_NAT,
         &MAX_LIFETIME,
         &PREFERENCE,
         &DHAAD,
@@ -283,6 +311,8 @@ impl Draft {
             home_network: home_network.map(|network| network.map(|network| network.value)),
             home_link: home_link.clone().map(|link| link.map(|link| link.value)),
             ndp_proxy: ndp_proxy.clone().map(|link| link.map(|link| link.value)),
+            ipv4_nat: table.find_at(&IPV4_NAT).map(|it| it.map(|it| it.value)),
+            ipv6_nat: table.find_at(&IPV6_NAT).map(|it| it.map(|it| it.value)),
             max_lifetime: table.take(&MAX_LIFETIME),
             preference: table.take(&PREFERENCE),
             dhaad: dhaad,

@@ -310,6 +310,8 @@ fn every_config_key_reaches_its_field() {
             home_network: None,
             home_link: Some("h0".into()),
             ndp_proxy: None,
+            ipv4_nat: None,
+            ipv6_nat: None,
             udp: false,
             max_lifetime: Duration::from_secs(5400),
             preference: 10,

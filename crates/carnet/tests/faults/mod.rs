@@ -81,6 +81,7 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
         home_network: None,
         home_link: None,
         ndp_proxy: None,
+        nat: Default::default(),
         max_lifetime: Duration::from_secs(600),
         force_udp: false,
         ipv4_address: None,

@@ -56,6 +56,7 @@ mod sandbox;
 mod settings;
 mod signals;
 mod size;
+mod small_server;
 mod start;
 mod strangers;
 mod support;

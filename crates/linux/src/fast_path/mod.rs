@@ -221,6 +221,8 @@ pub(crate) struct FastPath {
     /// Key of outer flow labels and of the distribution of packets.
     key: u64,
     routing: RoutingKnowledge,
+    /// Prefixes of mobile networks whose packets the kernel must see, because NAT changes their addresses.
+    kernel_prefixes: Vec<Ipv6Net>,
     /// Programs that a thread is loading, perhaps to replace the programs in use.
     loading: Option<Loading>,
     filtered: FilteredInterfaces,
@@ -409,14 +411,44 @@ impl FastPath {
         self.loading.is_some() || matches!(self.kind, InUse::Programs(_))
     }
 
+    /// Sets the prefixes of mobile networks whose packets the kernel must see. The slow path handles all
+    /// packets from and to mobile networks inside these prefixes. The caller removes all tunnels before, and
+    /// sets them afterwards.
+    pub(crate) fn leave_to_kernel(&mut self, prefixes: Vec<Ipv6Net>) {
+        self.kernel_prefixes = prefixes;
+    }
+
+    /// Returns whether the kernel must see the packets of a mobile network.
+    fn is_left_to_kernel(&self, network: &Ipv6Net) -> bool {
+        self.kernel_prefixes.iter().any(|prefix| prefix.contains(network) || network.contains(prefix))
+    }
+
+    /// Returns the tunnel without the mobile networks whose packets the kernel must see.
+    fn for_programs(&self, tunnel: &Arc<desired::Tunnel>) -> Arc<desired::Tunnel> {
+        if !tunnel.inner.iter().any(|network| self.is_left_to_kernel(network)) {
+            return tunnel.clone();
+        }
+        let inner = tunnel.inner.iter().filter(|network| !self.is_left_to_kernel(network)).copied().collect();
+        Arc::new(desired::Tunnel { inner, ..desired::Tunnel::clone(tunnel) })
+    }
+
+    /// Converts a tunnel for the kernel's devices; `None` if they cannot have it. NAT does not see the
+    /// packets of a device, so a tunnel with IPv6 networks that need NAT has none.
+    fn for_kernel(&self, tunnel: &desired::Tunnel) -> Option<Tunnel> {
+        let tunnel = Tunnel::of(tunnel)?;
+        let needs_nat = tunnel.inner.iter().any(|network| self.is_left_to_kernel(network));
+        (!needs_nat).then_some(tunnel)
+    }
+
     /// Adds or changes a tunnel.
     pub(crate) fn set(&mut self, tunnel: &Arc<desired::Tunnel>) {
+        let (tunnel, for_kernel) = (&self.for_programs(tunnel), self.for_kernel(tunnel));
         match &mut self.kind {
             InUse::None => return,
             InUse::Programs(programs) if is_for_programs(tunnel) => return programs.table.set(tunnel),
             InUse::Programs(_) => {}
             InUse::Kernel(kernel) => {
-                if let Some(tunnel) = Tunnel::of(tunnel) {
+                if let Some(tunnel) = for_kernel {
                     return kernel.set(&tunnel);
                 }
             }
@@ -427,12 +459,13 @@ impl FastPath {
 
     /// Removes a tunnel.
     pub(crate) fn remove(&mut self, tunnel: &desired::Tunnel) {
+        let for_kernel = self.for_kernel(tunnel);
         match &mut self.kind {
             InUse::None => return,
             InUse::Programs(programs) if is_for_programs(tunnel) => return programs.remove(tunnel),
             InUse::Programs(_) => {}
             InUse::Kernel(kernel) => {
-                if let Some(tunnel) = Tunnel::of(tunnel) {
+                if let Some(tunnel) = for_kernel {
                     return kernel.remove(&tunnel);
                 }
             }

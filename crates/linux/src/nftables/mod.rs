@@ -20,7 +20,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::task::Context;
 
+use carnet_nemo::forwarding::desired::TUNNEL_DEVICE;
 use carnet_nemo::forwarding::packet_rules::{Chain, PacketRule};
+use ipnet::Ipv6Net;
 
 use crate::error::{Error, Result};
 use crate::fast_path::FilteredInterfaces;
@@ -103,17 +105,25 @@ impl RuleTable {
         !self.wanted.is_empty()
     }
 
+    /// Returns the sources of packets out of tunnels that rules change by NAT.
+    pub(crate) fn nat_sources(&self) -> Vec<Ipv6Net> {
+        let rules = self.wanted.iter().filter(|rule| is_nat_of_tunnels(rule));
+        rules.filter_map(|rule| rule.packets.source).collect()
+    }
+
     /// Returns whether the table must be replaced.
     pub(crate) fn is_due(&self) -> bool {
         self.is_due
     }
 
     /// Returns the interfaces whose packets the rules must see. A rule that names no interface must see the
-    /// packets of all.
+    /// packets of all. Rules of [`Self::nat_sources`] do not count: the fast path knows their packets by the
+    /// source address.
     pub(crate) fn interfaces(&self) -> FilteredInterfaces {
         let mut interfaces = FilteredInterfaces::default();
         let is_of_forwarded = |rule: &&PacketRule| !matches!(rule.chain, Chain::Input | Chain::Output);
-        for PacketRule { packets, .. } in self.wanted.iter().filter(is_of_forwarded) {
+        let rules = self.wanted.iter().filter(is_of_forwarded).filter(|rule| !is_nat_of_tunnels(rule));
+        for PacketRule { packets, .. } in rules {
             let names = packets.input_interface.iter().chain(&packets.output_interface);
             interfaces.is_all |= names.clone().next().is_none();
             interfaces.names.extend(names.cloned());
@@ -236,6 +246,13 @@ impl RuleTable {
     }
 }
 
+/// Returns whether a rule changes the source address of packets out of tunnels that have certain sources.
+fn is_nat_of_tunnels(rule: &PacketRule) -> bool {
+    rule.chain == Chain::SourceNat
+        && rule.packets.input_interface.as_deref() == Some(TUNNEL_DEVICE)
+        && rule.packets.source.is_some()
+}
+
 /// Returns what the operator can do about an error of the kernel.
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
@@ -251,5 +268,31 @@ fn clone(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(number) => io::Error::from_raw_os_error(number),
         None => io::Error::other(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use carnet_nemo::forwarding::packet_rules::{PacketMatch, Verdict};
+
+    use super::*;
+
+    #[test]
+    fn nat_of_mobile_networks_leaves_other_packets_of_the_interface_to_the_fast_path() {
+        let unique_local: Ipv6Net = "fc00::/7".parse().expect("a prefix");
+        let packets = PacketMatch {
+            input_interface: Some(TUNNEL_DEVICE.into()),
+            output_interface: Some("wan0".into()),
+            source: Some(unique_local),
+            ..PacketMatch::default()
+        };
+        let (chain, verdict) = (Chain::SourceNat, Verdict::Masquerade);
+        let mut table = RuleTable::default();
+        table.add(&PacketRule { chain, order: 1, packets: packets.clone(), counts: true, verdict });
+        assert_eq!((table.nat_sources(), table.interfaces()), (vec![unique_local], Default::default()));
+        // Without the source the fast path cannot distinguish the packets.
+        let packets = PacketMatch { source: None, ..packets };
+        table.add(&PacketRule { chain, order: 2, packets, counts: true, verdict });
+        assert!(table.interfaces().names.contains("wan0") && table.nat_sources() == [unique_local]);
     }
 }

@@ -109,6 +109,8 @@ pub struct HomeAgentConfig {
     /// Interface, not that of the home link, on which the home agent answers Neighbor Solicitations for
     /// registered mobile networks.
     pub ndp_proxy: Option<String>,
+    /// NAT for packets of mobile networks.
+    pub nat: Nat,
     /// Longest lifetime that the home agent grants.
     pub max_lifetime: Duration,
     /// IPv4 address at which the home agent receives Binding Updates and tunnelled packets (RFC 5555); `None`
@@ -124,6 +126,16 @@ pub struct HomeAgentConfig {
     /// Nodes that may register. [`HomeAgent::new`] sorts them by home address, and derives their keys for
     /// this home agent.
     pub nodes: Vec<AuthorizedNode>,
+}
+
+/// Interfaces to the Internet at which the platform gives packets of mobile networks the address of the
+/// interface. The home agent itself does not use these values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nat {
+    /// Interface for IPv4; `None` if IPv4 mobile networks have plain routes.
+    pub ipv4: Option<String>,
+    /// Interface for unique local IPv6 addresses (RFC 4193); `None` if they have plain routes.
+    pub ipv6: Option<String>,
 }
 
 impl HomeAgentConfig {

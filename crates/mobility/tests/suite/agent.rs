@@ -31,6 +31,7 @@ pub fn config() -> HomeAgentConfig {
         home_network: None,
         home_link: None,
         ndp_proxy: None,
+        nat: Default::default(),
         max_lifetime: Duration::from_secs(600),
         force_udp: false,
         ipv4_address: None,

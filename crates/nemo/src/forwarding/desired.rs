@@ -400,6 +400,14 @@ pub enum Key<'a> {
 }
 
 impl Entry {
+    /// Returns the tunnel if the entry is one.
+    pub fn as_tunnel(&self) -> Option<&Arc<Tunnel>> {
+        match self {
+            Entry::Tunnel(tunnel) => Some(tunnel),
+            _ => None,
+        }
+    }
+
     /// Returns the key of this entry.
     pub fn key(&self) -> Key<'_> {
         match self {

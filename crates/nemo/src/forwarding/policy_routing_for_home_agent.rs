@@ -12,6 +12,11 @@
 //! IPv4 prefixes of mobile networks are in IPv4-mapped form. They have the same routes, but none to a home
 //! link, which has no IPv4 home addresses.
 //!
+//! NAT (`ipv4_nat`, `ipv6_nat`) changes the source of packets that come out of the tunnel device and leave by
+//! the interface to the Internet. It changes all IPv4 sources, and the unique local sources of IPv6 (RFC
+//! 4193). Such an IPv6 packet gets the machine's address on this interface. Left out: translation of prefixes
+//! (RFC 6296), because a prefix on the link also has addresses of other machines.
+//!
 //! Mobile networks that are parts of the home prefix (RFC 4887 6) need no other entries. Their prefixes are
 //! longer than the prefix of the home link, so their routes win.
 
@@ -19,7 +24,7 @@ use std::net::{Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use carnet_base::{Endpoint, mapped};
-use carnet_mobility::home_agent::{AuthorizedNode, Binding};
+use carnet_mobility::home_agent::{AuthorizedNode, Binding, Nat};
 use carnet_mobility::{Authentication, HomeAgent, UDP_PORT};
 use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
@@ -29,6 +34,7 @@ use super::desired::{
     Tunnel, TunnelEnd, priority,
 };
 use super::entries::{LOCAL, METRIC, host, into_tunnel_device, route, unreachable};
+use super::packet_rules::{Chain, PacketMatch, PacketRule, Verdict};
 use super::path_mtu::Ends;
 use super::ways::ways;
 
@@ -38,6 +44,10 @@ const METRIC_RELAYED: u32 = 2048;
 /// Sysctls by which the kernel takes default routes and prefixes from Router Advertisements. The platform
 /// sets them to 0, but only if the machine does not need them.
 const ADVERTISED: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
+/// Unique local addresses (RFC 4193 3.1).
+const UNIQUE_LOCAL: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7);
+/// Order of the rules for NAT in their chain.
+const ORDER_OF_NAT: u32 = 500;
 /// Path MTU before the first Packet Too Big arrives: the MTU of Ethernet.
 const PATH_MTU: u32 = 1500;
 
@@ -62,6 +72,7 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
         setting("all", "forwarding", "1"),
         route(TABLE_MAIN, host(config.address), METRIC, into_tunnel_device()),
     ];
+    entries.extend(nat_entries(&config.nat));
     let is_ipv4 = |prefix: &Ipv6Net| mapped::to_ipv4(*prefix).is_some();
     if config.nodes.iter().any(|node| node.prefixes.iter().any(is_ipv4)) {
         entries.push(setting("all", "ipv4_forwarding", "1"));
@@ -89,6 +100,23 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
         entries.extend(ends.map(|local| Entry::Socket(Socket { local, interface: None })));
     }
     entries
+}
+
+/// Returns the rules by which packets of mobile networks get the address of the interface to the Internet.
+/// They select packets of the tunnel device, to which the forwarder writes no packet of other networks.
+fn nat_entries(nat: &Nat) -> impl Iterator<Item = Entry> {
+    let families = [(&nat.ipv4, mapped::ALL_IPV4), (&nat.ipv6, UNIQUE_LOCAL)];
+    families.into_iter().filter_map(|(interface, source)| {
+        let packets = PacketMatch {
+            input_interface: Some(TUNNEL_DEVICE.into()),
+            output_interface: Some(interface.clone()?),
+            source: Some(source),
+            ..PacketMatch::default()
+        };
+        let (chain, verdict) = (Chain::SourceNat, Verdict::Masquerade);
+        let rule = PacketRule { chain, order: ORDER_OF_NAT, packets, counts: true, verdict };
+        Some(Entry::PacketRule(Box::new(rule)))
+    })
 }
 
 /// Returns the entries by which the kernel's IPsec handles messages from and to the home agent's address. For

@@ -82,7 +82,7 @@ impl ConfigChanges {
             (
                 (it.address, it.home_prefix, it.home_network, it.home_link.clone(), it.max_lifetime),
                 (it.ipv4_address, it.force_udp, it.multiple_care_of_addresses, it.others.clone()),
-                it.ndp_proxy.clone(),
+                (it.ndp_proxy.clone(), it.nat.clone()),
             )
         };
         self.compare(format!("home_agent {}", new.address), Some(()), Some(()), own(old) == own(new));

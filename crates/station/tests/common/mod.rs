@@ -111,6 +111,7 @@ pub fn agent_config(prefixes: &[&str]) -> StationConfig {
             home_network: None,
             home_link: None,
             ndp_proxy: None,
+            nat: Default::default(),
             max_lifetime: Duration::from_secs(600),
             force_udp: false,
             ipv4_address: None,

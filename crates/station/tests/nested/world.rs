@@ -68,6 +68,7 @@ fn agent_config(n: usize) -> StationConfig {
             home_network: None,
             home_link: None,
             ndp_proxy: None,
+            nat: Default::default(),
             max_lifetime: Duration::from_secs(600),
             force_udp: false,
             ipv4_address: None,

@@ -46,3 +46,25 @@ fn ndp_proxy_on_the_home_link_is_refused() {
     let config = parse(&agent(&keys.replace("home_link = \"h0\"", ""), "2001:db8:a::/64"));
     assert_eq!(config.home_agent.and_then(|agent| agent.ndp_proxy).as_deref(), Some("h0"));
 }
+
+#[test]
+fn nat_without_networks_that_need_it_is_warned_of() {
+    let keys = "home_prefix = \"2001:db8:1::/64\"\nipv4_nat = \"e0\"\nipv6_nat = \"e1\"";
+    let text = agent(keys, "2001:db8:a::/64");
+    let warned = |text: &str| {
+        let warnings = parse(text).warnings().into_iter();
+        warnings.filter(|warning| warning.contains("_nat")).collect::<Vec<_>>()
+    };
+    let expected = [
+        "home_agent.ipv4_nat: no mobile router has `ipv4_prefixes`",
+        "home_agent.ipv6_nat: no mobile router has unique local `prefixes`",
+    ];
+    assert_eq!(warned(&text), expected);
+    let text = text.replace(
+        "prefixes = [\"2001:db8:a::/64\"]",
+        "prefixes = [\"fd00:a::/64\"]\nipv4_prefixes = [\"10.42.7.0/24\"]",
+    );
+    assert!(warned(&text).is_empty(), "{:?}", warned(&text));
+    let config = parse(&text).home_agent.expect("a home agent");
+    assert_eq!((config.ipv4_nat.as_deref(), config.ipv6_nat.as_deref()), (Some("e0"), Some("e1")));
+}

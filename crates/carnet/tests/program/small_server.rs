@@ -1,0 +1,174 @@
+//! A home agent on a small rented server, which has a prefix on its link only (proxy Neighbor Discovery). It
+//! has NAT for IPv4 and unique local IPv6 mobile networks.
+//!
+//! The core is the provider's router and the correspondent. It has no routes to the mobile networks.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::hosts::{Host, possible, seconds, wait_until};
+use crate::ipv4::{dual, start_both};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, Testbed};
+
+/// IPv4 address of the correspondent.
+const SERVER: &str = "198.51.100.1";
+/// Number of octets of the page that the correspondent serves.
+const PAGE: usize = 200_000;
+
+/// Returns the testbed with a host on board that has a private IPv4 address and a unique local IPv6 address.
+fn bed() -> Testbed {
+    let bed = dual();
+    bed.core.ip("-6 route del 2001:db8:a::/64");
+    bed.host.batch(
+        "addr flush dev eth0 scope global
+         addr add fd00:a::10/64 dev eth0
+         route add default via fd00:a::1",
+    );
+    bed.host.ip("addr add 10.42.7.5/24 dev eth0");
+    bed.host.ip("route add default via 10.42.7.1");
+    bed.host.settle();
+    bed
+}
+
+/// Replaces the mobile network in the config of either end.
+fn with_networks(config: &str) -> String {
+    let prefixes = "prefixes = ['2001:db8:a::/64']\n";
+    assert_eq!(config.matches(prefixes).count(), 1);
+    config.replace(prefixes, "prefixes = ['fd00:a::/64']\nipv4_prefixes = ['10.42.7.0/24']\n")
+}
+
+/// Serves one page on a host by HTTP. Returns the source address of the request as the server saw it, and the
+/// number of octets that the client received.
+fn fetch(client: &Host, server: &Host, address: &str) -> Option<(IpAddr, usize)> {
+    let address: IpAddr = address.parse().expect("an address");
+    let listener = server.run(move || TcpListener::bind((address, 0)).expect("a listener"));
+    let to = SocketAddr::new(address, listener.local_addr().expect("bound").port());
+    let served = std::thread::spawn(move || {
+        let (mut stream, peer) = listener.accept().ok()?;
+        stream.set_read_timeout(Some(seconds(10))).ok()?;
+        let mut request = [0; 1000];
+        let length = stream.read(&mut request).ok()?;
+        assert!(request[..length].starts_with(b"GET / HTTP/1.0\r\n"));
+        stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n").ok()?;
+        stream.write_all(&vec![b'x'; PAGE]).ok()?;
+        Some(peer.ip())
+    });
+    let received = client.run(move || {
+        let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5)).ok()?;
+        stream.set_read_timeout(Some(seconds(10))).ok()?;
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).ok()?;
+        answer.strip_prefix(b"HTTP/1.0 200 OK\r\n\r\n").map(<[u8]>::len)
+    });
+    if received.is_none() {
+        // Ends the server's thread.
+        server.run(move || drop(TcpStream::connect(to)));
+    }
+    Some((served.join().expect("a server")?, received?))
+}
+
+/// Checks that the host on board fetches a page by each family, and that the server sees the home agent's
+/// addresses.
+fn fetches(bed: &Testbed, path: &str) {
+    for (server, outside) in [(SERVER, "198.51.100.2"), (CORRESPONDENT, "2001:db8:f0::2")] {
+        let page = fetch(&bed.host, &bed.core, server);
+        assert_eq!(page, Some((outside.parse().expect("an address"), PAGE)), "{path}: {server}");
+    }
+}
+
+/// Returns carnet's table of the packet filter; an empty text if it does not exist.
+fn table(host: &Host) -> String {
+    let output = host.output(&["nft", "list", "table", "inet", "carnet_rules"]);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn hosts_on_board_fetch_pages_through_nat_at_the_home_agent() {
+    if !possible() {
+        return;
+    }
+    for path in ["tun", "bpf"] {
+        let bed = bed();
+        let before = bed.agent.snapshot();
+        let dataplane = format!("\n[dataplane]\npath = '{path}'\n");
+        let nat = |config: String| {
+            let keys = "[home_agent]\nipv4_nat = 'ha0'\nipv6_nat = 'ha0'\n";
+            with_networks(&config).replace("[home_agent]\n", keys) + &dataplane
+        };
+        let (mut agent, mut router) = start_both(&bed, nat, |config| with_networks(&config) + &dataplane);
+        wait_until("the tunnel carries packets", seconds(10), || bed.host.pings(CORRESPONDENT));
+        fetches(&bed, path);
+        let rules = table(&bed.agent);
+        assert_eq!(rules.matches("masquerade").count(), 2, "{rules}");
+        // The rules outlive the process, and the next run works.
+        agent.end_by(Signal::SIGKILL);
+        assert_eq!(table(&bed.agent).matches("masquerade").count(), 2, "after the crash");
+        let config = std::fs::read_to_string(agent_config(&bed)).expect("the config");
+        let mut agent = Station::start(&bed.agent, &config);
+        wait_until("the router registers again", seconds(60), || bed.host.pings(CORRESPONDENT));
+        fetches(&bed, path);
+        // Without the keys a reload removes the rules. Then the answers have no route.
+        agent.reload(&config.replace("ipv4_nat = 'ha0'\nipv6_nat = 'ha0'\n", ""));
+        wait_until("the rules are gone", seconds(10), || table(&bed.agent).is_empty());
+        agent.reload(&config);
+        wait_until("the rules are back", seconds(10), || table(&bed.agent).contains("masquerade"));
+        fetches(&bed, path);
+        router.terminate();
+        agent.terminate();
+        assert_eq!(table(&bed.agent), "");
+        crate::hosts::assert_same(&before, &bed.agent.snapshot(), path);
+    }
+}
+
+fn agent_config(bed: &Testbed) -> std::path::PathBuf {
+    bed.scratch.path("agent.toml")
+}
+
+#[test]
+fn providers_router_reaches_mobile_network_that_is_a_part_of_its_link() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    // The provider's router has 2001:db8:f0::/64 on its link, and no route to the home agent.
+    for network in ["2001:db8:1::", "2001:db8:a::", "2001:db8:b::"] {
+        bed.core.ip(&format!("-6 route del {network}/64"));
+    }
+    bed.host.batch(
+        "addr flush dev eth0 scope global
+         addr add 2001:db8:f0:0:8001::10/80 dev eth0
+         route add default via 2001:db8:f0:0:8001::1",
+    );
+    // With `advertise = false` the operator gives the interface on board its address.
+    bed.router.ip("-6 addr add 2001:db8:f0:0:8001::1/80 dev lan0");
+    bed.host.settle();
+    bed.router.settle();
+    let on_link = |config: String| {
+        config
+            .replace("2001:db8:1::/64", "2001:db8:f0:0:8000::/80")
+            .replace("2001:db8:1::", "2001:db8:f0:0:8000::")
+            .replace("2001:db8:a::/64", "2001:db8:f0:0:8001::/80")
+            .replace("[home_agent]\n", "[home_agent]\nndp_proxy = 'ha0'\n")
+            .replace("lan = ['lan0']\n", "lan = ['lan0']\nadvertise = false\n")
+    };
+    let mut agent = Station::start(&bed.agent, &on_link(bed.agent_config()));
+    assert!(!bed.core.pings("2001:db8:f0:0:8001::10"), "before the registration");
+    let mut router = Station::start(&bed.router, &on_link(bed.router_config()));
+    router.registered();
+    wait_until("the router reaches the host", seconds(20), || bed.core.pings("2001:db8:f0:0:8001::10"));
+    assert!(bed.host.pings(CORRESPONDENT));
+    let neighbor = |address: &str| bed.core.ip(&format!("-6 neigh show {address} dev ha"));
+    let own = bed.agent.ip("-o link show ha0");
+    let own = own.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address");
+    assert!(neighbor("2001:db8:f0:0:8001::10").contains(own), "{}", neighbor("2001:db8:f0:0:8001::10"));
+    // Other addresses of the link belong to other machines.
+    assert!(!bed.core.pings("2001:db8:f0:0:8002::10"));
+    assert!(!neighbor("2001:db8:f0:0:8002::10").contains(own));
+    router.terminate();
+    agent.terminate();
+}
