@@ -5,9 +5,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use carnet_base::{LinkMessage, Rng, Time};
-use carnet_nemo::forwarding::desired::Entry;
+use carnet_nemo::forwarding::desired::{Change, Entry, Key};
 use carnet_station::io::{Event, Input, NemoOutput, Output};
-use carnet_station::{LanSettings, PersistentState, Station, StationConfig};
+use carnet_station::{Door, Inbound, LanSettings, PersistentState, Station, StationConfig};
 use carnet_wire::nd::{NdOption, NestingInformation, RecursiveDnsServers, RouterAdvertisement};
 use common::{WALL, address, interface, router_config};
 
@@ -130,6 +130,44 @@ fn reload_withdraws_removed_dns_servers_from_hosts() {
     let changed = vec!["mobile_router.lan i1".to_owned()];
     let expected = Event::Reloaded { added: vec![], removed: vec![], changed };
     assert!(format!("{events:?}").contains(&format!("{expected:?}")), "{events:?}");
+}
+
+#[test]
+fn doors_are_shut_before_anything_else_and_closed_without_packet_filter() {
+    let mut shut = LanSettings::from("i1");
+    shut.door = Door { inbound: Inbound::Established, ..Door::default() };
+    let config = config(vec!["i0".into(), shut]);
+    let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let mut set = Vec::new();
+    while let Some(output) = station.poll_output() {
+        if let Output::Nemo(NemoOutput::Forwarding(Change::Set(entry))) = output {
+            set.push(entry);
+        }
+    }
+    let rules = set.iter().take_while(|entry| matches!(entry.key(), Key::PacketRule(_))).count();
+    assert_eq!(rules, 4, "{set:?}");
+    assert!(!set[rules..].iter().any(|entry| matches!(entry.key(), Key::PacketRule(_))), "{set:?}");
+
+    // A kernel without packet filter: the network of `i1` is unreachable.
+    let closed = |station: &Station| -> Vec<(u32, String)> {
+        let rules = station.nemo().desired_entries().filter_map(|entry| match entry {
+            Entry::Rule(rule) if (105..108).contains(&rule.priority) => {
+                Some((rule.priority, rule.to.expect("a prefix").to_string()))
+            }
+            _ => None,
+        });
+        rules.collect()
+    };
+    let status = |station: &Station| station.nemo().lan_status()[1].closed.clone();
+    assert_eq!((closed(&station), status(&station)), (vec![], None));
+    let error = Some("no nf_tables".to_owned());
+    station.handle_input(Time::ZERO, WALL, Input::PacketRules(error.clone())).expect("accepted");
+    while station.poll_output().is_some() {}
+    let networks = ["2001:db8:b::/64", "2001:db8:c::/64"];
+    let all = (105..108).flat_map(|priority| networks.map(|network| (priority, network.to_owned())));
+    assert_eq!((closed(&station), status(&station)), (all.collect(), error));
+    station.handle_input(Time::ZERO, WALL, Input::PacketRules(None)).expect("accepted");
+    assert_eq!((closed(&station), status(&station)), (vec![], None));
 }
 
 /// An operator's radvd takes over one of the interfaces.

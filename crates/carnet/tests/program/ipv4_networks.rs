@@ -216,6 +216,30 @@ fn ipv4_packets_with_foreign_addresses_pass_neither_in_nor_out() {
     assert_eq!(router.state(), "registered");
 }
 
+/// The door is shut for IPv4 as well: only what the host began passes, and pings once the config allows them.
+#[test]
+fn ipv4_host_is_behind_the_door() {
+    if !possible() {
+        return;
+    }
+    let bed = bed();
+    let shut = |config: &str, keys: &str| {
+        let table = format!("\n[[mobile_router.lan]]\ninterface = 'lan0'\n{keys}\n");
+        with_ipv4(config).replace("lan = ['lan0']\n", "") + &table
+    };
+    let (_agent, router) =
+        start_both(&bed, |config| with_ipv4(&config), |config| shut(&config, "dhcp_enabled = false"));
+    wait_until("the host on board reaches the server", seconds(10), || bed.host.pings_v4(SERVER));
+    assert!(!bed.core.pings_v4(HOST));
+    let connection = Connection::start(&bed);
+    connection.flows();
+    connection.stop();
+    let text = fs::read_to_string(&router.config).expect("a config");
+    let allow = "dhcp_enabled = false\nallow = [{ protocol = 'icmp', to = ['10.42.7.5'] }]\n";
+    router.reload(&text.replace("dhcp_enabled = false\n", allow));
+    wait_until("the exception passes", seconds(10), || bed.core.pings_v4(HOST));
+}
+
 /// A home agent whose config has no IPv4 prefix for the router refuses it. IPv6 goes on, and the host on
 /// board gets an ICMP error at once.
 #[test]

@@ -1,8 +1,9 @@
 //! The door of the mobile network: which packets from outside reach hosts on board.
 //!
 //! With the door [`Inbound::Established`], an interface gets only packets of connections that hosts on board
-//! began, and ICMP errors about these. Exceptions permit packets from outside to certain hosts and ports. Packets between interfaces on board pass, except for isolated interfaces. The
-//! kernel's packet filter enforces it ([`super::packet_rules`]).
+//! began, and ICMP errors about these. Exceptions permit packets from outside to certain hosts and ports.
+//! Packets between interfaces on board pass, except for isolated interfaces. The kernel's packet filter
+//! enforces it ([`super::packet_rules`]).
 //!
 //! If the kernel cannot install the rules, routing rules make the networks of these interfaces unreachable
 //! instead ([`closed_entries`]). Then the hosts still reach the router itself.
@@ -77,7 +78,7 @@ fn exceptions(to_lan: &PacketMatch, allowed: &AllowedPackets) -> Vec<PacketRule>
         protocol::ICMPV6 => Some(icmpv6::types::ECHO_REQUEST),
         _ => None,
     };
-    // ICMP of one address family must not pass inside the other one.
+    // The kernel must not accept ICMP of one address family inside the other.
     let any = match allowed.protocol {
         ipv4::ICMP => Some(ALL_IPV4),
         protocol::ICMPV6 => Some(Ipv6Net::default()),
