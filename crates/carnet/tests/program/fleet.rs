@@ -105,7 +105,7 @@ impl Fleet {
         let name = NAMES[member];
         let path = |kind: &str| self.bed.scratch.path(&format!("{name}{kind}"));
         let agent = self.bed.agent_config().replace("agent.sock", &format!("{name}.sock"));
-        fs::write(path(".toml"), with_path(&agent).as_bytes()).expect("a config file");
+        fs::write(path(".toml"), with_path(&with_ipv4(&agent)).as_bytes()).expect("a config file");
         let config = format!(
             "member = '{name}'\nstore = ['{}']\ndirectory = '{}'\nprogram = '{PROGRAM}'\n\
              seat = 'north'\nconfig = '{name}.toml'\nmembers = {:?}\n{}",
@@ -203,6 +203,12 @@ impl Drop for Member {
     }
 }
 
+/// Adds an IPv4 prefix to the mobile network in the config of a member or of the router.
+fn with_ipv4(config: &str) -> String {
+    let prefixes = "prefixes = ['2001:db8:a::/64']\n";
+    config.replacen(prefixes, &format!("{prefixes}ipv4_prefixes = ['10.42.7.0/24']\n"), 1)
+}
+
 /// Starts the members and the router. Waits until the preferred member is the leader and has the router's
 /// binding.
 fn started<const MEMBERS: usize>(fleet: &Fleet) -> ([Member; MEMBERS], Station) {
@@ -215,7 +221,7 @@ fn started<const MEMBERS: usize>(fleet: &Fleet) -> ([Member; MEMBERS], Station) 
     });
     // The long lifetime ensures that the router sends no refresh during the test.
     let config = fleet.bed.router_config().replace("'60s'", "'600s'");
-    let router = Station::start(&fleet.bed.router, &config);
+    let router = Station::start(&fleet.bed.router, &with_ipv4(&config));
     router.registered();
     for waits in &members[1..] {
         assert!(waits.bindings().is_none(), "{}", waits.log());
@@ -226,16 +232,26 @@ fn started<const MEMBERS: usize>(fleet: &Fleet) -> ([Member; MEMBERS], Station) 
 #[test]
 fn standby_takes_over_bindings_of_a_dead_machine() {
     let Some(fleet) = Fleet::new() else { return };
+    // The correspondent reaches the IPv4 mobile network through the second machine only.
+    fleet.bed.core.ip("addr add 198.51.100.1/24 dev hb");
+    fleet.others[0].ip("addr add 198.51.100.2/24 dev ha0");
+    fleet.bed.core.ip("route add 10.42.7.0/24 via 198.51.100.2");
+    fleet.bed.host.ip("addr add 10.42.7.5/24 dev eth0");
+    fleet.bed.host.ip("route add default via 10.42.7.1");
     let ([mut anna, bruno], router) = started(&fleet);
     let sent = router.counter("nemo.bu.sent");
     let echo = fleet.bed.echo(100);
     echo.flows();
+    assert!(!fleet.bed.host.pings_v4("198.51.100.1"), "before the take-over");
     anna.die();
     fleet.bed.core.ip("link set ha down");
     wait_until("the other has the binding", seconds(20), || bruno.has_the_router());
     // No router has registered again at the new leader.
     assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
     echo.flows();
+    let bindings = bruno.bindings().expect("an active home agent");
+    assert_eq!(bindings[0]["ipv4_prefixes"].to_string(), "[\"10.42.7.0/24\"]");
+    wait_until("IPv4 takes the new leader", seconds(10), || fleet.bed.host.pings_v4("198.51.100.1"));
     let report = echo.stop();
     println!("the longest silence: {:?}", report.silence);
 }
