@@ -11,7 +11,7 @@ use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use carnet_api::config::{Config, DataplanePath, FlowAction, SecurityPolicy};
+use carnet_api::config::{Config, DataplanePath, FlowAction, PolicyAction, SecurityPolicy};
 use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, ProbeTarget, WatchedInterface};
 pub use carnet_settings::station;
@@ -131,7 +131,7 @@ pub fn counted(config: &Config) -> Vec<String> {
 /// capacity of the uplinks.
 pub fn counting(config: &Config) -> Duration {
     let mut policies = config.mobile_router.iter().flat_map(|router| &router.policies);
-    let balances = policies.any(|policy| policy.action == FlowAction::Balance);
+    let balances = policies.any(|policy| policy.action == PolicyAction::Tunnel(FlowAction::Balance));
     if balances { Duration::from_millis(750) } else { Duration::from_secs(5) }
 }
 

@@ -66,11 +66,12 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
                         destination: prefix("::ffff:10.0.0.0/105"),
                         protocol: Some(6),
                         ports: Some(PortRange { first: 80, last: 90 }),
+                        source_ports: Some(PortRange { first: 1024, last: 2047 }),
                         ..all()
                     },
                     Verdict::Drop,
                 ),
-                "iifname \"wan0\" ip daddr 10.0.0.0/9 tcp dport 80-90 drop",
+                "iifname \"wan0\" ip daddr 10.0.0.0/9 tcp sport 1024-2047 tcp dport 80-90 drop",
             ),
             (
                 rule(
@@ -117,6 +118,17 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
                     )
                 },
                 "ip6 saddr 2001:db8:a::/63 ip6 dscp 0x2e meta mark set ct mark",
+            ),
+            (
+                PacketRule {
+                    chain: Chain::Prerouting,
+                    ..rule(9, PacketMatch { connection_mark: Some(mark), ..all() }, Verdict::RestoreMark)
+                },
+                "ct mark & 0x000000ff == 0x00000005 meta mark set ct mark",
+            ),
+            (
+                PacketRule { chain: Chain::Early, ..rule(10, all(), Verdict::Zone(13_500)) },
+                "ct original zone set 13500",
             ),
             (
                 nat(7, PacketMatch { output_interface: Some("wan0".into()), ..all() }, Verdict::Masquerade),

@@ -8,7 +8,7 @@ use carnet_mobility::mnpp::Authorization;
 use carnet_mobility::mobile_router::MobileRouterConfig;
 use ipnet::Ipv6Net;
 
-pub use crate::forwarding::{LanSettings, OwnTraffic};
+pub use crate::forwarding::{BreakoutPolicy, LanSettings, OwnTraffic};
 
 /// Settings of the NEMO wing. A role that is absent is inactive.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +31,8 @@ pub struct MobileRouterSettings {
     pub agents: AgentsConfig,
     /// Interfaces of the mobile network.
     pub lan: Vec<LanSettings>,
+    /// Policies for packets that leave without the tunnel, with the other policies before the last of them.
+    pub breakouts: Vec<BreakoutPolicy>,
     /// Where traffic of this machine's own programs goes.
     pub own_traffic: OwnTraffic,
     /// Whether mobile routers behind this router may have addresses of the links that this router visits.

@@ -18,7 +18,7 @@ pub mod persistent_state;
 mod plane;
 pub mod status;
 
-pub use config::{LanSettings, MnppSettings, MobileRouterSettings, NemoConfig, OwnTraffic};
+pub use config::{BreakoutPolicy, LanSettings, MnppSettings, MobileRouterSettings, NemoConfig, OwnTraffic};
 pub use drop_reason::TunnelDrop;
 pub use output::Output;
 pub use persistent_state::{Kept, PersistentState};

@@ -28,7 +28,7 @@ use crate::config::NemoConfig;
 use crate::forwarding::desired::Entry;
 use crate::forwarding::forwarder::Forwarder;
 use crate::forwarding::path_mtu::PathMtus;
-use crate::forwarding::{LanSettings, OwnTraffic};
+use crate::forwarding::{BreakoutPolicy, LanSettings, OwnTraffic};
 use crate::output::Output;
 use crate::persistent_state::PersistentState;
 use access::Access;
@@ -71,6 +71,7 @@ pub(crate) struct Router {
     pub(crate) lan: Vec<String>,
     pub(crate) lan_settings: Vec<LanSettings>,
     own_traffic: OwnTraffic,
+    pub(crate) breakouts: Vec<BreakoutPolicy>,
     pub(crate) advertisers: Vec<RouterAdvertiser>,
     /// Interfaces that got `PREFIX::1` from an earlier config with `advertise`, with the prefix. They keep
     /// the address, because an operator's own router needs one there as well.

@@ -19,7 +19,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 use crate::drop_reason::TunnelDrop;
-use crate::forwarding::LanSettings;
+use crate::forwarding::{LanSettings, uplink_of};
 use crate::plane::Nemo;
 
 /// The mobile router in a few words.
@@ -482,7 +482,23 @@ impl Nemo {
 
     /// Returns the policies of the mobile router, in the order of the config.
     pub fn policy_status(&self) -> Vec<Policy> {
-        self.mobile_router().map(MobileRouter::policy_status).unwrap_or_default()
+        let Some(router) = &self.roles.router else { return Vec::new() };
+        let mut policies = router.machine.policy_status();
+        for (index, policy) in router.breakouts.iter().enumerate().filter(|(_, policy)| policy.breaks_out) {
+            let uplink = uplink_of(policy, &router.machine).filter(|_| !router.machine.is_home());
+            let uplink = uplink.and_then(|uplink| router.machine.uplinks().get(uplink));
+            let status = Policy {
+                name: policy.name.clone(),
+                action: "breakout".into(),
+                selectors: policy.selectors.len(),
+                uplinks: policy.uplinks.clone(),
+                wanted_uplink: None,
+                takes: uplink.map(|uplink| uplink.config.interface.clone()).into_iter().collect(),
+                home_agent: "not_asked".into(),
+            };
+            policies.insert(index.min(policies.len()), status);
+        }
+        policies
     }
 
     /// Returns the interfaces of the mobile network with their state.

@@ -3,9 +3,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use carnet_api::config::{self, MobileRouter, PolicyNetworks, PolicyProtocol};
+use carnet_api::config::{self, MobileRouter, PolicyAction, PolicyNetworks, PolicyProtocol};
 use carnet_mobility::flow::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
 use carnet_mobility::mobile_router::Policy;
+use carnet_station::BreakoutPolicy;
 use carnet_wire::{ipv4, ipv6::protocol};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -19,14 +20,40 @@ pub fn number(protocol: PolicyProtocol) -> u8 {
     }
 }
 
-/// Returns the policy in the form that the mobile router uses.
-pub fn policy(policy: &config::Policy, router: &MobileRouter) -> Policy {
-    Policy {
-        name: policy.name.clone(),
-        selectors: selectors(policy, &policy.networks(router)),
-        action: policy.action,
-        uplinks: policy.uplinks.clone(),
-    }
+/// Returns the policies that select uplinks of the tunnel, in the form that the mobile router uses.
+pub fn flow_policies(router: &MobileRouter) -> Vec<Policy> {
+    let policies = router.policies.iter().filter_map(|policy| {
+        let PolicyAction::Tunnel(action) = policy.action else { return None };
+        Some(Policy {
+            name: policy.name.clone(),
+            selectors: selectors(policy, &policy.networks(router)),
+            action,
+            uplinks: policy.uplinks.clone(),
+        })
+    });
+    policies.collect()
+}
+
+/// Returns the policies for packets that leave without the tunnel, with the other policies before the last of
+/// them: the first policy that matches decides.
+pub fn breakouts(router: &MobileRouter) -> Vec<BreakoutPolicy> {
+    let mut flows_before = 0;
+    let last = router.policies.iter().rposition(|policy| policy.action == PolicyAction::Breakout);
+    let policies = router.policies.iter().take(last.map_or(0, |last| last + 1)).map(|policy| {
+        let breaks_out = policy.action == PolicyAction::Breakout;
+        let selectors = selectors(policy, &policy.networks(router));
+        let before = flows_before;
+        flows_before += if breaks_out { 0 } else { selectors.len() };
+        BreakoutPolicy {
+            name: policy.name.clone(),
+            breaks_out,
+            selectors,
+            lan: policy.lan.clone(),
+            uplinks: policy.uplinks.clone(),
+            flows_before: before,
+        }
+    });
+    policies.collect()
 }
 
 /// Fields that the selectors of both address families have.
@@ -117,7 +144,7 @@ mod tests {
             ports: Vec::new(),
             prefixes: prefixes.iter().map(|prefix| prefix.parse().expect("a prefix")).collect(),
             lan: Vec::new(),
-            action: FlowAction::Balance,
+            action: PolicyAction::Tunnel(FlowAction::Balance),
             uplinks: vec!["wlan0".into()],
         }
     }

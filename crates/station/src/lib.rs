@@ -19,6 +19,8 @@ mod status;
 pub use carnet_cits::geonetworking::GeonetSettings;
 pub use carnet_nemo::forwarding::packet_rules::PortRange;
 pub use carnet_nemo::forwarding::{AllowedPackets, Door, Inbound};
-pub use carnet_nemo::{LanSettings, MnppSettings, MobileRouterSettings, OwnTraffic, PersistentState};
+pub use carnet_nemo::{
+    BreakoutPolicy, LanSettings, MnppSettings, MobileRouterSettings, OwnTraffic, PersistentState,
+};
 pub use config::StationConfig;
 pub use station::Station;

@@ -27,7 +27,7 @@ use super::table::{Table, all};
 use super::{kinds, values};
 
 pub use lan::{Allowed, Dhcp, DhcpOption, DhcpReservation, Door, Inbound, Lan};
-pub use policy::{Policy, PolicyNetworks};
+pub use policy::{Policy, PolicyAction, PolicyNetworks};
 pub use transport::PolicyProtocol;
 pub use uplink::{Roaming, Uplink, VolumePeriod};
 

@@ -113,6 +113,7 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
             },
             lan: vec!["i0".into()],
             agents: AgentsConfig::default(),
+            breakouts: Vec::new(),
             own_traffic: OwnTraffic::Uplinks,
             nesting: false,
             nested_routers: Vec::new(),

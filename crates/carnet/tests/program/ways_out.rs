@@ -1,12 +1,15 @@
-//! Packets that do not take the usual way: policies by interface on board, programs of the router itself, and
-//! hosts on board that leave by an uplink without the tunnel.
+//! Packets past the tunnel, and packets of the router's own programs in it.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
 use crate::hosts::{Host, possible, said, seconds, wait_until};
 use crate::ipv4::{dual, start_both};
 use crate::station::Station;
-use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_ADDRESS, HOME_AGENT, Testbed};
+use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_ADDRESS, HOME_AGENT, INSIDE, Testbed};
 
 const IPV4_PREFIX: &str = "10.42.7.0/24";
 const SERVER: &str = "198.51.100.1";
@@ -75,5 +78,121 @@ fn programs_of_the_router_take_the_tunnel_if_configured() {
         assert!(bed.router.pings(CORRESPONDENT) && bed.router.pings_v4(SERVER), "{}", router.log());
         assert!(router.end_by(Signal::SIGTERM).status.success(), "{}", router.log());
         assert_eq!(bed.router.snapshot(), before);
+    }
+}
+
+/// Policies: packets of hosts on board to UDP port 5300 and to TCP port 8080 leave without the tunnel.
+fn breakouts(uplinks: &str) -> String {
+    let selectors =
+        [("streams", "protocol = 'udp'\nports = [5300]"), ("maps", "protocol = 'tcp'\nports = [8080]")];
+    let policy = |(name, selector): (&str, &str)| {
+        format!(
+            "\n[[mobile_router.policy]]\nname = '{name}'\n{selector}\nlan = ['lan0']\n\
+             action = 'breakout'\n{uplinks}\n"
+        )
+    };
+    selectors.map(policy).concat()
+}
+
+/// Sends a request from the host on board to a server in the core. Returns the source address that the server
+/// sees, if its answer returns.
+fn seen(bed: &Testbed, server: &str, port: u16) -> Option<String> {
+    let limit = Some(Duration::from_millis(500));
+    let at = SocketAddr::new(server.parse().expect("an address"), port);
+    let listener = bed.core.run(move || UdpSocket::bind(at).expect("a socket"));
+    listener.set_read_timeout(limit).expect("a timeout");
+    let own: IpAddr = INSIDE_BOTH[usize::from(at.is_ipv4())].parse().expect("an address");
+    // One port for all requests: connection tracking must separate those inside and outside of the tunnel.
+    let client = bed.host.run(move || UdpSocket::bind((own, 40_000)).expect("a socket"));
+    client.set_read_timeout(limit).expect("a timeout");
+    client.send_to(b"request", at).ok()?;
+    let (_, source) = listener.recv_from(&mut [0; 100]).ok()?;
+    listener.send_to(b"answer", source).ok()?;
+    client.recv_from(&mut [0; 100]).ok()?;
+    Some(source.ip().to_string())
+}
+
+fn is_seen_as(bed: &Testbed, port: u16, addresses: [&str; 2]) {
+    for (server, address) in [CORRESPONDENT, SERVER].into_iter().zip(addresses) {
+        wait_until(&format!("{server} sees {address} at port {port}"), seconds(10), || {
+            seen(bed, server, port).as_deref() == Some(address)
+        });
+    }
+}
+
+/// Opens a TCP connection from the host on board, and checks that it carries data.
+fn connection(bed: &Testbed, server: &str) -> (TcpStream, TcpStream) {
+    let at = SocketAddr::new(server.parse().expect("an address"), 8080);
+    let listener = bed.core.run(move || TcpListener::bind(at).expect("a listener"));
+    let mut client =
+        bed.host.run(move || TcpStream::connect_timeout(&at, seconds(10)).expect("a connection"));
+    let (mut served, _) = listener.accept().expect("a connection");
+    for stream in [&client, &served] {
+        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+    }
+    client.write_all(b"hello").expect("data");
+    let mut octets = [0; 5];
+    served.read_exact(&mut octets).expect("data");
+    (client, served)
+}
+
+const FIRST: [&str; 2] = [CARE_OF[0], "192.0.2.10"];
+const SECOND: [&str; 2] = [CARE_OF[1], "203.0.113.10"];
+const INSIDE_BOTH: [&str; 2] = [INSIDE, "10.42.7.5"];
+
+#[test]
+fn selected_packets_leave_by_the_uplink_in_use_and_others_by_the_tunnel() {
+    if !possible() {
+        return;
+    }
+    for path in ["tun", "bpf"] {
+        let bed = bed();
+        let before = bed.router.snapshot();
+        let (_agent, mut router) = start(&bed, path, "", &breakouts(""));
+        is_seen_as(&bed, 5300, FIRST);
+        is_seen_as(&bed, 5301, INSIDE_BOTH);
+        is_seen_as(&bed, 5300, FIRST);
+        let policies = router.show("policies");
+        assert_eq!(policies[0]["name"], "streams");
+        assert_eq!((&policies[0]["action"], &policies[0]["takes"][0]), (&"breakout".into(), &"wlan0".into()));
+
+        // Connections with the address of the former uplink end. New ones have that of the new uplink.
+        let mut old: Vec<_> = [CORRESPONDENT, SERVER].map(|server| connection(&bed, server)).into();
+        let output = router.ask(&["handover", "wwan0"]);
+        assert!(output.status.success(), "{}", said(&output));
+        is_seen_as(&bed, 5300, SECOND);
+        is_seen_as(&bed, 5301, INSIDE_BOTH);
+        for (client, _served) in &mut old {
+            wait_until("the old connection ends", seconds(20), || client.write_all(b"more").is_err());
+        }
+        for server in [CORRESPONDENT, SERVER] {
+            let (_client, served) = connection(&bed, server);
+            let peer = served.peer_addr().expect("a peer").ip().to_string();
+            assert!(SECOND.contains(&peer.as_str()), "{peer}");
+        }
+
+        // No packet from outside reaches the host past the home agent.
+        bed.core.ip("route replace 10.42.7.0/24 via 203.0.113.10");
+        bed.core.ip("-6 route replace 2001:db8:a::/64 via 2001:db8:f2::10");
+        assert!(!bed.core.pings(INSIDE) && !bed.core.pings_v4("10.42.7.5"));
+        // The router does not forward between its uplinks.
+        let through = "route replace 203.0.113.99/32 via 192.0.2.10";
+        bed.core.ip(through);
+        assert!(!bed.core.pings_v4("203.0.113.99"));
+
+        // After kill -9 the rules stay; the next start takes them over, and an orderly end removes them.
+        router.end_by(Signal::SIGKILL);
+        is_seen_as(&bed, 5300, SECOND);
+        bed.core.ip("route replace 10.42.7.0/24 via 198.51.100.2");
+        bed.core.ip("-6 route replace 2001:db8:a::/64 via 2001:db8:f0::2");
+        let config = std::fs::read_to_string(&router.config).expect("the config");
+        let mut router = Station::start(&bed.router, &config);
+        router.registered();
+        is_seen_as(&bed, 5300, FIRST);
+        is_seen_as(&bed, 5301, INSIDE_BOTH);
+        assert!(router.end_by(Signal::SIGTERM).status.success(), "{}", router.log());
+        assert_eq!(bed.router.snapshot(), before);
+        let tables = bed.router.output(&["nft", "list", "tables"]);
+        assert_eq!(String::from_utf8_lossy(&tables.stdout), "");
     }
 }

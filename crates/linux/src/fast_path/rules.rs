@@ -89,7 +89,11 @@ pub(crate) fn value(
             *of.paths.get_mut(at)? = u8::try_from(path).ok()?;
             of.count += 1;
         }
-        if of.count == 0 {
+        if rule.members.is_empty() {
+            // Packets that leave without the tunnel have a rule without tunnels. The programs leave them to
+            // the kernel, as they leave packets for several tunnels.
+            of.action = action(FlowAction::Duplicate);
+        } else if of.count == 0 {
             continue;
         }
         *value.rule.get_mut(value.count as usize)? = of;

@@ -90,6 +90,9 @@ const PROTOCOL: u32 = 16;
 /// Fields of the expression `ct`.
 const CONNECTION_STATE: u32 = 0;
 const CONNECTION_MARK: u32 = 3;
+const CONNECTION_ZONE: u32 = 17;
+/// Direction of a connection's first packet.
+const ORIGINAL: u8 = 0;
 /// Headers of the expression `payload`.
 const LINK_HEADER: u32 = 0;
 const NETWORK_HEADER: u32 = 1;
@@ -183,9 +186,11 @@ struct ChainProperties {
     priority: i32,
 }
 
-/// Returns the properties of a chain. The priorities are those that `nft` calls mangle, filter and srcnat.
+/// Returns the properties of a chain. The priorities are those that `nft` calls raw, mangle, filter and
+/// srcnat.
 fn properties(role: Chain) -> ChainProperties {
     let (name, kind, hook, priority) = match role {
+        Chain::Early => ("early", "filter", 0, -300),
         Chain::Prerouting => ("prerouting", "filter", 0, -150),
         Chain::Output => ("output", "route", 3, -150),
         Chain::Input => ("input", "filter", 1, 0),
@@ -244,17 +249,22 @@ fn conditions(packets: &PacketMatch) -> Vec<Vec<u8>> {
     if let Some(protocol) = packets.protocol {
         expressions.extend([meta(PROTOCOL), compare(EQUAL, &[protocol])]);
     }
-    if let Some(PortRange { first, last }) = packets.ports {
-        expressions.push(payload(TRANSPORT_HEADER, 2, 2));
-        expressions.push(compare(AT_LEAST, &first.to_be_bytes()));
-        expressions.push(compare(AT_MOST, &last.to_be_bytes()));
+    for (offset, ports) in [(0, packets.source_ports), (2, packets.ports)] {
+        if let Some(PortRange { first, last }) = ports {
+            expressions.push(payload(TRANSPORT_HEADER, offset, 2));
+            expressions.push(compare(AT_LEAST, &first.to_be_bytes()));
+            expressions.push(compare(AT_MOST, &last.to_be_bytes()));
+        }
     }
     if let Some(kind) = packets.icmp_type {
         expressions.extend([payload(TRANSPORT_HEADER, 0, 1), compare(EQUAL, &[kind])]);
     }
-    if let Some(Mark { mask, value }) = packets.mark {
-        expressions.extend([meta(MARK), masked(&mask.to_ne_bytes(), &[0; 4])]);
-        expressions.push(compare(EQUAL, &value.to_ne_bytes()));
+    let marks = [(meta(MARK), packets.mark), (connection(CONNECTION_MARK), packets.connection_mark)];
+    for (load, mark) in marks {
+        if let Some(Mark { mask, value }) = mark {
+            expressions.extend([load, masked(&mask.to_ne_bytes(), &[0; 4])]);
+            expressions.push(compare(EQUAL, &value.to_ne_bytes()));
+        }
     }
     if !packets.states.is_empty() {
         let bits = packets.states.iter().fold(0, |bits, state| bits | state_bit(*state));
@@ -293,6 +303,10 @@ fn action(verdict: Verdict) -> Vec<Vec<u8>> {
         ],
         Verdict::SaveMark => {
             vec![meta(MARK), expression("ct", &[number(2, CONNECTION_MARK), number(4, REGISTER)].concat())]
+        }
+        Verdict::Zone(zone) => {
+            let data = [number(2, CONNECTION_ZONE), attribute(3, &[ORIGINAL]), number(4, REGISTER)];
+            vec![load(REGISTER, &zone.to_ne_bytes()), expression("ct", &data.concat())]
         }
         Verdict::RestoreMark => vec![
             connection(CONNECTION_MARK),

@@ -76,6 +76,7 @@ impl Uplink {
         let in_use = (self.plain_address(), self.ipv4_care_of_address());
         self.candidates = Candidates::default();
         self.ipv4_candidates = Candidates::default();
+        self.ipv4_gateway = None;
         let former = self.home_router.take();
         self.has_other_home_router = false;
         let Some(interface) = &self.interface else { return Attachment::Down("no such interface") };
@@ -85,6 +86,7 @@ impl Uplink {
         let home = self.home_link(interface, config, former);
         let found = self.find_candidates(interface, config, in_use);
         let is_foreign = found.has_care_of_address(config);
+        self.ipv4_gateway = found.ipv4.best.first().map(|candidate| candidate.router);
         if let Some(home) = home.filter(|_| !self.is_home_doubted() || !is_foreign) {
             self.home_router = home.advertised;
             self.has_other_home_router = home.has_others;
@@ -105,6 +107,21 @@ impl Uplink {
             self.ipv4_candidates = found.ipv4;
         }
         Attachment::Foreign { ipv6, ipv4 }
+    }
+
+    /// Returns the default router of IPv6 for packets outside of the tunnel; unspecified if a default route
+    /// has no gateway.
+    pub fn ipv6_gateway(&self) -> Option<Ipv6Addr> {
+        match self.attachment {
+            Attachment::Foreign { ipv6, .. } => ipv6.map(|(_, router)| router),
+            Attachment::Down(_) | Attachment::Home { .. } => None,
+        }
+    }
+
+    /// Returns the default router of IPv4 for packets outside of the tunnel; unspecified if a default route
+    /// has no gateway.
+    pub fn ipv4_gateway(&self) -> Option<Ipv4Addr> {
+        self.ipv4_gateway
     }
 
     /// Returns why the uplink cannot be used whatever its addresses are.

@@ -163,6 +163,13 @@ impl MobileRouter {
         &self.uplinks
     }
 
+    /// Returns the uplink of the tunnel that carries traffic. Without a tunnel it is the uplink from which
+    /// the router registers.
+    pub fn uplink_in_use(&self) -> Option<usize> {
+        let mut paths = self.paths().into_iter().filter(|path| path.transmit);
+        paths.next().map(|path| path.uplink).or(self.uplinks.target)
+    }
+
     /// Returns the last acknowledged registration without identifier; `None` after its lifetime.
     pub fn registration(&self) -> Option<&Registration> {
         self.list.plain.registration.as_ref()

@@ -11,7 +11,7 @@ use crate::flow::FlowAction;
 pub struct Policy {
     /// Name of the policy.
     pub name: String,
-    /// Action: `failover`, `duplicate` or `balance`.
+    /// Action: `failover`, `duplicate` or `balance`; `breakout` for packets that leave without the tunnel.
     pub action: String,
     /// Number of traffic selectors.
     pub selectors: usize,
@@ -19,10 +19,12 @@ pub struct Policy {
     pub uplinks: Vec<String>,
     /// The uplink that an operator has selected (`carnet handover --policy`), or `null`.
     pub wanted_uplink: Option<String>,
-    /// Uplinks that the policy's packets use now; if empty, they use the uplinks of packets without a policy.
+    /// Uplinks that the policy's packets use now; if empty, they use the uplinks of packets without a policy,
+    /// in the tunnel.
     pub takes: Vec<String>,
     /// Answer of the home agent: `agreed` to all flows, `asked`, `refused` (some of the flows), `unknown` or
-    /// `failover`. With `unknown` it does not support flow bindings, with `failover` only this action.
+    /// `failover`. With `unknown` it does not support flow bindings, with `failover` only this action. With
+    /// the action `breakout` it is `not_asked`.
     pub home_agent: String,
 }
 

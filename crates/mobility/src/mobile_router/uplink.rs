@@ -137,6 +137,9 @@ pub struct Uplink {
     /// on the same interface. The router uses them until the home agent has acknowledged the return.
     pub(super) candidates: Candidates<Ipv6Addr>,
     pub(super) ipv4_candidates: Candidates<Ipv4Addr>,
+    /// Default router of IPv4, also if tunnels cannot use IPv4; unspecified for a default route without
+    /// gateway.
+    pub(super) ipv4_gateway: Option<Ipv4Addr>,
     /// Candidates over which the home agent did not answer.
     pub(super) failed: FailedCandidates,
     /// Candidates over which the home agent has acknowledged a registration.
@@ -213,6 +216,7 @@ impl Uplink {
             portal_probes: PortalProbes::default(),
             candidates: Candidates::default(),
             ipv4_candidates: Candidates::default(),
+            ipv4_gateway: None,
             failed: FailedCandidates::default(),
             proven: ProvenCandidates::default(),
             next_hops: [None; MAX_NEXT_HOPS],

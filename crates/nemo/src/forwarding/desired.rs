@@ -45,6 +45,9 @@ pub const TABLE_OWN_TRAFFIC: u32 = 13_507;
 /// Table that makes the home agent's address local to this machine. Packets that arrive under IPsec use this
 /// table.
 pub const TABLE_PROTECTED: u32 = 13_506;
+/// Number of the table for packets that leave by the first uplink without the tunnel; the uplink with index
+/// `n` has this number plus `n`.
+pub const TABLE_BREAKOUT: u32 = 13_400;
 /// Number of the table of the first uplink in the config; the uplink with index `n` has this number plus `n`.
 /// Its default route leads to the router that advertised the care-of address. If the uplink has a second
 /// router, that one has a table from [`TABLE_NEXT_HOP`] on.
@@ -83,6 +86,11 @@ pub mod priority {
     /// Rejects (`unreachable`) all other packets from an uplink. A mobile router does not forward between
     /// visited networks, and packets that bypass the home agent do not reach the mobile network.
     pub const FROM_UPLINK: u32 = 115;
+    /// Answers to packets that have left without the tunnel use the main table. The priority is before
+    /// [`FROM_UPLINK`].
+    pub const BREAKOUT_ANSWERS: u32 = 114;
+    /// Packets that leave without the tunnel use the table of an uplink.
+    pub const BREAKOUT: u32 = 121;
     /// Packets to the mobile network use the main table, never the tunnel.
     pub const TO_MOBILE_NETWORK: u32 = 120;
     /// Rejects (`unreachable`) packets from a direct route that are not for the mobile network. A mobile
@@ -186,7 +194,8 @@ pub struct DistributionRule {
     pub selector: Option<TrafficSelector>,
     /// Action of the forwarder: failover, balance or duplicate.
     pub action: FlowAction,
-    /// Tunnels for these packets, the preferred one first.
+    /// Tunnels for these packets, the preferred one first. Empty for packets that leave without the tunnel.
+    /// Then the forwarder goes on with the next rule, and a fast path leaves the packets to the kernel.
     pub members: Vec<Member>,
 }
 

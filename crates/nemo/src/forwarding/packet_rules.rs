@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Chain {
+    /// All arriving packets, before connection tracking sees them: for marks and zones that depend on the
+    /// packet alone.
+    Early,
     /// All arriving packets, before the kernel looks up a route: for marks.
     Prerouting,
     /// Packets of this machine's own programs: for marks. If a rule changes the mark, the kernel looks up
@@ -28,8 +31,8 @@ pub enum Chain {
 
 impl Chain {
     /// All chains.
-    pub const ALL: [Chain; 5] =
-        [Chain::Prerouting, Chain::Output, Chain::Input, Chain::Forward, Chain::SourceNat];
+    pub const ALL: [Chain; 6] =
+        [Chain::Early, Chain::Prerouting, Chain::Output, Chain::Input, Chain::Forward, Chain::SourceNat];
 }
 
 /// State that the kernel's connection tracking gives a packet.
@@ -84,12 +87,16 @@ pub struct PacketMatch {
     pub protocol: Option<u8>,
     /// Destination ports; the protocol must be one with ports.
     pub ports: Option<PortRange>,
+    /// Source ports; the protocol must be one with ports.
+    pub source_ports: Option<PortRange>,
     /// Type of an ICMP or ICMPv6 message; the protocol must be one of these.
     pub icmp_type: Option<u8>,
     /// Value of the DSCP field. The rule must also select one address family by source or destination.
     pub dscp: Option<u8>,
     /// Mark of the packet.
     pub mark: Option<Mark>,
+    /// Mark of the packet's connection.
+    pub connection_mark: Option<Mark>,
     /// States of connection tracking, of which the packet has one; empty for any state.
     pub states: Vec<ConnectionState>,
 }
@@ -113,6 +120,10 @@ pub enum Verdict {
     SaveMark,
     /// Gives the packet the mark of its connection, and continues with the next rule.
     RestoreMark,
+    /// Puts the packet's connection into a zone of connection tracking, and continues with the next rule.
+    /// Only in [`Chain::Early`]. Answers need no zone: their addresses are unique after a change of the
+    /// source address. A connection outside of the zone is another one, even with equal addresses and ports.
+    Zone(u16),
 }
 
 /// A rule of the packet filter. Key: all fields.

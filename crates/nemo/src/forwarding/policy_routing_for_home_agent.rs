@@ -156,7 +156,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     let living: Vec<_> = tested.map(|binding| (binding.bid, binding.ends())).collect();
     let bound = !valid.is_empty();
     let flows = bindings.flows(home_address);
-    let ways = ways(TunnelEnd::HomeAgent, home_address, config.address, &living, flows);
+    let ways = ways(TunnelEnd::HomeAgent, home_address, config.address, &living, flows, &[]);
     let tunnel = |bid, ends: Ends, transmit| {
         let (local, remote) = ends;
         Entry::Tunnel(Arc::new(Tunnel {

@@ -37,6 +37,7 @@ use super::desired::{
     TABLE_NEXT_HOP, TABLE_NOWHERE, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
 use super::entries::{LOCAL, METRIC, first_host, host, into_tunnel_device, route, unreachable};
+use super::policy_routing_for_breakouts::BreakoutPolicy;
 use super::policy_routing_for_ipv4_tunnels;
 use super::ways::ways;
 
@@ -49,7 +50,8 @@ const IPV4_FORWARDING: &str = "ipv4_forwarding";
 /// Returns the interface settings in three groups, to be installed in this order and before all other
 /// entries. Uplinks must accept Router Advertisements before forwarding is turned on; otherwise the kernel
 /// drops the default routers that it knows.
-pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Entry>; 3] {
+/// `has_breakouts` says whether packets may leave without the tunnel.
+pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String], has_breakouts: bool) -> [Vec<Entry>; 3] {
     let setting = |interface: &str, name: &str, value: &str| {
         Entry::Setting(Box::new(Setting {
             interface: interface.into(),
@@ -60,12 +62,17 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
     let uplinks = || router.config().uplinks.iter().map(|u| u.interface.as_str());
     // With a strict filter the kernel accepts the home agent's answers only on the uplink of the main table's
     // route.
-    let with_ipv4 = uplinks().filter(|_| router.config().home_agent_ipv4.is_some());
+    // The same holds for answers to packets that have left without the tunnel.
+    let with_ipv4 = uplinks().filter(|_| router.config().home_agent_ipv4.is_some() || has_breakouts);
     // An uplink needs no forwarding of IPv4: packets of the mobile network come out of the tunnel device.
+    // Without the tunnel they arrive on the uplink.
     let has_ipv4_networks = !router.config().ipv4_prefixes.is_empty();
     let links: Vec<&str> = match lan {
         [] => vec!["all"],
-        lan => lan.iter().map(String::as_str).chain([TUNNEL_DEVICE]).collect(),
+        lan => {
+            let outside = uplinks().filter(|_| has_breakouts);
+            lan.iter().map(String::as_str).chain([TUNNEL_DEVICE]).chain(outside).collect()
+        }
     };
     let links = links.into_iter().filter(|_| has_ipv4_networks);
     let ipv4_forwarding = links.map(|link| setting(link, IPV4_FORWARDING, "1"));
@@ -85,7 +92,8 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String]) -> [Vec<Ent
 /// Returns all entries but the settings, from the router's state and its LAN interfaces. `assigned` has the
 /// LAN interfaces that get the address `PREFIX::1`, each with its prefix; `stations` the interfaces of IPv6
 /// over GeoNetworking; `beside` the state machines for other home agents, which the router tries or leaves:
-/// their tunnels accept packets but send only messages.
+/// their tunnels accept packets but send only messages. `breakouts` are the policies for packets without the
+/// tunnel.
 pub(crate) fn router_entries<'a>(
     router: &MobileRouter,
     beside: impl Iterator<Item = &'a MobileRouter>,
@@ -93,6 +101,7 @@ pub(crate) fn router_entries<'a>(
     assigned: &[(String, Ipv6Net)],
     stations: &[String],
     interfaces: &BTreeMap<String, Interface>,
+    breakouts: &[BreakoutPolicy],
 ) -> Vec<Entry> {
     let config = router.config();
     let mut entries = Vec::new();
@@ -202,7 +211,7 @@ pub(crate) fn router_entries<'a>(
             .extend(policy_routing_for_ipv4_tunnels::entries(uplink, |number| next_hop_table(index, number)));
     }
 
-    entries.extend(tunnels(router, &beside));
+    entries.extend(tunnels(router, &beside, breakouts));
     entries.extend(lan_addresses(assigned, interfaces));
     entries
 }
@@ -304,7 +313,7 @@ pub(super) fn inside(lan: &[String]) -> Vec<Option<&str>> {
 }
 
 /// Returns the tunnels, their distribution, and the sockets of tunnels inside IPv4.
-fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
+fn tunnels(router: &MobileRouter, beside: &[&MobileRouter], breakouts: &[BreakoutPolicy]) -> Vec<Entry> {
     let config = router.config();
     let mut inner = vec![host(config.home_address)];
     inner.extend(&config.prefixes);
@@ -313,7 +322,7 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter]) -> Vec<Entry> {
     let living: Vec<_> =
         paths.iter().filter(|path| path.transmit).map(|path| (path.bid, (path.local, path.remote))).collect();
     let (end, home_address) = (TunnelEnd::MobileRouter, config.home_address);
-    let ways = ways(end, home_address, config.home_agent, &living, router.flows());
+    let ways = ways(end, home_address, config.home_agent, &living, router.flows(), breakouts);
 
     let interface = |uplink: usize| router.uplinks().get(uplink).map(|u| u.config.interface.clone());
     let mut sockets: BTreeSet<Socket> = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! Entries of the desired state that lead traffic of this machine's own programs into the tunnel.
 //!
 //! A program that has chosen no source address gets the home address, and for IPv4 an address of the mobile
-//! network: the default route of [`TABLE_OWN_TRAFFIC`] names it. These packets then take the tunnel as
+//! network. The default route of [`TABLE_OWN_TRAFFIC`] names it. These packets then take the tunnel as
 //! packets of the mobile network do. Four kinds of packets stay on their way:
 //!
 //! * packets from an address of an uplink, such as answers to a host that asked there;

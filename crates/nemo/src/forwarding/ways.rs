@@ -10,6 +10,7 @@ use carnet_mobility::flow::{FlowAction, FlowBinding};
 
 use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
 use super::path_mtu::Ends;
+use super::policy_routing_for_breakouts::BreakoutPolicy;
 
 /// Tunnels that a home address uses, and the distribution of its packets.
 #[derive(Debug, Default)]
@@ -28,6 +29,7 @@ pub(crate) fn ways(
     home_agent: Ipv6Addr,
     living: &[(Option<u16>, Ends)],
     flows: &[FlowBinding],
+    breakouts: &[BreakoutPolicy],
 ) -> Ways {
     let Some((_, best)) = living.first() else { return Ways::default() };
     let member = |(bid, (local, remote)): &(Option<u16>, Ends), weight| Member {
@@ -37,7 +39,12 @@ pub(crate) fn ways(
         weight,
     };
     let mut rules: Vec<DistributionRule> = Vec::new();
+    let mut breakouts = breakouts.iter().filter(|policy| policy.breaks_out).peekable();
     for flow in flows {
+        let is_before = |policy: &&BreakoutPolicy| policy.flows_before < usize::from(flow.fid);
+        while let Some(policy) = breakouts.next_if(is_before) {
+            rules.extend(past_all_tunnels(policy));
+        }
         let chosen = flow.bids.iter().filter_map(|(bid, weight)| {
             living.iter().find(|(known, _)| *known == Some(*bid)).map(|way| member(way, *weight))
         });
@@ -46,6 +53,7 @@ pub(crate) fn ways(
             rules.push(DistributionRule { selector: Some(flow.selector), action: flow.action, members });
         }
     }
+    rules.extend(breakouts.flat_map(past_all_tunnels));
     let to_the_best = |rule: &DistributionRule| {
         let first = rule.members.first().is_some_and(|member| (member.local, member.remote) == *best);
         match rule.action {
@@ -70,6 +78,17 @@ pub(crate) fn ways(
     }
 }
 
+/// Returns the rules for packets that leave without the tunnel. They name no tunnel. A fast path leaves such
+/// packets to the kernel, which leads them to the uplink. The slow path gets them only if the uplink cannot
+/// take them, and goes on with the next rule.
+fn past_all_tunnels(policy: &BreakoutPolicy) -> impl Iterator<Item = DistributionRule> + '_ {
+    policy.selectors.iter().map(|selector| DistributionRule {
+        selector: Some(*selector),
+        action: FlowAction::Failover,
+        members: Vec::new(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,7 +109,7 @@ mod tests {
 
     fn of(bids: &[u16], flows: &[FlowBinding]) -> Ways {
         let (home_address, home_agent) = (Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED);
-        ways(TunnelEnd::HomeAgent, home_address, home_agent, &living(bids), flows)
+        ways(TunnelEnd::HomeAgent, home_address, home_agent, &living(bids), flows, &[])
     }
 
     #[test]
@@ -105,6 +124,39 @@ mod tests {
         assert!(of(&[], &to_the_best).transmit.is_empty());
         // A copy has a number even if no other tunnel exists now.
         assert!(of(&[1], &[flow(FlowAction::Duplicate, &[(1, 1)])]).distribution.is_some());
+    }
+
+    #[test]
+    fn breakouts_stand_among_flows_in_the_order_of_policies() {
+        let policy = |port, flows_before, breaks_out| BreakoutPolicy {
+            name: String::new(),
+            breaks_out,
+            selectors: vec![TrafficSelector::Ipv6(Ipv6Selector {
+                source_port: Some(carnet_mobility::flow::Range::only(port)),
+                ..Ipv6Selector::default()
+            })],
+            lan: Vec::new(),
+            uplinks: Vec::new(),
+            flows_before,
+        };
+        let breakouts = [policy(1, 0, true), policy(2, 1, false), policy(3, 1, true), policy(4, 2, true)];
+        let flows = [1, 2].map(|fid| FlowBinding { fid, ..flow(FlowAction::Failover, &[(1, 1)]) });
+        let living = living(&[1]);
+        let ways = ways(
+            TunnelEnd::MobileRouter,
+            Ipv6Addr::LOCALHOST,
+            Ipv6Addr::UNSPECIFIED,
+            &living,
+            &flows,
+            &breakouts,
+        );
+        let port = |rule: &DistributionRule| match rule.selector {
+            Some(TrafficSelector::Ipv6(selector)) => selector.source_port.map(|range| range.first),
+            _ => None,
+        };
+        let rules = ways.distribution.expect("a distribution").rules;
+        let all: Vec<_> = rules.iter().map(|rule| (port(rule), rule.members.len())).collect();
+        assert_eq!(all, [(Some(1), 0), (None, 1), (Some(3), 0), (None, 1), (Some(4), 0), (None, 1)]);
     }
 
     #[test]

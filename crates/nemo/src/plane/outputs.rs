@@ -13,7 +13,8 @@ use crate::forwarding::forwarder::Verdict;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Order;
 use crate::forwarding::{
-    OwnTraffic, closed_entries, door_entries, nesting_entries, own_traffic_entries, router_entries,
+    OwnTraffic, breakout_entries, closed_entries, door_entries, nesting_entries, own_traffic_entries,
+    router_entries,
 };
 use crate::output::Output;
 use crate::persistent_state::Kept;
@@ -136,7 +137,9 @@ impl Nemo {
                 &assigned,
                 &self.virtual_interfaces,
                 &self.interfaces,
+                &router.breakouts,
             );
+            entries.extend(breakout_entries(&router.breakouts, &router.machine, &router.lan));
             entries.extend(nesting_entries(&router.nesting, &router.machine));
             if router.own_traffic == OwnTraffic::Tunnel {
                 let others = router.agents.machines();

@@ -160,9 +160,12 @@ impl Nemo {
             for prefix in config.prefixes.iter().copied().chain(ipv4).chain([home_address]) {
                 self.data_path.forwarder.serve(prefix, config.home_address);
             }
+            let has_breakouts = router.breakouts.iter().any(|policy| policy.breaks_out);
             // Put these settings before those by which the home agent turns forwarding on, because the kernel
             // needs this order.
-            for (order, entries) in setting_entries(&router.machine, &router.lan).into_iter().enumerate() {
+            for (order, entries) in
+                setting_entries(&router.machine, &router.lan, has_breakouts).into_iter().enumerate()
+            {
                 self.data_path.desired.replace(Scope::Settings(order), entries);
             }
             if let Some(stored) = persistent.mobile_router {
@@ -326,6 +329,7 @@ impl Router {
             lan,
             lan_settings: settings.lan,
             own_traffic: settings.own_traffic,
+            breakouts: settings.breakouts,
             advertisers,
             assigned: Vec::new(),
             lan_mtu: LanMtu::default(),

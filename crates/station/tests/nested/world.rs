@@ -111,6 +111,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
                 uplinks: uplinks.iter().enumerate().map(uplink).collect(),
             },
             lan: vec!["i0".into()],
+            breakouts: Vec::new(),
             own_traffic: OwnTraffic::Uplinks,
             nesting,
             nested_routers: vec![KNOWN],

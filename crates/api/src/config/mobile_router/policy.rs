@@ -33,10 +33,20 @@ pub struct Policy {
     pub prefixes: Vec<IpNet>,
     /// Interfaces of the hosts on board; empty for all.
     pub lan: Vec<String>,
-    /// Use of the uplinks.
-    pub action: FlowAction,
-    /// Uplinks with a `bid`, the preferred first, at least one.
+    /// Way of the packets.
+    pub action: PolicyAction,
+    /// Uplinks, the preferred first. In the tunnel there is at least one, and each has a `bid`. Without the
+    /// tunnel an empty list stands for the uplink in use.
     pub uplinks: Vec<String>,
+}
+
+/// `action` of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PolicyAction {
+    /// Packets take the tunnel, and its uplinks in this manner.
+    Tunnel(FlowAction),
+    /// Packets leave by an uplink without the tunnel.
+    Breakout,
 }
 
 /// Prefixes at both ends of the packets of a policy, of one address family.
@@ -61,7 +71,7 @@ impl Policy {
         all.filter(|networks| self.is_of_one_family(networks)).collect()
     }
 
-    /// Returns the number of flow bindings of the policy.
+    /// Returns the number of flow bindings of the policy, or of selectors for packets without the tunnel.
     fn flows(&self, router: &MobileRouter) -> usize {
         // A port matches source or destination, so each port needs two flows.
         let ports = (self.ports.len() * 2).max(1);
@@ -126,21 +136,28 @@ static LAN: Key<List<String>> = with_default(
     "Interfaces of `lan` whose hosts send and receive the packets. The policy selects them by the prefixes of
      these interfaces. An empty array matches all hosts on board.",
 );
-static ACTION: Key<FlowAction> = required(
+static ACTION: Key<PolicyAction> = required(
     "action",
     words(&[
-        ("failover", FlowAction::Failover),
-        ("balance", FlowAction::Balance),
-        ("duplicate", FlowAction::Duplicate),
+        ("failover", PolicyAction::Tunnel(FlowAction::Failover)),
+        ("balance", PolicyAction::Tunnel(FlowAction::Balance)),
+        ("duplicate", PolicyAction::Tunnel(FlowAction::Duplicate)),
+        ("breakout", PolicyAction::Breakout),
     ]),
     r#"`"failover"`: the first live uplink of `uplinks`. `"balance"`: each conversation takes one of them, by
        a hash of its addresses and ports. The hash counts nothing, so few conversations may leave an uplink
        without any: 8 of them miss one with a share of 28 % in 7 of 100 cases. `"duplicate"`: each packet
        takes the first four live uplinks and the receiver keeps the first copy; a home agent that does not
-       support this gets `"failover"`."#,
+       support this gets `"failover"`. `"breakout"`: packets of hosts on board leave by an uplink without the
+       tunnel, see [on-board.md](on-board.md#past-the-tunnel)."#,
 );
-static UPLINKS: Key<List<String>> =
-    required("uplinks", kinds::INTERFACES, "Uplinks with a `bid`, in order of preference.");
+static UPLINKS: Key<List<String>> = with_default(
+    "uplinks",
+    kinds::INTERFACES,
+    "[]",
+    r#"Uplinks with a `bid`, in order of preference; at least one. With `"breakout"` they need no `bid`, and
+       without this key packets leave by the uplink in use."#,
+);
 
 /// Keys of the config table `[[mobile_router.policy]]`.
 pub(in crate::config) static SECTION: Section = Section::new(
@@ -159,6 +176,7 @@ pub(in crate::config) static SECTION_OF_NODE: Section = Section::new(
 /// The parsed table, with the values that the checks compare with other tables.
 pub(super) struct Draft {
     name: Option<At<String>>,
+    action: Option<PolicyAction>,
     lan: List<String>,
     uplinks: List<String>,
     /// Position of the table in the file.
@@ -186,7 +204,7 @@ impl Draft {
             action: action,
             uplinks: uplinks.complete(),
         });
-        Draft { name, lan, uplinks, at: table.at(), config }
+        Draft { name, action, lan, uplinks, at: table.at(), config }
     }
 }
 
@@ -206,15 +224,23 @@ pub(super) fn check(policies: &[Draft], uplinks: &[uplink::Draft], lans: &List<l
                 None => names.push(name),
             }
         }
-        if policy.uplinks.items.is_empty() && policy.uplinks.whole {
+        let breaks_out = policy.action == Some(PolicyAction::Breakout);
+        if breaks_out && lans.items.is_empty() && lans.whole {
+            let message =
+                "only packets of hosts on board can leave without the tunnel, expected `mobile_router.lan`";
+            sink.push(policy.at, message.to_owned());
+        }
+        if policy.uplinks.items.is_empty() && policy.uplinks.whole && policy.action.is_some() && !breaks_out {
             sink.push(policy.at, "the policy has no uplink, expected at least one in `uplinks`".to_owned());
         }
         for interface in &policy.uplinks.items {
             let uplink = uplinks
                 .iter()
                 .find(|uplink| uplink.interface.as_ref().is_some_and(|name| name.value == interface.value));
-            if uplink.is_none_or(|uplink| matches!(uplink.bid, Some(None))) {
-                let message = format!("{:?} is no uplink with a `bid`, expected one", interface.value);
+            let lacks_bid = |uplink: &uplink::Draft| !breaks_out && matches!(uplink.bid, Some(None));
+            if uplink.is_none_or(lacks_bid) {
+                let with = if breaks_out { "" } else { " with a `bid`" };
+                let message = format!("{:?} is no uplink{with}, expected one", interface.value);
                 sink.push(interface.at, message);
             }
         }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::{FlowAction, Liveness, OwnTraffic, PolicyProtocol, Roaming, VolumeAction, VolumePeriod};
+use super::super::{
+    FlowAction, Liveness, OwnTraffic, PolicyAction, PolicyProtocol, Roaming, VolumeAction, VolumePeriod,
+};
 use super::{Config, SMALL_ROUTER, parse};
 
 const UPLINKS: &str = r#"uplink = [{ interface = "wlan0", bid = 1 }, { interface = "wwan0", bid = 2, cost = 3, capacity = 20000, volume = "5GB", volume_period = "day" }, { interface = "s0" }]"#;
@@ -44,7 +46,7 @@ fn policies_name_existing_uplinks() {
     assert_eq!(policy.dscp, [46, 0]);
     assert_eq!(policy.protocol, Some(PolicyProtocol::Udp));
     assert_eq!(policy.ports, [5000..=5000, 6000..=6010]);
-    assert_eq!(policy.action, FlowAction::Balance);
+    assert_eq!(policy.action, PolicyAction::Tunnel(FlowAction::Balance));
     assert_eq!(policy.uplinks, ["wwan0", "wlan0"]);
 }
 
@@ -158,6 +160,24 @@ fn policies_select_interfaces_and_ipv4_networks() {
 }
 
 #[test]
+fn policy_without_the_tunnel_needs_hosts_on_board_and_no_uplinks() {
+    let with = |more: &str, lan: &str| {
+        let policy = format!("[[mobile_router.policy]]\nname = \"a\"\naction = \"breakout\"\n{more}\n");
+        let network = format!("prefixes = [\"2001:db8:a::/64\"]\nlan = {lan}\nhome_agent = ");
+        let text = router(&policy).replace("home_agent = ", &network);
+        let config = Config::parse(&text, "c.toml").map_err(|errors| errors.to_string())?;
+        Ok::<_, String>(config.mobile_router.expect("a router").policies[0].clone())
+    };
+    let policy = with("", "[\"eth0\"]").expect("a policy");
+    assert_eq!((policy.action, policy.uplinks.len()), (PolicyAction::Breakout, 0));
+    let policy = with("uplinks = [\"s0\"]", "[\"eth0\"]").expect("an uplink without bid");
+    assert_eq!(policy.uplinks, ["s0"]);
+    assert!(with("", "[]").expect_err("no lan").contains("expected `mobile_router.lan`"));
+    let error = with("uplinks = [\"eth9\"]", "[\"eth0\"]").expect_err("an unknown uplink");
+    assert!(error.contains("\"eth9\" is no uplink, expected one"), "{error}");
+}
+
+#[test]
 fn wrong_policies_are_refused() {
     let policy = |text: &str| {
         errors(&format!("[[mobile_router.policy]]\nname = \"a\"\naction = \"failover\"\n{text}\n"))
@@ -165,7 +185,7 @@ fn wrong_policies_are_refused() {
     assert!(policy("uplinks = []").contains("the policy has no uplink"));
     assert!(policy("uplinks = [\"s0\"]").contains("\"s0\" is no uplink with a `bid`"));
     assert!(policy("uplinks = [\"eth9\"]").contains("\"eth9\" is no uplink with a `bid`"));
-    assert!(policy("").contains("`mobile_router.policy.uplinks` is missing"));
+    assert!(policy("").contains("the policy has no uplink"));
     assert!(policy("uplinks = [\"wlan0\"]\nports = [0]").contains("0 is out of range"));
     assert!(policy("uplinks = [\"wlan0\"]\nports = [\"9-5\"]").contains("is no range of ports"));
     assert!(policy("uplinks = [\"wlan0\"]\ndscp = [64]").contains("64 is out of range"));

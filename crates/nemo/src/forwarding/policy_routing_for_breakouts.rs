@@ -1,0 +1,333 @@
+//! Entries of the desired state for packets that leave by an uplink without the tunnel.
+//!
+//! A policy with the action `breakout` selects packets of hosts on board. They leave by the uplink in use, or
+//! by the first usable one of the policy, and get its address as their source. Answers return to the host;
+//! nobody outside can begin a connection.
+//!
+//! * Rules of the packet filter mark the packets before connection tracking sees them. The first policy that
+//!   matches decides, as in the tunnel's distribution. Packets to the mobile network keep their way.
+//! * Marked packets belong to a zone of connection tracking. So a connection that has begun in the tunnel is
+//!   another one outside, and gets a new address. It ends there, because the server does not know it.
+//! * Rules lead packets with the mark of a policy into the table of its uplink. Without a route there, because
+//!   the uplink lacks the address family, they take the tunnel.
+//! * The mark of the connection leads its answers back. Rules make all other packets from an uplink
+//!   unreachable.
+//! * When the uplink changes, the kernel ends the connections with the address of the former uplink.
+//!
+//! Left out: packets of this machine's own programs, and packets on the home link, which need no tunnel.
+
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+
+use carnet_base::mapped::{self, ALL_IPV4};
+use carnet_mobility::MobileRouter;
+use carnet_mobility::flow::{Range, TrafficSelector};
+use carnet_wire::ipv6::protocol;
+use ipnet::{Ipv4Net, Ipv6Net};
+
+use super::desired::{Entry, Ipv4Route, RouteAction, Rule, TABLE_BREAKOUT, TABLE_MAIN, priority};
+use super::entries::{METRIC, route};
+use super::packet_rules::{Chain, ConnectionState, Mark, PacketMatch, PacketRule, PortRange, Verdict};
+
+/// Bits of a packet's mark that carnet uses.
+const MASK: u32 = 0x7f00_0000;
+/// Bit of the mark that only packets without the tunnel have.
+const OUTSIDE: Mark = Mark { mask: 0x4000_0000, value: 0x4000_0000 };
+/// No policy has decided about the packet.
+const UNDECIDED: Mark = Mark { mask: MASK, value: 0 };
+/// The packet keeps its way.
+const INSIDE: Mark = Mark { mask: MASK, value: 0x3f00_0000 };
+/// Zone of connection tracking for packets without the tunnel.
+const ZONE: u16 = 13_500;
+/// Largest number of policies, because each has a mark.
+const MAX_POLICIES: usize = 0x3e;
+/// Destinations that no uplink forwards.
+const NEAR: [&str; 4] = ["fe80::/10", "ff00::/8", "::ffff:224.0.0.0/100", "::ffff:255.255.255.255/128"];
+
+/// A policy about packets of hosts on board: whether they leave without the tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakoutPolicy {
+    /// Name of the policy.
+    pub name: String,
+    /// Whether the packets leave without the tunnel. Otherwise the policy precedes one that does.
+    pub breaks_out: bool,
+    /// Selectors of the packets, whose source is the correspondent.
+    pub selectors: Vec<TrafficSelector>,
+    /// Interfaces of the hosts; empty for all.
+    pub lan: Vec<String>,
+    /// Interface names of the uplinks, the preferred first; empty for the uplink in use.
+    pub uplinks: Vec<String>,
+    /// Number of flow bindings of the policies before this one.
+    pub flows_before: usize,
+}
+
+/// Returns the mark of packets that leave by the policy with this index.
+fn mark(index: usize) -> Mark {
+    let number = u32::try_from(index.min(MAX_POLICIES - 1)).unwrap_or_default();
+    Mark { mask: MASK, value: OUTSIDE.value | number << 24 }
+}
+
+/// Returns the uplink by which packets of a policy leave now.
+pub(crate) fn uplink_of(policy: &BreakoutPolicy, router: &MobileRouter) -> Option<usize> {
+    if policy.uplinks.is_empty() {
+        return router.uplink_in_use().filter(|index| is_usable(router, *index));
+    }
+    let position = |name: &String| router.uplinks().iter().position(|it| it.config.interface == *name);
+    policy.uplinks.iter().filter_map(position).find(|index| is_usable(router, *index))
+}
+
+fn is_usable(router: &MobileRouter, index: usize) -> bool {
+    let uplink = router.uplinks().get(index);
+    uplink.is_some_and(|uplink| uplink.ipv6_gateway().is_some() || uplink.ipv4_gateway().is_some())
+}
+
+/// Returns the entries for these policies, of which at least one breaks out. `lan` are the interfaces of the
+/// mobile network.
+pub(crate) fn breakout_entries(
+    policies: &[BreakoutPolicy],
+    router: &MobileRouter,
+    lan: &[String],
+) -> Vec<Entry> {
+    let config = router.config();
+    if router.is_home() || !policies.iter().any(|policy| policy.breaks_out) {
+        return Vec::new();
+    }
+    let networks: Vec<Ipv6Net> = config
+        .prefixes
+        .iter()
+        .copied()
+        .chain(config.ipv4_prefixes.iter().copied().map(mapped::from_ipv4))
+        .collect();
+    let mut entries = Vec::new();
+    let mut used: BTreeSet<usize> = BTreeSet::new();
+    for (index, policy) in policies.iter().enumerate().filter(|(_, policy)| policy.breaks_out) {
+        let Some(uplink) = uplink_of(policy, router) else { continue };
+        used.insert(uplink);
+        let table = TABLE_BREAKOUT.saturating_add(u32::try_from(uplink).unwrap_or_default());
+        for (input, network) in lan.iter().flat_map(|input| networks.iter().map(move |it| (input, it))) {
+            entries.push(Entry::Rule(Box::new(Rule {
+                priority: priority::BREAKOUT,
+                input_interface: Some(input.clone()),
+                from: Some(*network),
+                mark: Some(mark(index)),
+                table,
+                ..Rule::default()
+            })));
+        }
+    }
+    entries.extend(used.iter().flat_map(|index| routes(router, *index)));
+    entries.extend(marking_rules(policies, lan, &networks).into_iter().map(packet_rule));
+    for uplink in &config.uplinks {
+        entries.extend(nat_rules(&uplink.interface).map(packet_rule));
+        entries.extend(networks.iter().map(|network| {
+            Entry::Rule(Box::new(Rule {
+                priority: priority::BREAKOUT_ANSWERS,
+                input_interface: Some(uplink.interface.clone()),
+                to: Some(*network),
+                mark: Some(OUTSIDE),
+                table: TABLE_MAIN,
+                ..Rule::default()
+            }))
+        }));
+    }
+    entries
+}
+
+fn packet_rule(rule: PacketRule) -> Entry {
+    Entry::PacketRule(Box::new(rule))
+}
+
+/// Returns the default routes out of an uplink.
+fn routes(router: &MobileRouter, index: usize) -> Vec<Entry> {
+    let Some(uplink) = router.uplinks().get(index) else { return Vec::new() };
+    let table = TABLE_BREAKOUT.saturating_add(u32::try_from(index).unwrap_or_default());
+    let interface = uplink.config.interface.clone();
+    let ipv6 = uplink.ipv6_gateway().map(|gateway| {
+        let gateway = Some(gateway).filter(|gateway| !gateway.is_unspecified());
+        let interface = interface.clone();
+        route(table, Ipv6Net::default(), METRIC, RouteAction::Forward { interface, gateway })
+    });
+    let ipv4 = uplink.ipv4_gateway().map(|gateway| {
+        let gateway = Some(gateway).filter(|gateway| !gateway.is_unspecified());
+        let interface = interface.clone();
+        Entry::Ipv4Route(Box::new(Ipv4Route { table, destination: Ipv4Net::default(), interface, gateway }))
+    });
+    ipv6.into_iter().chain(ipv4).collect()
+}
+
+/// Returns the rules that mark packets of hosts on board.
+fn marking_rules(policies: &[BreakoutPolicy], lan: &[String], networks: &[Ipv6Net]) -> Vec<PacketRule> {
+    let mut rules = Vec::new();
+    let near: Vec<Ipv6Net> = NEAR.iter().filter_map(|prefix| prefix.parse().ok()).collect();
+    for input in lan {
+        let from = PacketMatch { input_interface: Some(input.clone()), ..PacketMatch::default() };
+        for destination in networks.iter().chain(&near) {
+            let packets = PacketMatch { destination: Some(*destination), ..from.clone() };
+            rules.push(early(0, packets, Verdict::SetMark(INSIDE)));
+        }
+        for (index, policy) in policies.iter().enumerate().take(MAX_POLICIES) {
+            if !policy.lan.is_empty() && !policy.lan.contains(input) {
+                continue;
+            }
+            let mark = if policy.breaks_out { mark(index) } else { INSIDE };
+            for packets in policy.selectors.iter().flat_map(packets_of) {
+                let input_interface = Some(input.clone());
+                let packets = PacketMatch { input_interface, mark: Some(UNDECIDED), ..packets };
+                rules.push(early(index + 1, packets, Verdict::SetMark(mark)));
+            }
+        }
+        let marked = PacketMatch { mark: Some(OUTSIDE), ..from };
+        rules.push(early(MAX_POLICIES + 1, marked.clone(), Verdict::Zone(ZONE)));
+        rules.push(PacketRule {
+            chain: Chain::Prerouting,
+            order: 0,
+            packets: marked,
+            counts: false,
+            verdict: Verdict::SaveMark,
+        });
+    }
+    rules
+}
+
+fn early(order: usize, packets: PacketMatch, verdict: Verdict) -> PacketRule {
+    let order = u32::try_from(order).unwrap_or(u32::MAX);
+    PacketRule { chain: Chain::Early, order, packets, counts: false, verdict }
+}
+
+/// Returns the rules for one uplink: they change the source address, lead answers back, and refuse packets
+/// that would leave with a foreign address or arrive without a request.
+fn nat_rules(uplink: &str) -> impl Iterator<Item = PacketRule> {
+    let from = PacketMatch { input_interface: Some(uplink.to_owned()), ..PacketMatch::default() };
+    let to = PacketMatch { output_interface: Some(uplink.to_owned()), ..PacketMatch::default() };
+    let answers = PacketMatch {
+        connection_mark: Some(OUTSIDE),
+        states: vec![ConnectionState::Established, ConnectionState::Related],
+        ..from.clone()
+    };
+    // Connection tracking gives a new address to no packet that it does not understand.
+    let foreign = PacketMatch { mark: Some(OUTSIDE), states: vec![ConnectionState::Invalid], ..to.clone() };
+    // The kernel now forwards IPv4 of this interface. Rules of IPv6 at priority 115 do the same.
+    let unasked = PacketMatch {
+        source: Some(ALL_IPV4),
+        mark: Some(Mark { value: 0, ..OUTSIDE }),
+        states: vec![ConnectionState::Invalid, ConnectionState::New],
+        ..from
+    };
+    let outside = PacketMatch { mark: Some(OUTSIDE), ..to };
+    let rules = [
+        (Chain::Prerouting, answers, Verdict::RestoreMark),
+        (Chain::Forward, foreign, Verdict::Drop),
+        (Chain::Forward, unasked, Verdict::Drop),
+        (Chain::SourceNat, outside, Verdict::Masquerade),
+    ];
+    rules.into_iter().map(|(chain, packets, verdict)| PacketRule {
+        chain,
+        order: 0,
+        packets,
+        counts: verdict != Verdict::RestoreMark,
+        verdict,
+    })
+}
+
+/// Returns the conditions on packets from hosts on board that a selector makes.
+fn packets_of(selector: &TrafficSelector) -> Vec<PacketMatch> {
+    let selector = selector.as_ipv6();
+    let only_ipv6 = selector.next_header == Some(Range::only(protocol::ICMPV6));
+    let source = selector.destination.and_then(prefix_of);
+    let destination = selector.source.and_then(prefix_of);
+    let families = match source.or(destination) {
+        Some(_) => vec![source],
+        None if only_ipv6 => vec![Some(Ipv6Net::default())],
+        None => vec![Some(Ipv6Net::default()), Some(ALL_IPV4)],
+    };
+    let ports =
+        |range: Option<Range<u16>>| range.map(|range| PortRange { first: range.first, last: range.last });
+    let has_ports = selector.source_port.or(selector.destination_port).is_some();
+    let protocols = match selector.next_header {
+        Some(range) => vec![Some(range.first)],
+        None if has_ports => vec![Some(protocol::TCP), Some(protocol::UDP)],
+        None => vec![None],
+    };
+    let each = |source: Option<Ipv6Net>, protocol: Option<u8>| PacketMatch {
+        source,
+        destination,
+        protocol,
+        // The correspondent is the source of the selector, and the destination of these packets.
+        ports: ports(selector.source_port),
+        source_ports: ports(selector.destination_port),
+        dscp: selector.traffic_class.map(|class| class.first >> 2),
+        ..PacketMatch::default()
+    };
+    families.iter().flat_map(|source| protocols.iter().map(|protocol| each(*source, *protocol))).collect()
+}
+
+/// Returns the prefix of which a range has all addresses.
+fn prefix_of(range: Range<Ipv6Addr>) -> Option<Ipv6Net> {
+    let length = (u128::from(range.first) ^ u128::from(range.last)).leading_zeros();
+    let prefix = Ipv6Net::new(range.first, u8::try_from(length).ok()?).ok()?;
+    (prefix.network() == range.first && prefix.broadcast() == range.last).then_some(prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carnet_mobility::flow::{Ipv4Selector, Ipv6Selector};
+
+    fn prefix(text: &str) -> Option<Ipv6Net> {
+        Some(text.parse().expect("a prefix"))
+    }
+
+    #[test]
+    fn range_of_a_prefix_becomes_this_prefix() {
+        for text in ["2001:db8::/32", "::/0", "::ffff:10.42.7.0/120", "2001:db8::1/128"] {
+            let net: Ipv6Net = text.parse().expect("a prefix");
+            assert_eq!(prefix_of(Range::new(net.network(), net.broadcast())), Some(net));
+        }
+        let address = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
+        assert_eq!(prefix_of(Range::new(address("2001:db8::1"), address("2001:db8::2"))), None);
+    }
+
+    #[test]
+    fn selector_without_addresses_selects_packets_of_both_families() {
+        let ports = Some(Range::new(5000, 5010));
+        let any = Ipv6Selector::default();
+        let found = packets_of(&TrafficSelector::Ipv6(Ipv6Selector { source_port: ports, ..any }));
+        let port = Some(PortRange { first: 5000, last: 5010 });
+        let of = |source: &str, number| PacketMatch {
+            source: prefix(source),
+            protocol: Some(number),
+            ports: port,
+            ..PacketMatch::default()
+        };
+        let all = "::ffff:0.0.0.0/96";
+        assert_eq!(found, [of("::/0", 6), of("::/0", 17), of(all, 6), of(all, 17)]);
+        let next_header = Some(Range::only(58));
+        let icmpv6 = packets_of(&TrafficSelector::Ipv6(Ipv6Selector { next_header, ..any }));
+        assert_eq!(
+            icmpv6,
+            [PacketMatch { source: prefix("::/0"), protocol: Some(58), ..PacketMatch::default() }]
+        );
+    }
+
+    #[test]
+    fn ports_and_addresses_are_seen_from_the_host_on_board() {
+        let range = |first: [u8; 4], last: [u8; 4]| Some(Range::new(first.into(), last.into()));
+        let selector = Ipv4Selector {
+            source: range([192, 0, 2, 0], [192, 0, 2, 255]),
+            destination: range([10, 42, 7, 0], [10, 42, 7, 255]),
+            destination_port: Some(Range::only(443)),
+            differentiated_services: Some(Range::only(46 << 2)),
+            protocol: Some(Range::only(6)),
+            ..Ipv4Selector::default()
+        };
+        let expected = PacketMatch {
+            source: prefix("::ffff:10.42.7.0/120"),
+            destination: prefix("::ffff:192.0.2.0/120"),
+            protocol: Some(6),
+            source_ports: Some(PortRange { first: 443, last: 443 }),
+            dscp: Some(46),
+            ..PacketMatch::default()
+        };
+        assert_eq!(packets_of(&TrafficSelector::Ipv4(selector)), [expected]);
+    }
+}
