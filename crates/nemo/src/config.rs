@@ -33,6 +33,8 @@ pub struct MobileRouterSettings {
     pub lan: Vec<LanSettings>,
     /// Policies for packets that leave without the tunnel, with the other policies before the last of them.
     pub breakouts: Vec<BreakoutPolicy>,
+    /// Whether packets of hosts on board leave without the tunnel while the home agent is away.
+    pub breaks_out_when_away: bool,
     /// Where traffic of this machine's own programs goes.
     pub own_traffic: OwnTraffic,
     /// Whether mobile routers behind this router may have addresses of the links that this router visits.

@@ -1,6 +1,7 @@
 //! The NEMO plane of a station: its roles, their shared data path, and the queries about their state.
 
 mod access;
+mod away;
 mod config_changes;
 mod data_path;
 mod direct;
@@ -32,6 +33,7 @@ use crate::forwarding::{BreakoutPolicy, LanSettings, OwnTraffic};
 use crate::output::Output;
 use crate::persistent_state::PersistentState;
 use access::Access;
+use away::Absence;
 use data_path::DataPath;
 use direct::DirectRoutes;
 use lan_mtu::LanMtu;
@@ -71,7 +73,9 @@ pub(crate) struct Router {
     pub(crate) lan: Vec<String>,
     pub(crate) lan_settings: Vec<LanSettings>,
     own_traffic: OwnTraffic,
-    pub(crate) breakouts: Vec<BreakoutPolicy>,
+    /// Policies of the config; [`Router::breakouts`] returns those that hold now.
+    breakouts: Vec<BreakoutPolicy>,
+    absence: Absence,
     pub(crate) advertisers: Vec<RouterAdvertiser>,
     /// Interfaces that got `PREFIX::1` from an earlier config with `advertise`, with the prefix. They keep
     /// the address, because an operator's own router needs one there as well.
@@ -222,7 +226,7 @@ impl Nemo {
         let router = self.roles.router.as_ref().and_then(|router| {
             let advertisers = router.advertisers.iter().filter_map(RouterAdvertiser::poll_timeout);
             let lan_mtu = router.lan_mtu.poll_timeout().into_iter().chain(router.nesting.poll_timeout());
-            let agents = router.agents.poll_timeout();
+            let agents = router.agents.poll_timeout().into_iter().chain(router.absence.poll_timeout());
             router.machine.poll_timeout().into_iter().chain(agents).chain(advertisers).chain(lan_mtu).min()
         });
         let router =

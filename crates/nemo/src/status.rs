@@ -484,7 +484,7 @@ impl Nemo {
     pub fn policy_status(&self) -> Vec<Policy> {
         let Some(router) = &self.roles.router else { return Vec::new() };
         let mut policies = router.machine.policy_status();
-        for (index, policy) in router.breakouts.iter().enumerate().filter(|(_, policy)| policy.breaks_out) {
+        for (index, policy) in router.breakouts().iter().enumerate().filter(|(_, policy)| policy.breaks_out) {
             let uplink = uplink_of(policy, &router.machine).filter(|_| !router.machine.is_home());
             let uplink = uplink.and_then(|uplink| router.machine.uplinks().get(uplink));
             let status = Policy {

@@ -102,6 +102,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         agents: AgentsConfig { prefix_discovery: router.prefix_discovery, ..agents(&router.home_agents) },
         lan: router.lan.iter().map(|it| lan(it, !router.dns_forward.is_empty())).collect(),
         breakouts: policies::breakouts(router),
+        breaks_out_when_away: router.breaks_out_when_away,
         own_traffic: router.own_traffic,
         nesting: router.nesting,
         nested_routers: router.nested_routers.iter().map(|address| address.0).collect(),

@@ -66,6 +66,8 @@ pub struct MobileRouter {
     pub advertise: bool,
     /// DNS servers that the forwarder on board asks; empty without a forwarder.
     pub dns_forward: Vec<IpAddr>,
+    /// Whether packets of hosts on board leave without the tunnel while the home agent is away.
+    pub breaks_out_when_away: bool,
     /// Where traffic of this machine's own programs goes.
     pub own_traffic: OwnTraffic,
     /// Whether carnet offers care-of addresses of the visited links to nested mobile routers, and uses those
@@ -157,6 +159,12 @@ impl MobileRouter {
                 "{table} without station.state_dir: each start takes its first sequence number from the \
                  clock, and uses up the numbers of the key sooner (32768, then the home agent demands \
                  timestamps)"
+            ));
+        }
+        if self.breaks_out_when_away && self.lan.is_empty() {
+            warnings.push(format!(
+                "{table}.when_home_agent_is_away = \"breakout\" without lan: no packet can leave without the \
+                 tunnel"
             ));
         }
         if self.own_traffic == OwnTraffic::Tunnel && self.ipv4_prefixes.is_empty() {
@@ -316,6 +324,14 @@ static OWN_TRAFFIC: Key<OwnTraffic> = with_default(
        an address in `ipv4_prefixes`. [on-board.md](on-board.md#programs-of-the-router-itself) has the
        exceptions."#,
 );
+static WHEN_HOME_AGENT_IS_AWAY: Key<bool> = with_default(
+    "when_home_agent_is_away",
+    words(&[("block", false), ("breakout", true)]),
+    r#""block""#,
+    r#"Treatment of packets of hosts on board if the home agent does not answer, or refuses, for 10 seconds.
+       `"block"`: they are answered as unreachable. `"breakout"`: they leave by an uplink [past the
+       tunnel](on-board.md#past-the-tunnel) until the home agent is back. It needs `lan`."#,
+);
 static NESTING: Key<bool> = with_default(
     "nesting",
     kinds::BOOLEAN,
@@ -390,6 +406,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &LAN,
         &ADVERTISE,
         &DNS_FORWARD,
+        &WHEN_HOME_AGENT_IS_AWAY,
         &OWN_TRAFFIC,
         &NESTING,
         &NESTED_ROUTERS,
@@ -492,6 +509,7 @@ struct Network {
     lan: List<lan::Draft>,
     advertise: Option<bool>,
     dns_forward: List<IpAddr>,
+    breaks_out_when_away: Option<bool>,
     own_traffic: Option<OwnTraffic>,
     nested_routers: List<MacAddress>,
     direct_routes: List<Ipv6Net>,
@@ -506,6 +524,7 @@ impl Network {
             lan: table.take(&LAN).unwrap_or_default(),
             advertise: table.take(&ADVERTISE),
             dns_forward: table.take(&DNS_FORWARD).unwrap_or_default(),
+            breaks_out_when_away: table.take(&WHEN_HOME_AGENT_IS_AWAY),
             own_traffic: table.take(&OWN_TRAFFIC),
             nested_routers: table.take(&NESTED_ROUTERS).unwrap_or_default(),
             direct_routes: table.take(&DIRECT_ROUTES).unwrap_or_default(),
@@ -527,6 +546,7 @@ impl Network {
             lan: List::default(),
             advertise: Some(true),
             dns_forward: List::default(),
+            breaks_out_when_away: Some(false),
             own_traffic: Some(OwnTraffic::Uplinks),
             nested_routers: List::default(),
             direct_routes: List::default(),
@@ -606,6 +626,7 @@ impl Draft {
             lan: network.lans(),
             advertise: network.advertise,
             dns_forward: network.dns_forward.complete(),
+            breaks_out_when_away: network.breaks_out_when_away,
             own_traffic: network.own_traffic,
             nesting: table.take(&NESTING),
             nested_routers: network.nested_routers.complete(),

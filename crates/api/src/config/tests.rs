@@ -358,6 +358,7 @@ fn every_config_key_reaches_its_field() {
             lifetime: Duration::from_secs(60),
             lan: vec![Lan::named("i0", false), Lan::named("i1", false)],
             dns_forward: Vec::new(),
+            breaks_out_when_away: false,
             own_traffic: OwnTraffic::Uplinks,
             advertise: false,
             nesting: false,

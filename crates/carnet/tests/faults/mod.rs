@@ -114,6 +114,7 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
             lan: vec!["i0".into()],
             agents: AgentsConfig::default(),
             breakouts: Vec::new(),
+            breaks_out_when_away: false,
             own_traffic: OwnTraffic::Uplinks,
             nesting: false,
             nested_routers: Vec::new(),

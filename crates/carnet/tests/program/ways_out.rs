@@ -196,3 +196,34 @@ fn selected_packets_leave_by_the_uplink_in_use_and_others_by_the_tunnel() {
         assert_eq!(String::from_utf8_lossy(&tables.stdout), "");
     }
 }
+
+#[test]
+fn hosts_leave_by_the_uplink_only_while_the_home_agent_is_away() {
+    if !possible() {
+        return;
+    }
+    for (path, when) in [("tun", "breakout"), ("bpf", "breakout"), ("bpf", "block")] {
+        let bed = bed();
+        let keys = format!("heartbeat = '100ms'\nwhen_home_agent_is_away = '{when}'");
+        let (mut agent, mut router) = start(&bed, path, &keys, "");
+        is_seen_as(&bed, 5300, INSIDE_BOTH);
+        let config = std::fs::read_to_string(&agent.config).expect("the config");
+        agent.end_by(Signal::SIGKILL);
+        if when == "block" {
+            // Longer than the pause before packets would leave; also after the death of the router.
+            std::thread::sleep(seconds(12));
+            router.end_by(Signal::SIGKILL);
+            for server in [CORRESPONDENT, SERVER] {
+                assert_eq!(seen(&bed, server, 5300), None, "{}", router.log());
+            }
+            continue;
+        }
+        wait_until("the router notices", seconds(30), || router.log().contains("the home agent is away"));
+        is_seen_as(&bed, 5300, FIRST);
+        assert_eq!(router.show("policies")[0]["name"], "when_home_agent_is_away");
+        let _agent = Station::start(&bed.agent, &config);
+        wait_until("the router notices", seconds(60), || router.log().contains("the home agent is back"));
+        is_seen_as(&bed, 5300, INSIDE_BOTH);
+        assert_eq!(router.show("policies"), serde_json::json!([]));
+    }
+}

@@ -118,11 +118,16 @@ impl RuleTable {
 
     /// Returns the interfaces whose packets the rules must see. A rule that names no interface must see the
     /// packets of all. Rules of [`Self::nat_sources`] do not count: the fast path knows their packets by the
-    /// source address.
+    /// source address. A fast path leaves packets with a mark of carnet anyway.
     pub(crate) fn interfaces(&self) -> FilteredInterfaces {
         let mut interfaces = FilteredInterfaces::default();
         let is_of_forwarded = |rule: &&PacketRule| !matches!(rule.chain, Chain::Input | Chain::Output);
+        let is_about_marks = |rule: &&PacketRule| {
+            let PacketRule { chain, packets, .. } = rule;
+            *chain == Chain::Early || packets.mark.is_some() || packets.connection_mark.is_some()
+        };
         let rules = self.wanted.iter().filter(is_of_forwarded).filter(|rule| !is_nat_of_tunnels(rule));
+        let rules = rules.filter(|rule| !is_about_marks(rule));
         for PacketRule { packets, .. } in rules {
             let names = packets.input_interface.iter().chain(&packets.output_interface);
             interfaces.is_all |= names.clone().next().is_none();

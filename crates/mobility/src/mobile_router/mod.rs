@@ -170,6 +170,13 @@ impl MobileRouter {
         paths.next().map(|path| path.uplink).or(self.uplinks.target)
     }
 
+    /// Returns whether the home agent carries packets of the mobile network: a tunnel transmits, and the home
+    /// agent answers over its uplink. On the home link no tunnel is necessary.
+    pub fn is_served(&self) -> bool {
+        let answers = |uplink| matches!(self.response(uplink), Response::Answers);
+        self.is_home() || self.paths().iter().any(|path| path.transmit && answers(path.uplink))
+    }
+
     /// Returns the last acknowledged registration without identifier; `None` after its lifetime.
     pub fn registration(&self) -> Option<&Registration> {
         self.list.plain.registration.as_ref()

@@ -1,15 +1,15 @@
 //! Entries of the desired state for packets that leave by an uplink without the tunnel.
 //!
 //! A policy with the action `breakout` selects packets of hosts on board. They leave by the uplink in use, or
-//! by the first usable one of the policy, and get its address as their source. Answers return to the host;
-//! nobody outside can begin a connection.
+//! by the first usable one of the policy, and get its address as their source. Answers return to the host.
+//! Hosts outside cannot begin a connection.
 //!
 //! * Rules of the packet filter mark the packets before connection tracking sees them. The first policy that
 //!   matches decides, as in the tunnel's distribution. Packets to the mobile network keep their way.
 //! * Marked packets belong to a zone of connection tracking. So a connection that has begun in the tunnel is
 //!   another one outside, and gets a new address. It ends there, because the server does not know it.
-//! * Rules lead packets with the mark of a policy into the table of its uplink. Without a route there, because
-//!   the uplink lacks the address family, they take the tunnel.
+//! * Rules lead packets with the mark of a policy into the table of its uplink. Without a route there,
+//!   because the uplink lacks the address family, they take the tunnel.
 //! * The mark of the connection leads its answers back. Rules make all other packets from an uplink
 //!   unreachable.
 //! * When the uplink changes, the kernel ends the connections with the address of the former uplink.
@@ -25,7 +25,9 @@ use carnet_mobility::flow::{Range, TrafficSelector};
 use carnet_wire::ipv6::protocol;
 use ipnet::{Ipv4Net, Ipv6Net};
 
-use super::desired::{Entry, Ipv4Route, RouteAction, Rule, TABLE_BREAKOUT, TABLE_MAIN, priority};
+use super::desired::{
+    Entry, Ipv4Route, RouteAction, Rule, TABLE_BREAKOUT, TABLE_MAIN, TABLE_NOWHERE, priority,
+};
 use super::entries::{METRIC, route};
 use super::packet_rules::{Chain, ConnectionState, Mark, PacketMatch, PacketRule, PortRange, Verdict};
 
@@ -133,6 +135,23 @@ pub(crate) fn breakout_entries(
     entries
 }
 
+/// Returns routing rules that refuse IPv4 packets from uplinks, for a kernel that cannot install the rules of
+/// the packet filter. The kernel forwards IPv4 of these interfaces.
+pub(crate) fn closed_uplink_entries(router: &MobileRouter) -> Vec<Entry> {
+    let config = router.config();
+    let uplinks = config.uplinks.iter().filter(|_| !config.ipv4_prefixes.is_empty());
+    let closed = uplinks.map(|uplink| {
+        Entry::Rule(Box::new(Rule {
+            priority: priority::FROM_UPLINK,
+            input_interface: Some(uplink.interface.clone()),
+            from: Some(ALL_IPV4),
+            table: TABLE_NOWHERE,
+            ..Rule::default()
+        }))
+    });
+    closed.collect()
+}
+
 fn packet_rule(rule: PacketRule) -> Entry {
     Entry::PacketRule(Box::new(rule))
 }
@@ -194,8 +213,8 @@ fn early(order: usize, packets: PacketMatch, verdict: Verdict) -> PacketRule {
     PacketRule { chain: Chain::Early, order, packets, counts: false, verdict }
 }
 
-/// Returns the rules for one uplink: they change the source address, lead answers back, and refuse packets
-/// that would leave with a foreign address or arrive without a request.
+/// Returns the rules for one uplink. They change the source address and lead answers back. They refuse
+/// packets that would leave with a foreign address, and those that arrive without a request.
 fn nat_rules(uplink: &str) -> impl Iterator<Item = PacketRule> {
     let from = PacketMatch { input_interface: Some(uplink.to_owned()), ..PacketMatch::default() };
     let to = PacketMatch { output_interface: Some(uplink.to_owned()), ..PacketMatch::default() };

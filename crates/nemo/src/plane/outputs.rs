@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::{Time, WallTime};
+use carnet_mobility::Event;
 use carnet_mobility::mnpp::Output as NeighbourWish;
 use carnet_mobility::nesting::Output as Wish;
 
@@ -13,8 +14,8 @@ use crate::forwarding::forwarder::Verdict;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Order;
 use crate::forwarding::{
-    OwnTraffic, breakout_entries, closed_entries, door_entries, nesting_entries, own_traffic_entries,
-    router_entries,
+    OwnTraffic, breakout_entries, closed_entries, closed_uplink_entries, door_entries, nesting_entries,
+    own_traffic_entries, router_entries,
 };
 use crate::output::Output;
 use crate::persistent_state::Kept;
@@ -27,6 +28,12 @@ impl Nemo {
             self.translate(now, output, from_router);
         }
         self.follow_nesting(now, wall);
+        let router = self.roles.router.as_mut();
+        if let Some(message) = router.and_then(|router| router.follow_absence(now)) {
+            let event = Event::Warning { message: message.to_owned() };
+            self.data_path.outputs.push_back(Output::Event(event));
+            self.forward_router(now);
+        }
         self.direct.follow(now, self.roles.router.as_ref(), &mut self.data_path);
         self.follow_path_mtus(now);
         if let Some(agent) = &mut self.roles.agent {
@@ -130,6 +137,7 @@ impl Nemo {
     pub(super) fn forward_router(&mut self, now: Time) {
         if let Some(router) = &self.roles.router {
             let assigned = router.lan_addresses();
+            let breakouts = router.breakouts();
             let mut entries = router_entries(
                 &router.machine,
                 router.agents.machines(),
@@ -137,9 +145,9 @@ impl Nemo {
                 &assigned,
                 &self.virtual_interfaces,
                 &self.interfaces,
-                &router.breakouts,
+                &breakouts,
             );
-            entries.extend(breakout_entries(&router.breakouts, &router.machine, &router.lan));
+            entries.extend(breakout_entries(&breakouts, &router.machine, &router.lan));
             entries.extend(nesting_entries(&router.nesting, &router.machine));
             if router.own_traffic == OwnTraffic::Tunnel {
                 let others = router.agents.machines();
@@ -160,7 +168,11 @@ impl Nemo {
         let rules = router.map(|router| door_entries(&router.lan_settings)).unwrap_or_default();
         let closed = router.filter(|_| self.packet_rule_error.is_some()).map(|router| {
             let config = router.machine.config();
-            closed_entries(&config.prefixes, &config.ipv4_prefixes, &router.lan_settings)
+            let mut closed = closed_entries(&config.prefixes, &config.ipv4_prefixes, &router.lan_settings);
+            if router.may_break_out() {
+                closed.extend(closed_uplink_entries(&router.machine));
+            }
+            closed
         });
         self.data_path.desired.replace(Scope::Doors, rules);
         self.data_path.desired.replace(Scope::ClosedDoors, closed.unwrap_or_default());

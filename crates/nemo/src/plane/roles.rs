@@ -13,6 +13,7 @@ use carnet_mobility::{Event, HomeAgent, MobileRouter, Nesting};
 use carnet_wire::ipv6::HEADER_LEN;
 
 use super::access::Access;
+use super::away::Absence;
 use super::config_changes::ConfigChanges;
 use super::lan_mtu::LanMtu;
 use super::neighbours::Neighbours;
@@ -90,6 +91,7 @@ impl Nemo {
         }
         if let (Some(router), Some(old)) = (&mut self.roles.router, &mut old_router) {
             router.machine.adopt(now, wall, &old.machine);
+            router.absence.adopt(old.absence);
             if router.nesting.config() == old.nesting.config() {
                 std::mem::swap(&mut router.nesting, &mut old.nesting);
             }
@@ -160,7 +162,7 @@ impl Nemo {
             for prefix in config.prefixes.iter().copied().chain(ipv4).chain([home_address]) {
                 self.data_path.forwarder.serve(prefix, config.home_address);
             }
-            let has_breakouts = router.breakouts.iter().any(|policy| policy.breaks_out);
+            let has_breakouts = router.may_break_out();
             // Put these settings before those by which the home agent turns forwarding on, because the kernel
             // needs this order.
             for (order, entries) in
@@ -330,6 +332,7 @@ impl Router {
             lan_settings: settings.lan,
             own_traffic: settings.own_traffic,
             breakouts: settings.breakouts,
+            absence: Absence::new(settings.breaks_out_when_away),
             advertisers,
             assigned: Vec::new(),
             lan_mtu: LanMtu::default(),

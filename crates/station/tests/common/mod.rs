@@ -155,6 +155,7 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
             lan: vec!["i0".into()],
             agents: AgentsConfig::default(),
             breakouts: Vec::new(),
+            breaks_out_when_away: false,
             own_traffic: OwnTraffic::Uplinks,
             nesting: true,
             nested_routers: Vec::new(),

@@ -112,6 +112,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
             },
             lan: vec!["i0".into()],
             breakouts: Vec::new(),
+            breaks_out_when_away: false,
             own_traffic: OwnTraffic::Uplinks,
             nesting,
             nested_routers: vec![KNOWN],

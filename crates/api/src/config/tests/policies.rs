@@ -160,6 +160,16 @@ fn policies_select_interfaces_and_ipv4_networks() {
 }
 
 #[test]
+fn absence_of_the_home_agent_blocks_by_default() {
+    let with = |text: &str| parse(&router(text));
+    let warns = |config: &Config| config.warnings().iter().any(|line| line.contains("no packet can leave"));
+    let config = with("when_home_agent_is_away = \"breakout\"");
+    assert!(warns(&config) && config.mobile_router.expect("a router").breaks_out_when_away);
+    let config = with("");
+    assert!(!warns(&config) && !config.mobile_router.expect("a router").breaks_out_when_away);
+}
+
+#[test]
 fn policy_without_the_tunnel_needs_hosts_on_board_and_no_uplinks() {
     let with = |more: &str, lan: &str| {
         let policy = format!("[[mobile_router.policy]]\nname = \"a\"\naction = \"breakout\"\n{more}\n");

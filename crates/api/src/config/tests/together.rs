@@ -244,9 +244,10 @@ fn all_errors_of_a_file_are_reported_together() {
              local unicast address such as \"2001:db8:1::1\"",
             "c.toml:8:1: unknown key `colour` in [mobile_router], expected `home_address`, `home_prefix`, \
              `home_agent`, `home_agent_ipv4`, `udp`, `heartbeat`, `heartbeat_idle`, `prefixes`, \
-             `ipv4_prefixes`, `registration`, `lifetime`, `lan`, `advertise`, `dns_forward`, `own_traffic`, \
-             `nesting`, `nested_routers`, `direct_routes`, `prefix_discovery`, `captive_portal_probe`, \
-             `auth`, `uplink` or `policy`",
+             `ipv4_prefixes`, `registration`, `lifetime`, `lan`, `advertise`, `dns_forward`, \
+             `when_home_agent_is_away`, `own_traffic`, `nesting`, \
+             `nested_routers`, `direct_routes`, `prefix_discovery`, `captive_portal_probe`, `auth`, \
+             `uplink` or `policy`",
             "c.toml:9:25: `mobile_router.uplink.interface`: \"wlan0-and-too-long\" is too long, expected an \
              interface name of 1 to 15 characters",
         ]
