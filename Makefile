@@ -46,6 +46,7 @@ help:
 	@echo 'make test-book  every command, config and link of the pages (part of make test)'
 	@echo 'make deb     a Debian package in out/deb'
 	@echo 'make test-deb  that package in a clean Debian: installed, run, removed (needs root and debootstrap)'
+	@echo 'make openwrt-mipsel  the program for OpenWrt on a small MIPS processor: builds it, and checks its size'
 	@echo 'make test-openwrt  the package for OpenWrt in a root made of BusyBox: UCI, init script, hook (part of make test); size of its program'
 	@echo 'make container  an image for podman (or BUILDER=buildah), of the program linked with musl'
 	@echo 'make test-container  that image: built, run as a home agent, killed, stopped (needs root; make test does it with another build)'
@@ -289,10 +290,15 @@ test-openwrt:
 	$(CARGO) build --bin carnet
 	small=$$(tools/openwrt.sh) && $(CARNET_PYTHON) tools/test-openwrt target/debug/carnet "$$small"
 
+# The size of the program for routers with a MIPS processor; it does not run here.
+openwrt-mipsel:
+	@tools/setup.sh test
+	$(CARNET_PYTHON) tools/test-openwrt --size "$$(tools/openwrt.sh mipsel)"
+
 # Of another program: CONTAINER_ARGS=PROGRAM
 CONTAINER_ARGS ?=
 
-.PHONY: container test-container test-openwrt
+.PHONY: container test-container test-openwrt openwrt-mipsel
 container:
 	@tools/setup.sh container
 	tools/container.sh $(CONTAINER_ARGS)

@@ -63,7 +63,8 @@ impl Client {
                 )
             }
             None => bail!(
-                "no station runs in {}, expected one socket there, --socket or CARNET_SOCKET",
+                "no station runs: found no socket in {}, expected one there, or its path in --socket or \
+                 CARNET_SOCKET",
                 directory.display()
             ),
         }

@@ -827,8 +827,8 @@ impl Installer {
         result
     }
 
-    /// Returns whether carnet may write a sysctl of a home link on this interface ([`crate::advertised`]).
-    /// Notes that the sysctl is desired.
+    /// Records that carnet wants this sysctl on an interface that may be on the home link
+    /// ([`crate::advertised`]). Returns whether carnet may write it now.
     fn is_permitted(&mut self, setting: &Setting, index: u32) -> bool {
         match self.conditional.iter().find(|it| it.setting == *setting) {
             Some(known) => known.allowed == Some(index),
@@ -1208,7 +1208,7 @@ impl Installer {
             && let Err(error) = self.keep_advertisements(links.values())
         {
             (self.accept_ra_check_due, self.has_refused_requests) = (true, true);
-            tracing::warn!("carnet will set accept_ra of the interfaces again: {error}");
+            tracing::warn!("cannot set accept_ra of the interfaces: {error}; carnet will try again");
         }
         if self.contests.contains_key(&ContestedState::LocalRule)
             && let Err(error) = self.delete_early_local_rules()

@@ -362,7 +362,7 @@ impl Paper {
             let scenario = experiment.is_some_and(|one| one.scenario.is_some());
             ensure!(
                 figure.trace.is_none() || scenario,
-                "{}: only the experiment of a scenario can have a trace",
+                "{}: expected `trace` only in an experiment that runs a scenario of the lab",
                 figure.id
             );
             for value in &figure.values {

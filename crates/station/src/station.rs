@@ -185,8 +185,8 @@ impl Station {
         self.geonet.get().and_then(Geonet::gate)
     }
 
-    /// Takes the buffer of an executed `Frame` or `Ipv6` output of the GeoNetworking wing back, to use its memory
-    /// again.
+    /// Takes the buffer of an executed `Frame` or `Ipv6` output of the GeoNetworking wing back, to use its
+    /// memory again.
     pub fn recycle(&mut self, octets: Vec<u8>) {
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.recycle(octets);

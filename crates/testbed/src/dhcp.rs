@@ -12,8 +12,8 @@ use crate::tools;
 /// The client and its package.
 pub const PROGRAM: (&str, &str) = ("busybox", "busybox");
 
-/// What the client does with its lease: it sets the address and the default route, and prints the address. It
-/// leaves the machine's `/etc/resolv.conf` alone.
+/// Script that the client runs with its lease. It sets the address and the default route, and prints the
+/// address. It does not change the machine's `/etc/resolv.conf`.
 const SCRIPT: &str = r#"#!/bin/sh
 [ "$1" = bound ] || exit 0
 ip -4 address replace "$ip/$mask" dev "$interface"

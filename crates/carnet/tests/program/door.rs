@@ -1,5 +1,5 @@
-//! The door of the mobile network: from outside, hosts get only packets of connections that they began, on
-//! each data path, and also while carnet is dead.
+//! The door of the mobile network. From outside, hosts get only packets of connections that they began. This
+//! holds on each data path, and also while carnet is dead.
 
 use std::net::Ipv6Addr;
 

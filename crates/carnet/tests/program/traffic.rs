@@ -254,7 +254,7 @@ fn sniff(socket: &OwnedFd, indexes: &[usize], version: u8, stop: &AtomicBool, pa
     }
 }
 
-/// Returns the index of an interface on the host of the calling thread.
+/// Returns the index of an interface in the network namespace of the calling thread.
 pub fn index(name: &str) -> u32 {
     nix::net::if_::if_nametoindex(name).expect("an interface")
 }

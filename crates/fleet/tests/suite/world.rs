@@ -28,7 +28,7 @@ enum Next {
     Works(usize, u64),
     /// The home agent of a member registers a router.
     Registers(usize, u64),
-    /// The home agent of a member fails before it works.
+    /// The home agent of a member (first value) fails to start this many times (second value), then starts.
     Fails(usize, u64),
     /// A standby home agent has ended.
     Unready(usize),

@@ -135,7 +135,7 @@ impl<'a> DebugText<'a> {
         }
     }
 
-    /// Reads the items of a list, or octets.
+    /// Reads a value that is a list of items, or an octet string.
     fn list(&mut self, name: &str) {
         if self.rest.starts_with(|first: char| first.is_ascii_digit()) {
             let (octets, rest) = self.rest.split_once(']').unwrap();

@@ -260,7 +260,8 @@ fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
     assert!(notices(&mut machine)[0].contains("net.ipv6.conf.w0.forwarding is 1, 0 is needed"));
     assert_eq!(machine.differences(), Vec::<String>::new());
     machine.close().expect("closes");
-    // carnet restores 0. It could not see that the operator set 1, because carnet's `all` had set 1 already.
+    // carnet restores 0. Its own change of `all` had set 1 for the interface already, so it could not see
+    // that the operator set 1 there as well.
     assert_eq!(kernel.leftovers(), ["w0.forwarding is 0, was 1"]);
 }
 

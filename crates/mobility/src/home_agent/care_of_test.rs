@@ -196,7 +196,7 @@ impl CareOfTests {
     }
 }
 
-/// Builds the inner packet of a test, of [`CARE_OF_TEST_LEN`] octets.
+/// Builds the Echo Request that tests a care-of address through the tunnel, of [`CARE_OF_TEST_LEN`] octets.
 fn echo_request(source: Ipv6Addr, destination: Ipv6Addr, token: u64, sequence: u16) -> Vec<u8> {
     let mut message = vec![types::ECHO_REQUEST, 0, 0, 0];
     // The token identifies the test, so the Identifier field may have any value.

@@ -129,8 +129,8 @@ pub(super) enum DueAction {
     Nothing,
     /// Send this probe.
     Probe(Probe),
-    /// Mark this router as unreachable. If it is the home router, routers whose last advertisement was before
-    /// `link_since` are on other links.
+    /// Mark this router as unreachable. `link_since` is the time since which the mobile router is on this
+    /// link. If the home router fails, routers whose last advertisement is older are on other links.
     Unreachable { router: Ipv6Addr, link_since: Option<Time> },
 }
 

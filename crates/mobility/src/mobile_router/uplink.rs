@@ -1,9 +1,9 @@
 //! One uplink: its usable addresses and routers, and the solicitation of routers on it.
 //!
 //! An uplink is *attached* when its link is up and it has a *candidate*: a usable address with a default
-//! router of the same IP version for its packets ([`address_and_router`](super::address_and_router) has the order). IPv4 counts
-//! if the home agent has an IPv4 address (RFC 5555). The first candidate is the care-of address. If the home
-//! agent does not answer over it, the next candidate replaces it at once.
+//! router of the same IP version for its packets. [`address_and_router`](super::address_and_router) has their
+//! order. IPv4 counts if the home agent has an IPv4 address (RFC 5555). The first candidate is the care-of
+//! address. If the home agent does not answer over it, the next candidate replaces it at once.
 //!
 //! Movement detection (RFC 6275 11.5.1) uses the state of the kernel: carrier, addresses of stateless
 //! autoconfiguration, default routers, and neighbour entries. In addition:
@@ -133,8 +133,9 @@ pub struct Uplink {
     pub(super) portal: Option<CaptivePortal>,
     /// Results of probes for captive portals since the link came up.
     pub(super) portal_probes: PortalProbes,
-    /// Addresses of the uplink's own link with their routers. On the home link they belong to a foreign link
-    /// on the same interface. The router uses them until the home agent has acknowledged the return.
+    /// Addresses that can be the care-of address, with their routers. After a return to the home link, they
+    /// are those of the previous foreign link on the same interface. The router uses them until the home
+    /// agent has acknowledged the return.
     pub(super) candidates: Candidates<Ipv6Addr>,
     pub(super) ipv4_candidates: Candidates<Ipv4Addr>,
     /// Default router of IPv4, also if tunnels cannot use IPv4; unspecified for a default route without

@@ -25,7 +25,7 @@ pub struct Curve {
 pub struct Mark {
     /// Label of the number.
     pub label: String,
-    /// Position on the axis; `None` for the whole axis.
+    /// Position of the mark on the axis; `None` for a mark along the whole axis.
     pub x: Option<f64>,
     /// Value of the number.
     pub y: f64,

@@ -68,7 +68,7 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    /// Adds the type `name`, with the constraints `more` of the place of its use.
+    /// Adds the type `name`. `more` are the constraints at the place that uses it, beside its own.
     fn define(
         &mut self,
         name: String,

@@ -2,11 +2,12 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use aya::Pod;
 use aya::maps::Map;
 use carnet_cits::geonetworking::acceleration::{Onward, SequenceNumbers};
+use portable_atomic::AtomicU64;
 
 /// Number of counters in shared memory: the sequence number, and a packet count for each destination of own
 /// packets and of forwarded packets.

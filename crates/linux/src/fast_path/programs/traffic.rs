@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use aya::Ebpf;
 use aya::maps::{Map, PerCpuArray};
+use portable_atomic::AtomicU64;
 
 use super::Programs;
 use crate::fast_path::{FastPathCounters, TunnelEnds, TunnelTraffic};

@@ -178,7 +178,8 @@ pub struct ProbeCounters {
 #[derive(Debug)]
 pub struct PathMtus {
     paths: HashMap<Ends, Path>,
-    /// Home agent of the tunnels of each role; for direct routes, this station's own home address.
+    /// Home agent at the far end of the tunnels, by kind of tunnel. For direct routes, which have none, this
+    /// station's own home address.
     home_agents: BTreeMap<TunnelEnd, Ipv6Addr>,
     timers: TimerTable<(Ends, Timer)>,
     /// Paths whose next round is due, in the order of their turns; each path is in the queue at most once.
