@@ -211,7 +211,10 @@ mod tests {
         let directory = scratch.path().display();
         assert_eq!(
             find().expect_err("no socket").to_string(),
-            format!("no station runs in {directory}, expected one socket there, --socket or CARNET_SOCKET")
+            format!(
+                "no station runs: found no socket in {directory}, expected one there, or its path in --socket \
+                 or CARNET_SOCKET"
+            )
         );
         fs::write(scratch.path().join("file.sock"), "").expect("file");
         let _b = std::os::unix::net::UnixListener::bind(scratch.path().join("b.sock")).expect("socket");

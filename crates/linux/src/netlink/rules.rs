@@ -59,7 +59,7 @@ impl RuleInfo {
             Ipv6Net::new(address.to_ipv6_mapped(), length.checked_add(ALL_IPV4.prefix_len())?).ok()
         };
         let mut rule = Rule { table: u32::from(header.table), ..Rule::default() };
-        let mut mark = Mark { mask: 0, value: 0 };
+        let (mut mark, mut mask) = (None, None);
         let (mut protocol, mut plain) = (0, header.action == RuleAction::ToTable && header.tos == 0);
         let mut known = !header.flags.contains(RuleFlags::Invert);
         let mut action = match header.action {
@@ -79,8 +79,8 @@ impl RuleInfo {
                 RuleAttribute::Destination(IpAddr::V4(a)) => rule.to = ipv4_prefix(*a, header.dst_len),
                 RuleAttribute::IpProtocol(number) => rule.protocol = Some(u8::from(*number)),
                 RuleAttribute::Protocol(number) => protocol = u8::from(*number),
-                RuleAttribute::FwMark(value) => mark.value = *value,
-                RuleAttribute::FwMask(mask) => mark.mask = *mask,
+                RuleAttribute::FwMark(value) => mark = Some(*value),
+                RuleAttribute::FwMask(value) => mask = Some(*value),
                 RuleAttribute::SuppressPrefixLen(0) => rule.without_default = true,
                 RuleAttribute::Goto(priority) => action = Action::Goto(*priority),
                 // The kernel always sends these attributes. `u32::MAX` or `false` means that the rule does
@@ -92,7 +92,9 @@ impl RuleInfo {
                 _ => plain = false,
             }
         }
-        rule.mark = Some(mark).filter(|mark| mark.mask != 0);
+        // A mark without a mask is compared in all its bits.
+        let mask = mask.or(mark.map(|_| u32::MAX)).filter(|mask| *mask != 0);
+        rule.mark = mask.map(|mask| Mark { mask, value: mark.unwrap_or_default() });
         if is_ipv4 && rule.from.is_none() && rule.to.is_none() {
             rule.from = Some(ALL_IPV4);
         }
