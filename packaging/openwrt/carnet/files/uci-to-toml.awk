@@ -5,8 +5,9 @@
 # A section's type is the name of a table in docs/config.md with `_` for `.`: `config home_agent_mobile_router` is
 # [[home_agent.mobile_router]]. Options are its keys, lists its arrays; what is an inline table there is a prefix here: `auth_spi`.
 # KEYS, made of that page by keys.awk, says which keys there are and how TOML writes their values. An interface written as
-# `@NETWORK` is the device of that network of OpenWrt's, as `networks` has them; an uplink or radio of a network that has no
-# device yet is left out. Behind each line stands where it came from, for `carnet-uci` to tell whose mistake it is.
+# `@NETWORK` is the device of that network of OpenWrt's, as `networks` has them. A section that may be there several times is
+# left out while its interface has no device, or while no interface of a list has one: an empty list would select every
+# interface. Sections of a section that is left out are left out too. Behind each line stands where it came from, for `carnet-uci` to tell whose mistake it is.
 
 BEGIN {
 	FS = "\t"
@@ -154,6 +155,7 @@ function written(section, option, kind, where,   n, i, one, text, all, parts, ma
 		return scalar(text, kind, where)
 	}
 	all = ""
+	without_device = ""
 	for (i = 1; i <= n; i++) {
 		text = value_of[section, option, i]
 		# An option with several words is a list, as elsewhere in UCI.
@@ -163,7 +165,11 @@ function written(section, option, kind, where,   n, i, one, text, all, parts, ma
 			text = parts[m]
 			if (text == "" && many > 1) continue
 			if (one == "interface" && substr(text, 1, 1) == "@") {
-				if (!(text in device)) { note(where, "the network " substr(text, 2) " has no device yet: left out"); continue }
+				if (!(text in device)) {
+					note(where, "the network " substr(text, 2) " has no device yet: left out")
+					without_device = substr(text, 2)
+					continue
+				}
 				text = device[text]
 			}
 			text = scalar(text, one, where)
@@ -171,6 +177,7 @@ function written(section, option, kind, where,   n, i, one, text, all, parts, ma
 			all = all (all == "" ? "" : ", ") text
 		}
 	}
+	if (all == "" && without_device != "") { waits = without_device; return "" }
 	return "[" all "]"
 }
 
@@ -195,7 +202,15 @@ function keys_of(type) {
 	return type ~ /^mobile_node_/ ? "mobile_router_" substr(type, 13) : type
 }
 
-function one_section(s,   type, own, list, n, i, option, where, text, lines, body, base, rest, below) {
+# The section before this one that TOML takes a repeated table for a part of: of `mobile_router_lan_allow` it is
+# `mobile_router_lan`. Nothing where the type is a part of no repeated table.
+function part_of(type,   outer) {
+	outer = type
+	while (sub(/_[^_]*$/, "", outer)) if (repeated[keys_of(outer)]) return outer
+	return ""
+}
+
+function one_section(s,   type, own, list, n, i, option, where, text, lines, body, base, rest, below, outer) {
 	type = type_of[s]
 	own = keys_of(type)
 	if (!(own in header) || own == "auth" || own == "signal") {
@@ -206,6 +221,13 @@ function one_section(s,   type, own, list, n, i, option, where, text, lines, bod
 	# TOML knows a key once: as an array of names, or as tables.
 	if (type == "mobile_router" && values[s, "lan"] && times["mobile_router_lan"]) {
 		mistake(name_of[s] ".lan", "a list beside sections mobile_router_lan: expected every interface as such a section")
+	}
+	# Until its end shows that it is written.
+	left_out[type] = 1
+	outer = part_of(type)
+	if (outer != "" && left_out[outer]) {
+		note(name_of[s], "the section " outer " before it is left out, and so is this one")
+		return
 	}
 	body = ""
 	n = split(options[s], list, " ")
@@ -232,10 +254,11 @@ function one_section(s,   type, own, list, n, i, option, where, text, lines, bod
 			mistake(where, "there is no such option; docs/config.md has the keys of " header[own])
 		}
 		if (waits != "") {
-			note(where, "the network " waits " has no device yet: left out")
+			if (kind[own, option] !~ /^array/) note(where, "the network " waits " has no device yet: left out")
 			if (repeated[own]) return
 		}
 	}
+	left_out[type] = 0
 	below = header[own]
 	if (type != own) sub(/^mobile_router/, "mobile_node", below)
 	printf "\n%s  # %s\n%s", repeated[own] ? "[[" below "]]" : "[" below "]", name_of[s], body
