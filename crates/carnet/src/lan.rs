@@ -18,7 +18,6 @@ use carnet_api::config::Config;
 use carnet_base::{Interface, Rng, Time, WallTime};
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
 use carnet_lan::dhcpv4::{Datagram, DhcpCounters, Output, Server, ServerConfig, StoredLease, frame};
-use carnet_lan::dns::names::HostNames;
 use carnet_linux::{DhcpInput, DhcpPort, DnsMessage};
 use tracing::{info, warn};
 
@@ -142,9 +141,8 @@ impl LanServices {
     /// Passes the names of the hosts on board to the DNS forwarder.
     pub fn publish_names(&mut self) {
         let Some(dns) = &mut self.dns else { return };
-        let prefixes = self.links.iter().map(|link| link.server.config().prefix).collect();
         let hosts = self.links.iter().flat_map(|link| link.server.names());
-        dns.set_names(HostNames::new(self.domains.clone(), prefixes, hosts));
+        dns.set_hosts(self.domains.clone(), hosts);
     }
 
     /// Returns the addresses at which carnet answers DNS queries on an interface, each with the reason if it

@@ -4,7 +4,7 @@
 //! mobile network. Queries to servers have such an address as their source, so that they take the tunnel.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -77,9 +77,9 @@ impl DnsService {
         });
     }
 
-    /// Sets the hosts on board.
-    pub fn set_names(&mut self, names: HostNames) {
-        self.forwarder.set_names(names);
+    /// Sets the hosts on board, and the domains of their names.
+    pub fn set_hosts(&mut self, domains: Vec<String>, hosts: impl Iterator<Item = (String, Ipv4Addr)>) {
+        self.forwarder.set_names(HostNames::new(domains, self.prefixes.clone(), hosts));
     }
 
     /// Returns the addresses at which the forwarder answers on an interface, each with the reason if it does

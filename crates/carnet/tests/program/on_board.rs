@@ -249,6 +249,15 @@ fn dns_forwarder_asks_through_the_tunnel_and_knows_hosts_on_board() {
     assert_eq!(dig(&bed, "@10.42.4.1 tablet.bus.example A"), address);
     assert_eq!(dig(&bed, "@10.42.4.1 tablet.lan A"), address);
     assert_eq!(dig(&bed, &format!("@2001:db8:a::1 -x {address}")), "tablet.bus.example.");
+    // The server would answer each of these with its own address.
+    let asked_before = router.counter("lan.dns.asked");
+    for name in ["tablet.bus.example", "tablet.lan", "tablet", "nobody.lan", "nobody"] {
+        assert_eq!(dig(&bed, &format!("@10.42.4.1 {name} AAAA")), "", "{name}");
+    }
+    for address in ["2001:db8:a::10", "10.42.5.9"] {
+        assert_eq!(dig(&bed, &format!("@2001:db8:a::1 -x {address}")), "", "{address}");
+    }
+    assert_eq!(router.counter("lan.dns.asked"), asked_before, "local names left the vehicle");
     let _ = (server.kill(), server.wait());
     let asked: Vec<String> = asked.map_while(Result::ok).collect();
     assert!(asked.iter().all(|line| line.starts_with("2001:db8:a::1 ")), "on-board source: {asked:?}");

@@ -4,7 +4,7 @@
 //! are, and does not read their values. It never follows a compression pointer, so no message can make it
 //! loop.
 
-use std::net::IpAddr;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Length in octets of the header.
 pub const HEADER: usize = 12;
@@ -21,6 +21,8 @@ const MAX_RECORDS: usize = 4096;
 pub mod record {
     /// IPv4 address.
     pub const A: u16 = 1;
+    /// Name server of a zone.
+    pub const NS: u16 = 2;
     /// Start of a zone of authority.
     pub const SOA: u16 = 6;
     /// Name of an address.
@@ -29,6 +31,10 @@ pub mod record {
     pub const AAAA: u16 = 28;
     /// Extension (RFC 6891).
     pub const OPT: u16 = 41;
+    /// Fingerprint of a zone's key (RFC 4034).
+    pub const DS: u16 = 43;
+    /// Key of a zone (RFC 4034).
+    pub const DNSKEY: u16 = 48;
     /// All types, in a question.
     pub const ANY: u16 = 255;
 }
@@ -91,16 +97,16 @@ pub struct Question {
 }
 
 impl Question {
-    /// Returns the labels of the name, in lower case; `None` for labels that are not ASCII.
-    pub fn labels(&self) -> Option<Vec<&str>> {
+    /// Returns the labels of the name, in lower case.
+    pub fn labels(&self) -> Vec<&[u8]> {
         let mut labels = Vec::new();
         let mut rest = self.name.as_slice();
         while let Some((length, more)) = rest.split_first().filter(|(length, _)| **length > 0) {
-            let (label, more) = more.split_at_checked(usize::from(*length))?;
-            labels.push(std::str::from_utf8(label).ok()?);
+            let Some((label, more)) = more.split_at_checked(usize::from(*length)) else { break };
+            labels.push(label);
             rest = more;
         }
-        Some(labels)
+        labels
     }
 }
 
@@ -425,21 +431,35 @@ pub fn own_record(kind: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// Returns the address of a name for reverse look-ups (RFC 1035 3.5, RFC 3596 2.5).
-pub fn reverse_address(labels: &[&str]) -> Option<IpAddr> {
+/// Returns the network of a name for reverse look-ups (RFC 1035 3.5, RFC 3596 2.5), and whether the name has
+/// no further labels below the network. Returns `None` for other names.
+pub fn reverse_network(labels: &[&[u8]]) -> Option<(IpNet, bool)> {
     match labels {
-        [d, c, b, a, "in-addr", "arpa"] => {
-            let octet = |label: &str| label.parse::<u8>().ok();
-            Some(IpAddr::from([octet(a)?, octet(b)?, octet(c)?, octet(d)?]))
+        [octets @ .., b"in-addr", b"arpa"] => {
+            let parts: Vec<u8> = octets.iter().rev().take(4).map_while(|label| octet(label)).collect();
+            let address: [u8; 4] = std::array::from_fn(|at| parts.get(at).copied().unwrap_or_default());
+            let network = Ipv4Net::new(address.into(), 8 * u8::try_from(parts.len()).ok()?).ok()?;
+            Some((IpNet::V4(network), parts.len() == octets.len()))
         }
-        [digits @ .., "ip6", "arpa"] if digits.len() == 32 => {
-            let mut address = 0u128;
-            for digit in digits.iter().rev() {
-                let [digit] = digit.as_bytes() else { return None };
-                address = address << 4 | u128::from(char::from(*digit).to_digit(16)?);
-            }
-            Some(IpAddr::from(address.to_be_bytes()))
+        [digits @ .., b"ip6", b"arpa"] => {
+            let parts: Vec<u8> = digits.iter().rev().take(32).map_while(|label| digit(label)).collect();
+            let place = |at: usize| parts.get(at).copied().unwrap_or_default();
+            let address: [u8; 16] = std::array::from_fn(|at| place(2 * at) << 4 | place(2 * at + 1));
+            let network = Ipv6Net::new(address.into(), 4 * u8::try_from(parts.len()).ok()?).ok()?;
+            Some((IpNet::V6(network), parts.len() == digits.len()))
         }
         _ => None,
     }
+}
+
+/// Returns the value of a label that is a decimal octet without leading zeros.
+fn octet(label: &[u8]) -> Option<u8> {
+    let value = std::str::from_utf8(label).ok()?.parse::<u8>().ok()?;
+    (value.to_string().as_bytes() == label).then_some(value)
+}
+
+/// Returns the value of a label that is a hexadecimal digit.
+fn digit(label: &[u8]) -> Option<u8> {
+    let [digit] = label else { return None };
+    char::from(*digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }

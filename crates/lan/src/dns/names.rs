@@ -1,20 +1,25 @@
 //! Names of the hosts on board: answers about them, without a server.
 //!
 //! A host has the name that it sent with its DHCP request, or that of its reservation, below the domain of
-//! the vehicle. The reverse names of all addresses on board belong to the vehicle, too: such queries never
-//! leave it.
+//! the vehicle. The table has IPv4 addresses only: DHCP is its one source, and it does not guess which IPv6
+//! addresses a host has made itself. So a host with a name has no AAAA record.
+//!
+//! No server gets queries about the domain [`DEFAULT_DOMAIN`], single labels and hosts with a lease. The same
+//! holds for the reverse names of the prefixes of the mobile network, as RFC 6303 demands of private ones.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 
-use super::message::{CLASS_IN, Code, Query, own_record, record, reverse_address};
+use super::message::{CLASS_IN, Code, Query, Question, own_record, record, reverse_network};
 
 /// Domain of the vehicle without a search list: no server knows it.
 pub const DEFAULT_DOMAIN: &str = "lan";
 /// Time to live of the records in seconds: hosts come and go.
 const TTL: u32 = 60;
+/// Types by which a validating host asks about a top-level domain.
+const TYPES_OF_TOP_LEVEL_DOMAINS: [u16; 4] = [record::NS, record::SOA, record::DS, record::DNSKEY];
 
 /// Hosts on board, with their names and addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,16 +28,29 @@ pub struct HostNames {
     /// even if it is not among them.
     pub domains: Vec<String>,
     /// Prefixes of the mobile network.
-    pub prefixes: Vec<Ipv4Net>,
+    pub prefixes: Vec<IpNet>,
     by_name: BTreeMap<String, Ipv4Addr>,
     by_address: BTreeMap<Ipv4Addr, String>,
+}
+
+/// What the vehicle itself knows about a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known<'a> {
+    /// The name belongs to the host with this address.
+    Host(Ipv4Addr),
+    /// The reverse name belongs to the host with this name.
+    Reverse(&'a str),
+    /// The name has no records, but names below it may have some.
+    Zone,
+    /// The name does not exist.
+    Nothing,
 }
 
 impl HostNames {
     /// Creates the table of these hosts. If two hosts have one name, the first gets it.
     pub fn new(
         domains: Vec<String>,
-        prefixes: Vec<Ipv4Net>,
+        prefixes: Vec<IpNet>,
         hosts: impl Iterator<Item = (String, Ipv4Addr)>,
     ) -> HostNames {
         let mut names = HostNames { domains, prefixes, ..HostNames::default() };
@@ -45,55 +63,89 @@ impl HostNames {
 
     /// Returns the answer to a query about a host or an address on board; `None` if a server has to answer.
     pub fn answer(&self, query: &Query) -> Option<Vec<u8>> {
+        let known = self.find(&query.question)?;
         if query.question.class != CLASS_IN {
-            return None;
+            return Some(query.empty(Code::NotSupported));
         }
-        let labels = query.question.labels()?;
-        match reverse_address(&labels) {
-            Some(IpAddr::V4(address)) => self.reverse(query, address),
-            Some(IpAddr::V6(_)) => None,
-            None => self.forward(query, &labels),
-        }
-    }
-
-    fn reverse(&self, query: &Query, address: Ipv4Addr) -> Option<Vec<u8>> {
-        if !self.prefixes.iter().any(|prefix| prefix.contains(&address)) {
-            return None;
-        }
-        let Some(name) = self.by_address.get(&address) else {
-            return Some(query.local(Code::NoName, &[], 0));
+        let (own, data) = match known {
+            Known::Host(address) => (record::A, address.octets().to_vec()),
+            Known::Reverse(name) => (record::PTR, self.full_name(name)?),
+            Known::Zone => return Some(query.local(Code::Success, &[], 0)),
+            Known::Nothing => return Some(query.local(Code::NoName, &[], 0)),
         };
-        let wanted = matches!(query.question.kind, record::PTR | record::ANY);
-        let domain = self.domains.first().map_or(DEFAULT_DOMAIN, String::as_str);
-        let full = std::iter::once(name.as_str()).chain(domain.split('.'));
-        let mut data: Vec<u8> = Vec::new();
-        for label in full {
-            data.push(u8::try_from(label.len()).ok()?);
-            data.extend(label.as_bytes());
-        }
-        data.push(0);
-        let records = if wanted { own_record(record::PTR, TTL, &data) } else { Vec::new() };
-        Some(query.local(Code::Success, &records, wanted.into()))
+        let is_wanted = query.question.kind == own || query.question.kind == record::ANY;
+        let records = if is_wanted { own_record(own, TTL, &data) } else { Vec::new() };
+        Some(query.local(Code::Success, &records, is_wanted.into()))
     }
 
-    fn forward(&self, query: &Query, labels: &[&str]) -> Option<Vec<u8>> {
-        let (name, domain) = labels.split_first()?;
-        let domain = domain.join(".");
-        let is_default = domain == DEFAULT_DOMAIN || labels == [DEFAULT_DOMAIN];
-        // Hosts ask for short names too.
-        let is_short = domain.is_empty() && labels != [DEFAULT_DOMAIN];
-        let is_ours = is_short || is_default || self.domains.contains(&domain);
-        let address = self.by_name.get(*name).filter(|_| is_ours && labels != [DEFAULT_DOMAIN]);
-        match address {
-            Some(address) => {
-                let wanted = matches!(query.question.kind, record::A | record::ANY);
-                let records = own_record(record::A, TTL, &address.octets());
-                let records = if wanted { records } else { Vec::new() };
-                Some(query.local(Code::Success, &records, wanted.into()))
-            }
-            // The domain of the config may have other names, which a server knows.
-            None if is_default => Some(query.local(Code::NoName, &[], 0)),
-            None => None,
+    /// Returns what the vehicle knows about the name of a question; `None` if a server may know it.
+    fn find(&self, question: &Question) -> Option<Known<'_>> {
+        let labels = question.labels();
+        match reverse_network(&labels) {
+            Some((network, is_whole)) => self.reverse(network, is_whole),
+            None => self.forward(&labels, question.kind),
         }
     }
+
+    /// Returns what the vehicle knows about the reverse name of a network. `is_whole` says whether the name
+    /// has no labels besides those of the network.
+    fn reverse(&self, network: IpNet, is_whole: bool) -> Option<Known<'_>> {
+        self.prefixes.iter().find(|prefix| prefix.contains(&network))?;
+        let is_host = network.prefix_len() == network.max_prefix_len();
+        Some(match (network.addr(), is_whole) {
+            (_, true) if !is_host => Known::Zone,
+            (IpAddr::V4(address), true) => match self.by_address.get(&address) {
+                Some(name) => Known::Reverse(name),
+                None => Known::Nothing,
+            },
+            _ => Known::Nothing,
+        })
+    }
+
+    fn forward(&self, labels: &[&[u8]], kind: u16) -> Option<Known<'_>> {
+        let (name, domain) = labels.split_first()?;
+        let is_default = labels.last() == Some(&DEFAULT_DOMAIN.as_bytes());
+        if is_default && domain.is_empty() {
+            return Some(Known::Zone);
+        }
+        let is = |known: &str| {
+            let known = known.split('.').map(str::as_bytes);
+            known.clone().count() == domain.len()
+                && known.zip(domain).all(|(known, label)| known.eq_ignore_ascii_case(label))
+        };
+        let is_of_config = self.domains.iter().any(|known| is(known));
+        // Hosts ask for short names too.
+        let is_ours = domain.is_empty() || is(DEFAULT_DOMAIN) || is_of_config;
+        let name = std::str::from_utf8(name).ok().filter(|_| is_ours);
+        if let Some(address) = name.and_then(|name| self.by_name.get(name)) {
+            return Some(Known::Host(*address));
+        }
+        if domain.is_empty() {
+            return (!TYPES_OF_TOP_LEVEL_DOMAINS.contains(&kind)).then_some(Known::Nothing);
+        }
+        // A domain of the config may have other names, which a server knows.
+        let mut others = self.domains.iter().filter(|known| !known.eq_ignore_ascii_case(DEFAULT_DOMAIN));
+        (is_default && !others.any(|known| is_below(labels, known))).then_some(Known::Nothing)
+    }
+
+    /// Returns the name of a host below the first domain, in the octets of DNS.
+    fn full_name(&self, name: &str) -> Option<Vec<u8>> {
+        let domain = self.domains.first().map_or(DEFAULT_DOMAIN, String::as_str);
+        let mut octets: Vec<u8> = Vec::new();
+        for label in std::iter::once(name).chain(domain.split('.')) {
+            octets.push(u8::try_from(label.len()).ok()?);
+            octets.extend(label.as_bytes());
+        }
+        octets.push(0);
+        Some(octets)
+    }
+}
+
+/// Returns whether a name is a domain or below it.
+fn is_below(labels: &[&[u8]], domain: &str) -> bool {
+    let mut labels = labels.iter().rev();
+    domain
+        .split('.')
+        .rev()
+        .all(|known| labels.next().is_some_and(|label| known.as_bytes().eq_ignore_ascii_case(label)))
 }

@@ -9,10 +9,16 @@ use carnet_lan::dns::{Client, DnsDrop, Forwarder, Output, QueryId, Transport};
 use proptest::prelude::*;
 
 const A: u16 = 1;
+const NS: u16 = 2;
 const SOA: u16 = 6;
 const PTR: u16 = 12;
+const MX: u16 = 15;
 const AAAA: u16 = 28;
 const OPT: u16 = 41;
+const DS: u16 = 43;
+const DNSKEY: u16 = 48;
+const HTTPS: u16 = 65;
+const ANY: u16 = 255;
 
 fn server(number: u8) -> IpAddr {
     IpAddr::from([192, 0, 2, number])
@@ -291,33 +297,119 @@ fn cache_has_a_bound() {
     assert!(count > 500 && size <= 512 << 10, "{count} {size}");
 }
 
-#[test]
-fn hosts_on_board_have_names() {
+/// Returns a forwarder that knows hosts on board, below these domains.
+fn world_with_hosts(domains: &[&str]) -> World {
     let mut world = World::new(1);
-    let prefixes = vec!["10.42.7.0/24".parse().expect("a prefix")];
+    let prefixes = ["10.42.4.0/22", "2001:db8:a::/62"].map(|prefix| prefix.parse().expect("a prefix"));
     let hosts = [("tablet", 20), ("camera", 21), ("tablet", 22)];
     let hosts = hosts.into_iter().map(|(name, last)| (name.to_owned(), Ipv4Addr::new(10, 42, 7, last)));
-    world.forwarder.set_names(HostNames::new(vec!["bus.example".into()], prefixes, hosts));
-    let local = |world: &mut World, text: &str, kind: u16| {
-        let (asked, answers) = world.send(&query(1, text, kind));
-        assert_eq!(asked.len() + answers.len(), 1, "{text}");
-        answers.into_iter().next().map(|answer| (code(&answer), answer[7], answer))
-    };
+    let domains = domains.iter().map(|&domain| domain.to_owned()).collect();
+    world.forwarder.set_names(HostNames::new(domains, prefixes.to_vec(), hosts));
+    world
+}
+
+/// Returns code, number of records and octets of an answer that the vehicle itself gives; `None` if it asks a
+/// server.
+fn local(world: &mut World, text: &str, kind: u16) -> Option<(u8, u8, Vec<u8>)> {
+    let (asked, answers) = world.send(&query(1, text, kind));
+    assert_eq!(asked.len() + answers.len(), 1, "{text}");
+    answers.into_iter().next().map(|answer| (code(&answer), answer[7], answer))
+}
+
+/// Returns code and number of records.
+fn outline(world: &mut World, text: &str, kind: u16) -> Option<(u8, u8)> {
+    local(world, text, kind).map(|(code, count, _)| (code, count))
+}
+
+const NO_RECORD: Option<(u8, u8)> = Some((0, 0));
+const NO_NAME: Option<(u8, u8)> = Some((3, 0));
+
+#[test]
+fn hosts_on_board_have_names() {
+    let mut world = world_with_hosts(&["Bus.example"]);
     for text in ["tablet", "Tablet.lan", "tablet.bus.example"] {
         let (code, count, octets) = local(&mut world, text, A).expect("an answer");
         assert_eq!((code, count), (0, 1), "{text}");
         assert!(octets.ends_with(&[0, 4, 10, 42, 7, 20]), "the first host with a name gets it");
         assert_eq!(octets[2] & 4, 4, "authoritative");
     }
-    // The host has no IPv6 address by a lease.
-    assert_eq!(local(&mut world, "camera.lan", AAAA).map(|it| (it.0, it.1)), Some((0, 0)));
-    assert_eq!(local(&mut world, "nobody.lan", A).map(|it| it.0), Some(3));
-    assert_eq!(local(&mut world, "nobody.bus.example", A), None, "a server may know it");
-    let (code, _, octets) = local(&mut world, "21.7.42.10.in-addr.arpa", PTR).expect("an answer");
-    assert_eq!(code, 0);
-    assert!(octets.ends_with(&name("camera.bus.example")));
-    assert_eq!(local(&mut world, "99.7.42.10.in-addr.arpa", PTR).map(|it| it.0), Some(3));
-    assert_eq!(local(&mut world, "1.1.42.10.in-addr.arpa", PTR), None);
+    // The vehicle knows no IPv6 address of a host, nor other records, but the name exists.
+    for kind in [AAAA, MX, HTTPS] {
+        for text in ["camera", "camera.lan", "camera.bus.example"] {
+            assert_eq!(outline(&mut world, text, kind), NO_RECORD, "{text}");
+        }
+    }
+    assert_eq!(outline(&mut world, "nobody.bus.example", A), None, "a server may know it");
+    assert_eq!(outline(&mut world, "bus.example", A), None);
+    let (code, count, octets) = local(&mut world, "21.7.42.10.in-addr.arpa", PTR).expect("an answer");
+    assert_eq!((code, count), (0, 1));
+    assert!(octets.ends_with(&name("camera.Bus.example")));
+    assert_eq!(outline(&mut world, "21.7.42.10.in-addr.arpa", A), NO_RECORD);
+}
+
+#[test]
+fn queries_about_local_names_never_leave_the_vehicle() {
+    let mut world = world_with_hosts(&["bus.example", "lan"]);
+    for text in ["nobody.lan", "x.tablet.lan", "a.b.c.lan", "\u{ff}.lan", "nobody"] {
+        for kind in [A, AAAA, PTR, HTTPS, ANY] {
+            assert_eq!(outline(&mut world, text, kind), NO_NAME, "{text} {kind}");
+        }
+    }
+    assert_eq!(outline(&mut world, "lan", SOA), NO_RECORD);
+    // A validating host has to ask about top-level domains.
+    for (text, kind) in [("example", DS), ("example", DNSKEY), ("example", NS), ("", DNSKEY)] {
+        assert_eq!(outline(&mut world, text, kind), None, "{text}");
+    }
+    // Another class than that of the Internet.
+    for text in ["tablet.lan", "tablet.bus.example", "20.7.42.10.in-addr.arpa"] {
+        let mut chaos = query(1, text, A);
+        *chaos.last_mut().expect("the class") = 3;
+        let (asked, answers) = world.send(&chaos);
+        assert_eq!((asked, answers.len(), code(&answers[0])), (Vec::new(), 1, 4));
+    }
+    // A domain of the config below `lan` may have a server.
+    let mut world = world_with_hosts(&["depot.lan"]);
+    assert_eq!(outline(&mut world, "tablet.depot.lan", A), Some((0, 1)));
+    assert_eq!(outline(&mut world, "server.depot.lan", A), None);
+    assert_eq!(outline(&mut world, "server.lan", A), NO_NAME);
+}
+
+#[test]
+fn reverse_names_of_the_prefixes_on_board_never_leave_the_vehicle() {
+    let mut world = world_with_hosts(&["bus.example"]);
+    let ip6 = |address: &str, digits: usize| {
+        let address: std::net::Ipv6Addr = address.parse().expect("an address");
+        let text = format!("{:032x}", u128::from(address));
+        let labels: Vec<String> = text[..digits].chars().rev().map(String::from).collect();
+        format!("{}.ip6.arpa", labels.join("."))
+    };
+    for (text, expected) in [
+        ("99.7.42.10.in-addr.arpa".to_owned(), NO_NAME),
+        ("0.4.42.10.in-addr.arpa".to_owned(), NO_NAME),
+        // Names between the prefix and its addresses exist.
+        ("7.42.10.in-addr.arpa".to_owned(), NO_RECORD),
+        ("_udp.7.42.10.in-addr.arpa".to_owned(), NO_NAME),
+        ("020.7.42.10.in-addr.arpa".to_owned(), NO_NAME),
+        ("1.20.7.42.10.in-addr.arpa".to_owned(), NO_NAME),
+        (ip6("2001:db8:a::9", 32), NO_NAME),
+        (ip6("2001:db8:a:3:ffff::", 32), NO_NAME),
+        (ip6("2001:db8:a::", 16), NO_RECORD),
+        (ip6("2001:db8:a:1::", 20), NO_RECORD),
+        (format!("b._dns-sd.{}", ip6("2001:db8:a::", 16)), NO_NAME),
+        (format!("g.{}", ip6("2001:db8:a::", 16)), NO_NAME),
+        // Other networks, and those that contain more than a prefix on board.
+        ("1.8.42.10.in-addr.arpa".to_owned(), None),
+        ("42.10.in-addr.arpa".to_owned(), None),
+        ("x.42.10.in-addr.arpa".to_owned(), None),
+        ("+7.42.10.in-addr.arpa".to_owned(), None),
+        ("in-addr.arpa".to_owned(), None),
+        ("ip6.arpa".to_owned(), None),
+        (ip6("2001:db8:a:4::9", 32), None),
+        (ip6("2001:db8:a::", 15), None),
+    ] {
+        assert_eq!(outline(&mut world, &text, PTR), expected, "{text}");
+        assert_eq!(outline(&mut world, &text.to_uppercase(), SOA), expected, "{text}");
+    }
 }
 
 #[test]
