@@ -180,6 +180,19 @@ impl MobileRouter {
                 uplink.interface
             ));
         }
+        let gives_addresses = |(lan, prefix): &(&Lan, Option<Ipv4Net>)| {
+            prefix.is_some_and(|prefix| lan.dhcp.enabled && lan.dhcp.range_in(prefix).is_some())
+        };
+        let leasing = self.lan_with_ipv4_prefix().filter(gives_addresses);
+        let leasing: Vec<&str> = leasing.map(|(lan, _)| lan.interface.as_str()).collect();
+        if !leasing.is_empty() && !has_state_dir {
+            warnings.push(format!(
+                "{table}.lan: DHCP on {} without station.state_dir: leases are lost at a restart, and an \
+                 address in use may be given to another host; expected station.state_dir, or dhcp_enabled = \
+                 false",
+                leasing.join(", ")
+            ));
+        }
         let open = self.lan.iter().filter(|lan| lan.door.inbound == Inbound::Any);
         let open: Vec<&str> = open.map(|lan| lan.interface.as_str()).collect();
         if !open.is_empty() {

@@ -5,7 +5,7 @@
 //! addresses a host has made itself. So a host with a name has no AAAA record.
 //!
 //! No server gets queries about the domain [`DEFAULT_DOMAIN`], single labels and hosts with a lease. The same
-//! holds for the reverse names of the prefixes of the mobile network, as RFC 6303 demands of private ones.
+//! holds for the reverse names of the prefixes of the mobile network, as RFC 6303 asks for private ones.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -33,7 +33,7 @@ pub struct HostNames {
     by_address: BTreeMap<Ipv4Addr, String>,
 }
 
-/// What the vehicle itself knows about a name.
+/// Knowledge of the vehicle itself about a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known<'a> {
     /// The name belongs to the host with this address.

@@ -120,6 +120,31 @@ fn check_warns_of_open_doors() {
 }
 
 #[test]
+fn check_warns_of_leases_that_do_not_survive() {
+    let leases = |state: &str, prefixes: &str, lan: &str| {
+        let text = config(&format!("ipv4_prefixes = [{prefixes}]\n{lan}"));
+        let text = text.replacen("[station]\n", &format!("[station]\n{state}\n"), 1);
+        let warnings = parse(&text).warnings();
+        warnings.into_iter().filter(|warning| warning.contains("DHCP")).collect::<Vec<_>>()
+    };
+    let lan = "lan = [{ interface = 'i0', prefixes = ['10.42.7.0/24'] }, { interface = 'i1', \
+               prefixes = ['10.42.8.0/24'], dhcp_enabled = false }, { interface = 'i2', prefixes = \
+               ['10.42.9.0/31'] }, { interface = 'i3', prefixes = ['10.42.10.0/24'] }]";
+    let prefixes = "'10.42.7.0/24', '10.42.8.0/24', '10.42.9.0/31', '10.42.10.0/24'";
+    assert_eq!(
+        leases("", prefixes, lan),
+        [
+            "mobile_router.lan: DHCP on i0, i3 without station.state_dir: leases are lost at a restart, and an \
+          address in use may be given to another host; expected station.state_dir, or dhcp_enabled = false"
+        ]
+    );
+    assert_eq!(leases("state_dir = '/var/lib/carnet'", prefixes, lan), Vec::<String>::new());
+    // Without an IPv4 prefix carnet gives no addresses.
+    assert_eq!(leases("", "", "lan = ['i0']"), Vec::<String>::new());
+    assert_eq!(leases("", "'10.42.7.0/24'", "lan = ['i0']").len(), 1, "an interface by its name alone");
+}
+
+#[test]
 fn every_error_of_the_door_names_its_line() {
     let host = "expected an address of a host such as \"2001:db8:a::77\" or \"10.42.7.9\"";
     for (keys, expected) in [
