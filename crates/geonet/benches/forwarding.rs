@@ -108,7 +108,8 @@ fn emit(extended: ExtendedHeader, hops: u8) -> Vec<u8> {
 }
 
 fn destination(number: u32, many: bool) -> Position {
-    // The destination is 5 km to the north-east, or on an arc at this distance.
+    // With one destination, it lies 5 km to the north-east. Many destinations lie on an arc 5 km from the
+    // router.
     let angle = if many { f64::from(number % SOURCES) / f64::from(SOURCES) * 1.5 } else { 0.8 };
     place(5000.0 * angle.sin(), 5000.0 * angle.cos())
 }
@@ -131,7 +132,7 @@ fn packets(extended: impl Fn(u32, LongPositionVector) -> ExtendedHeader) -> Vec<
         .collect()
 }
 
-/// Runs `frames` through a router, each with a new sequence number.
+/// Benchmark load: frames that pass through a router, each with a new sequence number.
 struct Load {
     router: Router,
     senders: Vec<MacAddress>,

@@ -31,7 +31,7 @@ pub trait SequenceNumbers: std::fmt::Debug + Send {
     /// Makes 0 the next sequence number, because the station has restarted or has another address.
     fn restart(&mut self);
     /// Sets `next` as the next sequence number. The replay of a recording calls this function, because the
-    /// recorded station's fast path used the numbers in between.
+    /// fast path of the recorded station used the numbers before `next`.
     fn replay(&mut self, next: u16);
 }
 
@@ -87,8 +87,8 @@ pub struct OwnPacketPath {
     /// Headers that the router would write. The fast path replaces only the sequence number, the payload
     /// length and the source position vector.
     pub headers: [u8; GUC_HEADERS_LENGTH],
-    /// Time at which destination or next hop leaves the location table, unless another packet of it arrives
-    /// before.
+    /// Time at which the location table removes the destination or the next hop, if no other packet of that
+    /// station arrives before.
     pub valid_until: Time,
 }
 
@@ -106,15 +106,15 @@ pub struct ForwardingPath {
     /// Position vector of the destination. The fast path writes it into packets that contain an older one
     /// (C.3). `None` if the fast path shall not change packets.
     pub destination_vector: Option<ShortPositionVector>,
-    /// Time at which destination or next hop leaves the location table, unless another packet of it arrives
-    /// before.
+    /// Time at which the location table removes the destination or the next hop, if no other packet of that
+    /// station arrives before.
     pub valid_until: Time,
 }
 
 /// Summary of the packets that a fast path has received from one station since its last report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceSummary {
-    /// Newest position vector of the station; its 24 octets in a recording.
+    /// Newest position vector of the station. A recording writes its 24 octets in hexadecimal.
     #[serde(with = "octets_of")]
     pub vector: LongPositionVector,
     /// The fast path received a packet directly from the station.

@@ -15,7 +15,7 @@ use crate::packet::{BufferedPacket, PacketProperties};
 pub(crate) struct PacketBuffer {
     packets: VecDeque<BufferedPacket>,
     octets: usize,
-    /// A time before which no packet's lifetime ends.
+    /// Lower bound of the times at which the lifetimes of the packets end; before it, no packet can expire.
     next_expiry: Time,
 }
 

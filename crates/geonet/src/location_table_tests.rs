@@ -165,7 +165,8 @@ fn flood_does_not_remove_established_neighbours() {
     }
     assert!((0..10).all(|station| table.find(T0, mid(station)).is_some()));
     assert_eq!(table.learn(T0, &mib, &pv(30, 0), true, None), Err(GeonetDrop::LocationTableFull));
-    // The lifetime of established neighbours ends without waiting for the timer.
+    // When the table needs room, it removes established neighbours whose lifetime has ended, although its
+    // timer has not run.
     let later = T0 + Duration::from_secs(20);
     assert!(table.learn(later, &mib, &pv(30, 0), true, None).is_ok());
 }

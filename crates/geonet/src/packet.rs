@@ -24,7 +24,7 @@ impl Target {
         Target::Station { mid, metric: Metric::new(position) }
     }
 
-    /// Returns the metric of the distance to the destination.
+    /// Returns the metric of the distance to the destination; `None` for packets to all stations.
     pub fn metric(&self) -> Option<&Metric> {
         match self {
             Target::Station { metric, .. } | Target::Area { metric, .. } | Target::Anybody { metric, .. } => {

@@ -23,7 +23,8 @@ use crate::packet::BufferedPacket;
 const YIELDING_SHARE: f32 = 0.8;
 /// Factor by which a source may exceed its share within one window: shaped packets arrive in bursts.
 const MAX_WINDOW_FACTOR: f32 = 1.2;
-/// Time for which own yielding packets may use their share in advance.
+/// Time by which own yielding packets may be ahead of their share of the data rate, so that a short burst
+/// leaves at once.
 const YIELDING_BURST: Duration = Duration::from_millis(100);
 /// Longest wait of own yielding packets, seconds.
 const MAX_WAIT_S: f32 = 0.5;
@@ -104,16 +105,16 @@ pub enum ShaperDecision {
     /// The caller sends the packet now.
     Goes(BufferedPacket),
     /// The packet waits in the shaper. If no other packet waits, the value is the time at which the shaper
-    /// can send it.
+    /// can send the packet; otherwise `None`.
     Waits(Option<Time>),
     /// The shaper has no room for the packet.
     Overflow(BufferedPacket),
 }
 
 impl Shaper {
-    /// Decides whether an own packet leaves now: the rate permits it, or the packet is `urgent`. An urgent
-    /// packet also counts for the rate of later packets. The octets of urgent packets that exceed the rate
-    /// are limited like those of waiting packets.
+    /// Decides whether an own packet leaves now. It leaves if the rate permits it and no other packet waits.
+    /// An `urgent` packet also leaves if the packets sent in advance take less than half a second of the
+    /// rate. Every packet that leaves counts for the rate of later packets.
     pub fn offer(&mut self, now: Time, limit: u32, urgent: bool, packet: BufferedPacket) -> ShaperDecision {
         let rate = yielding_share(limit).max(1.0);
         let ahead = self.empty.saturating_since(now).as_secs_f32();
@@ -130,7 +131,8 @@ impl Shaper {
         ShaperDecision::Waits(first.then(|| self.due()))
     }
 
-    /// Returns the next packet that may leave now; otherwise the time at which one may leave.
+    /// Returns the next packet that may leave now. If none may leave, the error is the time at which the
+    /// first waiting packet may leave; `None` if no packet waits.
     pub fn poll(&mut self, now: Time, limit: u32) -> Result<BufferedPacket, Option<Time>> {
         let rate = yielding_share(limit).max(1.0);
         let due = self.due();

@@ -181,7 +181,8 @@ impl SpatialIndex {
     ) -> Option<(u32, f64)> {
         let longitude = i64::from(metric.destination.longitude);
         let mut best = self.search::<ANY>(metric, longitude, below, accept);
-        // The index does not wrap at the date line, so search a second time from the other side of it.
+        // The index does not wrap at the date line. If the date line is near enough, search again with the
+        // destination's longitude shifted by a full turn.
         let reach = |to: i64| ((TURN / 2 - to) as f64 * metric.east).powi(2);
         for (to_date_line, elsewhere) in [(longitude, longitude - TURN), (-longitude, longitude + TURN)] {
             let bound = best.map_or(below, |(_, squared)| squared);

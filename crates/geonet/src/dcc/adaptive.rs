@@ -4,8 +4,8 @@
 //! Every 200 ms the station averages the last two busy ratios, and averages this mean with the previous mean.
 //! It then moves its duty cycle towards the target by a share of the distance. It also gives back a part of
 //! its duty cycle. Stations with a large share therefore lose more than stations with a small one, and all
-//! reach the same share. With N stations that all receive each other,
-//! `alpha * delta = beta * (target - N * delta)`. Their sum is a little below the target
+//! reach the same share. With N stations that all receive each other, the share `delta` of each follows from
+//! `alpha * delta = beta * (target - N * delta)`. The sum of all shares is a little below the target
 //! ([`Parameters::equal_share`]).
 //!
 //! The standard does not define the share at the start. In this module a station begins in the middle between
@@ -129,8 +129,9 @@ impl Limeric {
         true
     }
 
-    /// Returns the time for which the gate is closed from the beginning of a packet. If the gate is already
-    /// closed, `done` holds the time since then and the planned total.
+    /// Returns the time for which the gate is closed from the beginning of a packet. If the gate was closed
+    /// for this packet before, `done` holds the time since the beginning of the packet and the closing time
+    /// computed then.
     pub(super) fn closed(&self, on_air: Duration, done: Option<(Duration, Duration)>) -> Duration {
         let whole = on_air.div_f64(self.duty_cycle);
         match done {

@@ -115,8 +115,8 @@ pub struct Config {
     /// Data rate of the radio in Mbit/s: 3, 6, 9, 12, 18, 24 or 27. The rate 4.5 is left out, because it is
     /// not an integer.
     pub data_rate: u8,
-    /// Busy ratio that the gate assumes before the first reading. After a stale reading it is the lower bound
-    /// of the ratio.
+    /// Busy ratio that the gate assumes before the first reading. While the last reading is stale, the gate
+    /// assumes at least this ratio.
     pub assumed_busy_ratio: f64,
 }
 
@@ -140,7 +140,7 @@ pub fn air_time(octets: usize, data_rate: u8) -> Duration {
     let bits = 16 + 8 * (octets + LINK_LAYER_OVERHEAD_OCTETS) + 6;
     // A symbol of 8 us carries 8 bits for every Mbit/s.
     let symbols = bits.div_ceil(8 * usize::from(data_rate.max(1)));
-    // No packet is long enough to reach this limit.
+    // The limit only replaces a failing conversion; no packet is long enough to reach it.
     Duration::from_micros(32 + 8 + 8 * u64::try_from(symbols).unwrap_or(u64::MAX / 16))
 }
 
@@ -257,7 +257,7 @@ impl<T> Gate<T> {
         self.queues.each_ref().map(VecDeque::len)
     }
 
-    /// Returns the octets of all waiting packets.
+    /// Returns the total length of all waiting packets in octets.
     pub fn backlog(&self) -> usize {
         self.queues.iter().flatten().map(|waiting| waiting.octets).sum()
     }
@@ -411,8 +411,9 @@ impl<T> Gate<T> {
         self.opens = now + self.closed(last, None);
     }
 
-    /// Returns the time for which the gate stays closed after the start of a packet. If the gate is closed
-    /// already, `since` holds the present time and the time at which it would open.
+    /// Returns the time for which the gate stays closed after the start of the last packet. `since` is `None`
+    /// when the packet starts. To compute the closing time again, `since` holds the present time and the time
+    /// at which the gate opens by the previous computation.
     fn closed(&self, last: LastSentPacket, since: Option<(Time, Time)>) -> Duration {
         match &self.control {
             Controller::Reactive(reactive) => reactive.closed(last.on_air),

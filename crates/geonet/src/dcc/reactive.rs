@@ -6,8 +6,8 @@
 //! As with adaptive control the gate closes for at most a second. The standard does not mention packets
 //! longer than T_on.
 //!
-//! The last border belongs to the state below it: the channel is active 3 at 60 % or 65 % and restrictive
-//! above.
+//! Restrictive is the state above 60 % (table A.1) or 65 % (table A.2). At exactly this ratio the state is
+//! still active 3.
 
 use std::time::Duration;
 

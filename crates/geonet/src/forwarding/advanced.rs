@@ -1,8 +1,8 @@
 //! The sectorial contention area of advanced area forwarding (F.4).
 //!
 //! A station in contention receives the repetition of another forwarder. Seen from the sender, the forwarder
-//! lies in a sector. If this station is inside the sector and nearer to the sender, the forwarder has covered
-//! its area.
+//! lies in a sector. If this station is inside the sector and nearer to the sender than the forwarder is, it
+//! does not repeat the packet. The repetition has then already reached the stations that it would reach.
 
 use crate::Mib;
 use crate::geodesy::{LocalPlane, Position};

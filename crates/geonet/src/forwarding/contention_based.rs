@@ -38,7 +38,7 @@ pub(crate) struct Contender {
     pub copies: u32,
     /// Whether the rules of F.4 apply. Without them, the first copy from another station ends the contention.
     pub advanced: bool,
-    /// Sequence number of arrival in the buffer.
+    /// Arrival number of the packet; the packet with the smallest number is the oldest in the buffer.
     order: u64,
 }
 
@@ -77,7 +77,8 @@ impl ContentionBuffer {
         self.packets.get_mut(&identity)
     }
 
-    /// Adds a packet that is not in the buffer. Passes the packets that must make room to `pushed_out`.
+    /// Adds a packet that is not in the buffer. If the buffer would exceed `limit` octets, removes the oldest
+    /// packets and passes them to `pushed_out`. Passes a packet larger than `limit` itself to `pushed_out`.
     pub fn insert(
         &mut self,
         packet: BufferedPacket,

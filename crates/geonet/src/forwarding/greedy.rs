@@ -39,7 +39,8 @@ impl Default for NextHopCache {
 }
 
 impl NextHopCache {
-    /// Returns the neighbour that is the next hop to the metric's destination; `None` in a void.
+    /// Returns the neighbour that is the next hop to the metric's destination; `None` if no neighbour is
+    /// nearer to the destination than `ego`.
     pub fn next_hop(&mut self, table: &LocationTable, metric: &Metric, ego: Position) -> Option<Slot> {
         let destination = metric.destination;
         let line = &mut self.cached_next_hops[line(place_key(destination))];

@@ -41,8 +41,9 @@ use crate::{GeonetDrop, MacAddress};
 pub const PERIMETER_NEXT_HEADER: u8 = 15;
 /// The version of the recovery header.
 const VERSION: u8 = 1;
-/// Distance in metres by which a crossing must be nearer to change the face. The margin is needed because
-/// positions are rounded to centimetres.
+/// Distance in metres by which a crossing must be nearer to the destination than the entry point of the
+/// present face. Otherwise the packet does not change the face. The margin is needed because positions are
+/// rounded to centimetres.
 const MIN_PROGRESS_METRES: f64 = 0.1;
 
 /// The recovery header.
@@ -241,8 +242,8 @@ impl<'a> PlanarGraphView<'a> {
         Ok((header, next.slot))
     }
 
-    /// Returns the first neighbour counter-clockwise from a direction. A neighbour exactly in this direction
-    /// is the last choice.
+    /// Returns the first neighbour counter-clockwise from a direction; a neighbour exactly in this direction
+    /// comes last. Returns `None` if this station has no edge.
     fn counter_clockwise(&self, from: (f64, f64)) -> Option<RelativePosition> {
         let turn = |corner: &RelativePosition| {
             let to = (corner.east - self.ego.0, corner.north - self.ego.1);
@@ -254,7 +255,7 @@ impl<'a> PlanarGraphView<'a> {
     }
 
     /// Returns the point where the edge to `next` crosses the line from `entry` to the destination (the
-    /// origin).
+    /// origin); `None` if it does not cross the line.
     fn crossing(&self, next: &RelativePosition, entry: (f64, f64)) -> Option<(f64, f64)> {
         let edge = (next.east - self.ego.0, next.north - self.ego.1);
         let determinant = edge.0 * entry.1 - edge.1 * entry.0;
@@ -306,8 +307,9 @@ mod tests {
         table
     }
 
-    /// Both graphs remove an edge if a neighbour is inside the circle over the edge. Only RNG removes the
-    /// edge if the neighbour is inside the lens but outside the circle.
+    /// The Gabriel graph and the relative neighbourhood graph (RNG) both remove an edge if a neighbour is
+    /// inside the circle over the edge. Only RNG removes the edge if the neighbour is inside the lens but
+    /// outside the circle.
     #[test]
     fn planar_subgraph_has_no_crossing_edges() {
         let planar = |places: &[(f64, f64)], planarisation| {

@@ -38,7 +38,7 @@ pub const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
 /// Longest time for which the module extrapolates a station's movement.
 pub const MAX_EXTRAPOLATION: Duration = Duration::from_secs(10);
 
-/// Position and movement of this station, from which it judges its neighbours.
+/// Predicts from position and movement of this station which neighbours stay in range.
 #[derive(Debug, Clone, Copy)]
 pub struct NeighbourPredictor {
     now: Time,
@@ -53,7 +53,7 @@ pub struct NeighbourPredictor {
 }
 
 impl NeighbourPredictor {
-    /// Returns the view of a station with its position vector at `now`.
+    /// Creates the predictor of a station at the time `now`; `vector` is the station's position vector.
     pub fn new(
         now: Time,
         vector: LongPositionVector,
@@ -119,8 +119,8 @@ impl NeighbourPredictor {
             && metric.squared(self.plane.position_at(offset.0, offset.1)).sqrt() < own - MIN_PROGRESS_METRES
     }
 
-    /// Returns the neighbour that becomes the next hop of a packet. Returns `None` if no neighbour is nearer
-    /// to the destination. `accept` limits the choice.
+    /// Returns the neighbour that becomes the next hop of a packet, among those that `accept` accepts.
+    /// Returns `None` if no such neighbour is nearer to the destination than this station.
     pub fn next_hop(
         &self,
         table: &LocationTable,
@@ -129,7 +129,8 @@ impl NeighbourPredictor {
     ) -> Option<Slot> {
         let own = metric.squared(self.own_position).sqrt();
         let best: Cell<(f64, Option<Slot>)> = Cell::new(((own - MIN_PROGRESS_METRES).max(0.0).powi(2), None));
-        // A station beyond this bound has to move by more than the radio range, so it cannot be a next hop.
+        // A neighbour is farther from the destination than this station by more than the radio range. It
+        // would have to move by more than this range to come nearer, so it cannot be a next hop.
         let bound = (own + self.range).powi(2);
         table.index().nearest_where(metric, bound, |slot| {
             let entry = table.entry(slot);
@@ -159,7 +160,7 @@ pub struct AnnouncedMovement {
 }
 
 impl AnnouncedMovement {
-    /// Stores the vector `vector`, which the station sent at `sent_at`.
+    /// Stores the position vector `vector` that this station sent at the time `when`.
     pub fn new(when: Time, vector: &LongPositionVector) -> AnnouncedMovement {
         let place = Position::new(vector.latitude, vector.longitude);
         AnnouncedMovement { sent_at: when, plane: LocalPlane::new(place), velocity: velocity(vector) }
@@ -170,8 +171,8 @@ impl AnnouncedMovement {
         now.saturating_since(self.sent_at)
     }
 
-    /// Returns whether `own_position`, the present position of this station, is within `metres` of its
-    /// extrapolated position.
+    /// Returns whether `place`, the present position of this station, is within `metres` of the position that
+    /// its last beacon predicts for `now`.
     pub fn is_within(&self, now: Time, place: Position, metres: f64) -> bool {
         let (east, north) = self.plane.offset(place);
         let seconds = self.age(now).as_secs_f64();

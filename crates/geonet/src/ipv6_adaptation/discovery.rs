@@ -24,7 +24,8 @@ use super::{Adaptation, Ipv6Drop, Output};
 const NEIGHBOR_SOLICITATION: u8 = 135;
 
 impl Adaptation {
-    /// Answers a solicitation of the host, or drops a packet that no other station needs.
+    /// Answers a solicitation of the host, or drops a packet that no other station needs. Returns whether the
+    /// packet is handled; if not, the caller sends it.
     ///
     /// # Errors
     ///

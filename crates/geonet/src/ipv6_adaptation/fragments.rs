@@ -68,10 +68,12 @@ const NEXT_FRAGMENT_HEADER_LENGTH: usize = 5;
 /// Unit of fragment offsets, octets.
 const OFFSET_UNIT: usize = 8;
 
-/// Interval of the questions to a station, and their largest number.
+/// Interval at which the module asks a station whether it can reassemble. The next constant is the largest
+/// number of questions.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_REQUESTS: u32 = 4;
-/// Time for which an answer, or the lack of an answer, is valid.
+/// Time for which a station counts as able to reassemble after its answer. The next constant is the time for
+/// which a station without answer counts as unable.
 const ABLE_LIFETIME: Duration = Duration::from_secs(600);
 const UNABLE_LIFETIME: Duration = Duration::from_secs(60);
 /// Largest number of stations whose ability is stored.
@@ -250,14 +252,15 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// Makes room for another station. Returns false if no room is available.
+    /// Makes room for the stored ability of one more station. Returns false if all stored abilities are still
+    /// needed.
     fn forget(&mut self, now: Time) -> bool {
         self.peers.retain(|_, peer| match peer {
             PeerAbility::Asked { .. } => true,
             PeerAbility::Able { until } | PeerAbility::Unable { until } => *until > now,
         });
         if self.peers.len() >= MAX_PEERS {
-            // A station that did not answer loses the least.
+            // Remove a station that did not answer: the only loss is that the module asks it again.
             let silent = self.peers.iter().find(|(_, peer)| matches!(peer, PeerAbility::Unable { .. }));
             if let Some(key) = silent.map(|(key, _)| *key) {
                 self.peers.remove(&key);
@@ -284,8 +287,8 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// Handles the payload of a unicast packet from a station. `room` is as in [`Self::send`], for packets
-    /// that waited.
+    /// Handles the payload of a unicast packet from a station. If the station now can reassemble, the module
+    /// sends it the packets that waited. One payload carries `room` octets.
     pub(super) fn receive(
         &mut self,
         now: Time,
@@ -419,7 +422,7 @@ mod tests {
         std::iter::from_fn(|| fragments.poll()).map(|(_, payload)| payload).collect()
     }
 
-    /// Returns the results of `to` for payloads of A.
+    /// Passes payloads of station A to `to`, and returns its results.
     fn hears(to: &mut Fragments<()>, payloads: &[Vec<u8>]) -> Vec<PayloadOutcome> {
         payloads.iter().map(|payload| to.receive(NOW, A, ROOM, payload)).collect()
     }

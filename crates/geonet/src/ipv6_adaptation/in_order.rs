@@ -32,8 +32,8 @@ pub enum ReorderRule {
     /// hops has rarely overtaken another.
     #[default]
     Shorter,
-    /// A packet waits if its number of hops differs from the packet before it, as in the paper. A longer path
-    /// with less load may be faster.
+    /// A packet waits if its number of hops differs from the packet before it, as in "TCP over Geo-routing
+    /// for High Mobility". A longer path with less load may be faster.
     Changed,
     /// The packet always waits: right for a source that sends (almost) only to this station.
     Always,
@@ -235,7 +235,7 @@ impl<T> SourceBuffer<T> {
     }
 }
 
-/// Returns by how much a number is ahead of another one, modulo 2^16.
+/// Returns by how much `sequence` is ahead of `of`, modulo 2^16; negative if it is behind.
 fn ahead(sequence: u16, of: u16) -> i16 {
     sequence.wrapping_sub(of) as i16
 }
@@ -250,7 +250,8 @@ mod tests {
         Time::from_millis(1000 + count)
     }
 
-    /// Pushes packets of time, number and hops; returns the numbers delivered by then.
+    /// Pushes packets, each given by its time in milliseconds, sequence number and hops. Returns the sequence
+    /// numbers delivered by then.
     fn pushed(order: &mut ReorderingBuffer<u16>, packets: &[(u64, u16, u8)]) -> Vec<u16> {
         let mut out = Vec::new();
         for (at, sequence, hops) in packets {
@@ -282,8 +283,8 @@ mod tests {
 
     #[test]
     fn each_reorder_rule_holds_the_expected_packets() {
-        // A packet over one hop more and a packet over the same hops leave gaps: 2 and 3, then 6 and 7 arrive
-        // late.
+        // Packet 4 came over more hops than packet 1, and packets 2 and 3 arrive after it. Packet 8 came over
+        // as many hops as packet 5, and packets 6 and 7 arrive after it.
         let packets =
             [(0, 1, 2), (1, 4, 3), (2, 2, 2), (3, 3, 2), (4, 5, 3), (5, 8, 3), (6, 6, 3), (7, 7, 3)];
         let under = |rule| {

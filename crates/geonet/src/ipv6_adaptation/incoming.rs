@@ -116,8 +116,8 @@ impl Adaptation {
             }
             _ => None,
         };
-        // A node announces a link-layer address only for its own source. So the source must not name another
-        // station, whatever its scope.
+        // A node announces a link-layer address only for its own source address. So the source address must
+        // not name another station, whatever its scope.
         if announced.is_some() && is_another(named) {
             return Err(Ipv6Drop::SpoofedSource);
         }

@@ -28,10 +28,9 @@
 //! (`discovery`) and sends nothing on the air. Other addresses (static, privacy, stable) use real Neighbor
 //! Discovery, as broadcasts on their link.
 //!
-//! The module accepts only addresses that GeoNetworking can confirm. Three kinds of address in a received
-//! packet must belong to the sending station. They are a link-local source that names a station, and a
-//! link-layer address in Neighbor Discovery. The third kind is the link-layer address for an address that
-//! names a station.
+//! The module accepts only addresses that GeoNetworking can confirm. Three addresses in a received packet must
+//! not name another station than the sender. They are a link-local source address, the target of a Neighbor
+//! Advertisement, and a link-layer address in Neighbor Discovery.
 //!
 //! **Where the standard is silent.** The module delivers a packet to an area without a link on the dynamic
 //! link. If the station has no dynamic link, the packet arrives on the topological link. The module delivers
@@ -181,7 +180,7 @@ pub enum ReorderHold {
     Acknowledgements,
 }
 
-/// Returns the name of an interface with a number appended, cut to the longest interface name.
+/// Returns `base` with a number appended, shortened to the maximum length of an interface name.
 fn numbered(base: &str, number: usize) -> String {
     let suffix = format!("-{number}");
     let room = MAX_NAME_LENGTH.saturating_sub(suffix.len());
@@ -446,14 +445,15 @@ impl Adaptation {
         }
     }
 
-    /// Handles a new largest IPv6 packet, octets.
+    /// Handles a new limit for the length of IPv6 packets, in octets.
     pub fn handle_mtu(&mut self, mtu: u32) {
         if std::mem::replace(&mut self.mtu, mtu) != mtu {
             (0..self.links.len()).for_each(|at| self.announce(at));
         }
     }
 
-    /// Handles a new largest payload in octets, which may be less than the minimum MTU of IPv6.
+    /// Handles a new limit for the length of a payload, in octets. It may be less than the minimum MTU of
+    /// IPv6.
     pub fn handle_max_payload(&mut self, room: usize) {
         self.room = room;
     }

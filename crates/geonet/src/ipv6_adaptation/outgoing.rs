@@ -199,7 +199,8 @@ impl Adaptation {
         }
     }
 
-    /// Returns the transport of a packet by the paper's table I and the standard's mapping.
+    /// Returns the transport of a packet to the IPv6 address `to` and the MAC address `mac` on link `at`, by
+    /// the standard's mapping.
     fn map(&self, at: usize, mac: MacAddress, to: Ipv6Addr) -> Result<Transport, Ipv6Drop> {
         let link = self.links.get(at).ok_or(Ipv6Drop::UnknownLink)?;
         if to.is_multicast() {
@@ -220,8 +221,8 @@ impl Adaptation {
         }
         let broadcast = mac[0] & 1 != 0;
         if mac == ANYCAST || (broadcast && addresses::is_geographic_anycast(to)) {
-            // If the host routes the packet through an anycast address, the IPv6 destination is another
-            // address.
+            // If the host routes the packet through an anycast address, `mac` stands for this address and
+            // `to` is another one. The area of the link then applies.
             let area = self.area_of_anycast(at, to).or(link.area()).ok_or(Ipv6Drop::NoArea)?;
             return Ok(Transport::GeoAnycast(*area));
         }

@@ -145,7 +145,8 @@ impl<T> Flow<T> {
         learnt.max(MIN_DELAY).min(bound)
     }
 
-    /// Updates SRTT and RTTVAR by the paper's formulas.
+    /// Updates SRTT and RTTVAR if the peer echoes a stored timestamp. The weights are those of Chen, Gerla
+    /// and Lee (1/8 and 1/4).
     fn measure(&mut self, now: Time, echo: u32) {
         let Some(at) = self.stamps.iter().position(|(stamp, _)| *stamp == echo) else { return };
         let sample = now.saturating_since(self.stamps[at].1);
@@ -317,7 +318,7 @@ impl<T> DuplicateAckDelay<T> {
     }
 }
 
-/// Returns by how much a number is ahead of another one, modulo 2^32.
+/// Returns by how much `number` is ahead of `of`, modulo 2^32; negative if it is behind.
 fn ahead(number: u32, of: u32) -> i32 {
     number.wrapping_sub(of) as i32
 }

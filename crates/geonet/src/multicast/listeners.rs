@@ -48,12 +48,14 @@ impl Default for MldTiming {
 }
 
 impl MldTiming {
-    /// Multicast Address Listening Interval (9.4), and Older Version Host Present Timeout (9.13).
+    /// Returns the Multicast Address Listening Interval (9.4): a membership ends if no listener reports it
+    /// for this time. The Older Version Host Present Timeout (9.13) is equal.
     pub fn listening_interval(&self) -> Duration {
         self.query_interval * self.robustness.into() + self.query_response_interval
     }
 
-    /// Other Querier Present Timeout (9.5).
+    /// Returns the Other Querier Present Timeout (9.5): after this time without a query, the other querier
+    /// counts as gone.
     pub fn other_querier_timeout(&self) -> Duration {
         self.query_interval * self.robustness.into() + self.query_response_interval / 2
     }
@@ -376,7 +378,7 @@ impl Group {
         asked
     }
 
-    /// Adds the sources that the group does not have yet.
+    /// Adds the sources that the group does not have yet, with `timer` as their Source Timer.
     fn add(&mut self, sources: &BTreeSet<Ipv6Addr>, timer: Time) {
         for source in sources {
             self.sources.entry(*source).or_insert(timer);
@@ -457,7 +459,8 @@ impl Group {
         sources.chain(self.filter_until).chain(self.ask_at).min()
     }
 
-    /// Returns the time at which the membership ends if no listener reports it again.
+    /// Returns the time at which the membership ends if no listener reports it again; `None` if the group has
+    /// neither a Filter Timer nor sources.
     fn until(&self) -> Option<Time> {
         self.filter_until.or_else(|| self.sources.values().copied().max())
     }

@@ -442,7 +442,7 @@ impl MulticastProxy {
             Message::ReportV1(_) => {}
         }
         self.counters.reports += u64::from(!matches!(message, Message::Query(_)));
-        // Send the queries that the report causes at once.
+        // Send at once the queries that the report requires.
         self.handle_timeout(now);
         if full { Err(MulticastDrop::TooManyGroups) } else { Ok(()) }
     }

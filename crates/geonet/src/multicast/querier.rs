@@ -54,7 +54,7 @@ impl Querier {
         matches!(self.state, State::Querier { .. })
     }
 
-    /// Returns the address of another router that is the querier.
+    /// Returns the address of the other router that is the querier; `None` if this router is the querier.
     pub fn other_querier(&self) -> Option<Ipv6Addr> {
         match self.state {
             State::Querier { .. } => None,

@@ -77,7 +77,7 @@ impl Acceleration {
             && self.sources.is_empty()
     }
 
-    /// Notes when the fast path has used its permissions, by its report.
+    /// Stores from a report of the fast path when it last used each permission.
     fn note_use(&mut self, now: Time, report: &FastPathReport) {
         for sample in &report.samples {
             if let Some(used) = self.sources.get_mut(&mid_key(sample.vector.address)) {
@@ -316,7 +316,8 @@ fn valid_until(router: &Router, now: Time, next_hop: MacAddress) -> Time {
     entry.map_or(now + PREDICTED_HOP_LIFETIME, |entry| entry.neighbour_until())
 }
 
-/// Replaces the stored permission by `new`. Returns `new` if it differs from the stored one.
+/// Replaces the stored permission by `new`. Returns `new` if it differs from the stored one, otherwise
+/// `None`.
 fn change<T: Clone + PartialEq>(told: &mut Option<T>, new: Option<T>) -> Option<Option<T>> {
     if *told == new {
         return None;

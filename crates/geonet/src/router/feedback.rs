@@ -10,8 +10,8 @@
 //! costs nothing. If only the acknowledgement was lost, two copies of the packet exist, and duplicate
 //! detection drops one.
 //!
-//! An upper layer that knows a better path can take its own packets back instead. These packets wait for a
-//! station, or the link could not deliver them. This is an extension of the standard.
+//! An upper layer may know a better path. It can then take back its own packets that wait for a station, or
+//! that the link could not deliver. This is an extension of the standard.
 
 use carnet_base::Time;
 use carnet_wire::geonet::{CommonNextHeader, ExtendedHeader, Packet};
@@ -86,7 +86,7 @@ impl Router {
             ExtendedHeader::GeoAnycast { area, .. } => {
                 Target::Anybody { area, metric: Metric::new(geodesy::centre(&area)) }
             }
-            // The router broadcasts these packets.
+            // TSB, SHB, beacons and LS requests are broadcast, so they have no next hop that could fail.
             _ => return Ok(()),
         };
         let source = mid_key(packet.extended.source().address);
@@ -144,7 +144,7 @@ impl Router {
         Some(payload)
     }
 
-    /// Returns the IPv6 packet in an own GeoUnicast to a station.
+    /// Returns the IPv6 packet in an own GeoUnicast to `station`; `None` if the frame is another packet.
     fn own_unicast(&self, station: MacAddress, octets: &[u8]) -> Option<Vec<u8>> {
         let (packet, _) = self.parse_with_recovery_header(octets).ok()?;
         let ExtendedHeader::GeoUnicast { source, destination, .. } = packet.extended else { return None };

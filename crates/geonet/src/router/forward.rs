@@ -314,7 +314,8 @@ impl Router {
         Some(self.neighbour_mac(next))
     }
 
-    /// Returns the next hop that the router holds for packets to a target.
+    /// Returns the next hop that the router holds for packets to a target; `None` if it holds no next hop or
+    /// the hold time is over.
     fn retained_next_hop(&self, now: Time, target: &Target) -> Option<Slot> {
         let hold = self.mib.next_hop_hold;
         if hold.is_zero() { None } else { self.held_next_hops.get(now, target, hold) }

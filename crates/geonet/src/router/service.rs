@@ -20,7 +20,8 @@ use crate::{BROADCAST, GeonetDrop, beacon};
 
 /// Time for which the speed of a neighbour affects the beacon interval after its last packet.
 const FAST_NEIGHBOUR_LIFETIME: Duration = Duration::from_secs(2);
-/// Shortest validity of a beacon: a unit of the field, and one lost beacon.
+/// Shortest validity that a beacon announces. The Lifetime field can express this time, and with beacons
+/// every 100 ms one beacon may be lost.
 const MIN_BEACON_VALIDITY: Duration = Duration::from_millis(200);
 
 /// A search of the Location Service: the station that it searches for, and the packets that wait for this

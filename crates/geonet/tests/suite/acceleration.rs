@@ -158,7 +158,7 @@ fn router_withdraws_unused_permissions() {
     report(&mut iut, FastPathReport::default());
     assert_eq!(iut.fast_path_updates, [FastPathUpdate::NoOwnPacketPath(b.mac)]);
     assert!(!iut.router.is_accelerated());
-    // The next packet causes new permissions, with the position first withdrawn as well.
+    // The next packet causes a new permission, and the router outputs its position again.
     iut.fast_path_updates.clear();
     iut.knows(&[b.later(1)]);
     send(&mut iut, &b);

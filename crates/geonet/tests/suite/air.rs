@@ -203,7 +203,7 @@ impl Air {
         self.delivered.clear();
     }
 
-    /// Returns the reasons for which routers dropped packets, with node and number.
+    /// Returns the drops of all routers: index of the router, reason, number of packets.
     pub fn drops(&self) -> Vec<(usize, GeonetDrop, u64)> {
         let reasons = |node: usize| GeonetDrop::ALL.iter().map(move |&reason| (node, reason));
         (0..self.routers.len())

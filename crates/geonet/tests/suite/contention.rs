@@ -149,7 +149,7 @@ fn pon_baa_bv_06_contention() {
 #[test]
 fn pon_baa_bv_01_too_many_copies() {
     let mut iut = Iut::quiet(advanced());
-    // These stations lie outside each sector that contains this station.
+    // This station is outside the sectors of both other stations.
     let sender = Station::at(1, place(100.0, 0.0));
     let others = [Station::at(2, place(300.0, 0.0)), Station::at(3, place(350.0, 50.0))];
     iut.knows(&[sender, others[0], others[1]]);

@@ -47,7 +47,7 @@ fn download(air: &mut Air) {
             air.locate_all();
             denm(air, (number / 312) as u8);
         }
-        // The router drops a packet without room, as any link does.
+        // The router may drop the packet if its buffers are full, as any link does.
         let _ = air.request(0, request(&segment));
         air.run(Duration::from_micros(3200));
     }
@@ -79,7 +79,7 @@ fn shaped_download_over_two_hops_leaves_rate_for_warnings() {
     download(&mut air);
     assert_eq!(warnings(&air), 11);
     let (all, ipv6) = forwarded(&air);
-    // The limit is four fifths of 100 kB/s for ten seconds, and the burst in advance.
+    // IPv6 has four fifths of 100 kB/s for ten seconds, and the burst that may leave in advance.
     assert!((700_000..=880_000).contains(&ipv6) && all <= 1_050_000, "{all} {ipv6}");
     let lost = air.drops();
     assert!(lost.iter().any(|(node, reason, _)| (*node, *reason) == (0, GeonetDrop::OwnDataRate)));

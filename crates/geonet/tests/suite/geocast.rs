@@ -118,7 +118,8 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
             outcome.flooded += flooded.len();
             outcome.flood_heard += flooded.intersection(&heard).count();
         }
-        // Every station inside with a path inside from a receiver must be a receiver, too.
+        // If a station inside received the packet, every station that it reaches over stations inside must
+        // have received it, too.
         let split = others.iter().filter(|node| !heard.contains(node));
         let split = split.filter(|node| {
             let near = reached(&air, **node, &inside);

@@ -81,7 +81,7 @@ pub struct Host {
     pub iut: Iut,
     pub adaptation: Adaptation,
     pub interfaces: Vec<VirtualLink>,
-    /// Frames that the host received without a delivery: interface, destination, source, packet.
+    /// Frames for the host from `Adaptation::poll_output`: interface, destination, source, packet.
     pub answers: Vec<(LinkId, MacAddress, MacAddress, Vec<u8>)>,
 }
 

@@ -284,8 +284,8 @@ const DAYS: i64 = 24 * 3600 * 1000;
 
 #[test]
 fn router_with_forged_time_stamp_of_future_takes_next_true_position() {
-    // A forged beacon with an older timestamp has no effect after a true one. Before the true one it counts,
-    // until the true one arrives.
+    // After a true beacon, a forged beacon with an older timestamp has no effect. If the forged beacon
+    // arrives first, its position counts until the true one arrives.
     let mut iut = Iut::quiet(Mib::default());
     let told =
         places_after(&mut iut, &[(0, 10.0), (21 * DAYS, 999.0), (0, 20.0), (7_000, 999.0), (-500, 30.0)]);

@@ -160,7 +160,7 @@ fn listener_reports_for_link_scope_groups_are_not_sent() {
     (message[2], message[3]) = (0, 0);
     icmpv6::set_checksum(&mut message, host_address(), ip("ff02::16"));
     assert_eq!(host.put("tvl0", mac, &[left, message].concat()), Ok(false));
-    // The module does not judge a report that ends early.
+    // The module forwards a report with fewer records than the report announces.
     let mut short = report(&["ff02::2"]);
     short[55] = 2;
     assert_eq!(host.put("tvl0", mac, &short), Ok(true));

@@ -233,9 +233,9 @@ fn number_of_location_requests_is_bounded() {
     assert_eq!(iut.sent.len(), 3);
 }
 
-/// Over one to eight hops, the first packet to an unknown station arrives within two round trips. The
-/// request, the reply and the packet take one way each. Packets that wait arrive with it; later packets take
-/// one way.
+/// Over one to eight hops, the first packet to an unknown station arrives within two round trips. Request,
+/// reply and packet each travel the path once. The other waiting packets arrive with the first one. Later
+/// packets leave without a search.
 #[test]
 fn the_first_packet_arrives_within_two_round_trips_and_later_ones_do_not_wait() {
     for hops in 1..=8usize {

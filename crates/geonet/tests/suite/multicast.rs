@@ -255,8 +255,8 @@ fn mldv2_reports_change_listener_state_as_in_rfc_3810() {
     }
 }
 
-/// RFC 3810 7.6.3: the router queries a group without listeners twice, a second apart, and forwards it until
-/// then.
+/// RFC 3810 7.6.3: the router queries a group without listeners twice, a second apart. It forwards packets to
+/// the group until the membership ends.
 #[test]
 fn querier_ends_membership_after_two_queries() {
     let mut lan = Lan::new();

@@ -177,8 +177,7 @@ fn packet_is_restored_after_perimeter_mode() {
     walking.knows(&[Station::c()]);
     walking.get(&e, &original).expect("forwarded");
     let walking = walking.one_sent().frame;
-    // This station is 50 m further, so it is nearer to the destination than the point where perimeter mode
-    // began.
+    // This station is 50 m nearer to the destination than the point where perimeter mode began.
     let mut nearer = Iut::quiet(mib(recovery));
     nearer.locate(crate::craft::place(0.0, 50.0), 1_000_001);
     nearer.knows(&[Station::b()]);
