@@ -28,9 +28,9 @@
 //! (`discovery`) and sends nothing on the air. Other addresses (static, privacy, stable) use real Neighbor
 //! Discovery, as broadcasts on their link.
 //!
-//! The module accepts only addresses that GeoNetworking can confirm. Three addresses in a received packet must
-//! not name another station than the sender. They are a link-local source address, the target of a Neighbor
-//! Advertisement, and a link-layer address in Neighbor Discovery.
+//! The module accepts only addresses that GeoNetworking can confirm. Three addresses in a received packet
+//! must not name another station than the sender. They are a link-local source address, the target of a
+//! Neighbor Advertisement, and a link-layer address in Neighbor Discovery.
 //!
 //! **Where the standard is silent.** The module delivers a packet to an area without a link on the dynamic
 //! link. If the station has no dynamic link, the packet arrives on the topological link. The module delivers
