@@ -29,7 +29,7 @@ pub fn upper_layer(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, octets
     !add(add(addresses, protocol_and_length(protocol, octets.len())), sum(octets))
 }
 
-/// Returns the part of protocol and upper-layer length in the pseudo-header's sum.
+/// Returns the share of `protocol` and of the upper-layer length in the sum of the pseudo-header.
 pub fn protocol_and_length(protocol: u8, length: usize) -> u16 {
     let length = length as u64;
     fold(u64::from(protocol) + (length & 0xffff) + (length >> 16))
@@ -39,8 +39,8 @@ pub fn protocol_and_length(protocol: u8, length: usize) -> u16 {
 /// a word.
 pub fn sum(octets: &[u8]) -> u16 {
     // RFC 1071 2 (B): the sum does not depend on the order of octets. So this code adds in the machine's
-    // order and swaps the result. It adds eight octets at a time, with their halves apart so that neither
-    // overflows: the compiler turns that into vector instructions.
+    // order and swaps the result. It adds eight octets at a time, and keeps sums of their halves apart so
+    // that neither overflows. The compiler turns this loop into vector instructions.
     let (words, rest) = octets.as_chunks::<8>();
     let (mut low, mut high) = (0u64, 0u64);
     for word in words {

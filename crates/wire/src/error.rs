@@ -58,8 +58,8 @@ pub enum Error {
         /// Name of the repeated header or option.
         what: &'static str,
     },
-    /// A header or option stood behind the one that must be last, or before the one that must be first (RFC
-    /// 4285 5).
+    /// A header or option is misplaced: it follows another that must be last, or precedes another that must
+    /// be first (RFC 4285 5).
     #[error("{what} in the wrong order: expected {expected}")]
     Order {
         /// Name of the misplaced header or option.

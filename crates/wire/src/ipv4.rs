@@ -46,7 +46,7 @@ pub struct Header {
     pub dont_fragment: bool,
     /// MF: the packet is a fragment, and not the last one.
     pub more_fragments: bool,
-    /// Place of the fragment in the payload, octets.
+    /// Offset of the fragment's data in the payload of the original packet, octets.
     pub offset: u16,
     /// Number of remaining hops.
     pub ttl: u8,
@@ -107,13 +107,14 @@ impl Header {
         Ok((header, slice(packet, 0, usize::from(header.total_length), "IPv4 packet")?))
     }
 
-    /// Returns whether the packet is a fragment without the header of the upper layer.
+    /// Returns whether the packet is a fragment other than the first; such a fragment has no upper-layer
+    /// header.
     pub fn is_later_fragment(&self) -> bool {
         self.offset > 0
     }
 
-    /// Returns the fields in an IPv6 header with IPv4-mapped addresses. Tables of both families use it; no
-    /// packet has such a header.
+    /// Returns the fields in an IPv6 header with IPv4-mapped addresses, so that one table can serve both IP
+    /// versions. No packet has such a header.
     pub fn as_ipv6(&self) -> ipv6::Header {
         let payload = usize::from(self.total_length).saturating_sub(self.header_length);
         ipv6::Header {
@@ -128,7 +129,7 @@ impl Header {
     }
 }
 
-/// Returns whether an IPv4 address is unicast and routed beyond its link. Private addresses are.
+/// Returns whether an IPv4 address is unicast and routed beyond its link. Private addresses count as routed.
 pub fn is_unicast_routable(address: Ipv4Addr) -> bool {
     let [first, ..] = address.octets();
     first != 0 && first < 224 && !address.is_loopback() && !address.is_link_local()
@@ -165,8 +166,9 @@ pub fn set_checksum(packet: &mut [u8]) {
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Cuts a packet into fragments of at most `mtu` octets (RFC 791 3.2). `mtu` is at least 68. A fragment can
-/// be cut further. Returns the packet alone if it fits; nothing if the packet is malformed or has DF.
+/// Cuts a packet into fragments of at most `mtu` octets (RFC 791 3.2). `mtu` is at least 68. The packet may
+/// itself be a fragment. Returns the packet alone if it fits, and an empty list if the packet is malformed,
+/// or is too large and has DF.
 pub fn fragment(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     let Ok((header, packet)) = Header::parse_packet(packet) else { return Vec::new() };
     if packet.len() <= mtu {
@@ -275,8 +277,8 @@ pub fn error_packet(
     packet
 }
 
-/// Returns whether a node may send an ICMP error about a packet (RFC 1122 3.2.2). It may not about an ICMP
-/// error, a later fragment, or a packet from or to several nodes.
+/// Returns whether a node may send an ICMP error about a packet (RFC 1122 3.2.2). A node may not send an
+/// error about an ICMP error or a later fragment. The source and the destination must each be a single node.
 pub fn may_answer(invoking: &[u8]) -> bool {
     let Ok(header) = Header::parse(invoking) else { return false };
     if !is_unicast_routable(header.source)
@@ -329,7 +331,7 @@ mod tests {
         fn fragments_are_reassembled_to_the_packet(
             length in 0usize..9000, mtu in 68usize..2000, words in 0usize..4, further in 68usize..500,
         ) {
-            // Record Route (7) stays in the first fragment; 0x83 is in each of them.
+            // Record Route (7) stays in the first fragment; option 0x83 is in each fragment.
             let options = [7, 3, 4, 0x83, 3, 4, 1, 1, 0, 0, 0, 0];
             let whole = packet(length, &options[..4 * words.min(3)]);
             let fragments = fragment(&whole, mtu);

@@ -154,7 +154,8 @@ pub fn is_reserved(address: Ipv6Addr) -> bool {
 /// ([`is_reserved`]) are not.
 #[inline]
 pub fn is_unicast_routable(address: Ipv6Addr) -> bool {
-    // The first octet decides for nearly all addresses; the slow path asks twice for each packet.
+    // The first octet decides for nearly all addresses. The function must be fast, because the slow path
+    // calls it twice for each packet.
     match address.octets() {
         [0xff, ..] => false,
         [0xfe, second, ..] => second & 0xc0 != 0x80,

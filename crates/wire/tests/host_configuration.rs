@@ -193,7 +193,7 @@ fn domain_names_have_the_octets_of_rfc_1035() {
     }
 }
 
-/// An option holds what its length can say.
+/// An option omits servers and names that exceed the largest length of an option.
 #[test]
 fn names_beyond_option_length_are_omitted() {
     let servers = vec![Ipv6Addr::LOCALHOST; MAX_SERVERS + 1];

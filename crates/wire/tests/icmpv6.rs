@@ -230,7 +230,8 @@ fn invalid_neighbor_discovery_options_are_unknown() {
     assert_eq!(read(&format!("030480c0{}", "00".repeat(28))), (1, 1));
     assert_eq!(read("0301400000000000"), (1, 0));
     assert_eq!(read("0102000000000000 0000000000000000 0101000000000000"), (2, 1));
-    // RFC 4191 2.3: a prefix of 65 bits needs three units, of 1 bit two; a receiver ignores preference 10.
+    // RFC 4191 2.3: a prefix of 65 bits needs three units, a prefix of 1 bit needs two; a receiver ignores
+    // preference 10.
     assert_eq!(read("1802410000000010 20010db800000000"), (1, 0));
     assert_eq!(read("1801010000000010"), (1, 0));
     assert_eq!(read("1801000000000010"), (1, 1));

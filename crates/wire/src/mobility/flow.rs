@@ -55,6 +55,8 @@ pub struct Identifiers<'a> {
 }
 
 impl<'a> Identifiers<'a> {
+    /// Reads a list of identifiers; `what` names the list in errors.
+    ///
     /// # Errors
     /// [`Error::Length`] for an empty list or a length that is not a multiple of 2 octets.
     pub fn parse(octets: &'a [u8], what: &'static str) -> Result<Self, Error> {

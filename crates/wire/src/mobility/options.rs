@@ -459,7 +459,7 @@ impl FlowActionOption {
         }
     }
 
-    /// Returns the option with data of [`Self::emit`].
+    /// Returns the Vendor Specific option with `data`, which comes from [`Self::emit`].
     pub fn option(data: &[u8]) -> MobilityOption<'_> {
         MobilityOption::VendorSpecific { vendor: VENDOR, sub_type: FLOW_ACTION, data }
     }

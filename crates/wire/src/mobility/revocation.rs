@@ -92,7 +92,7 @@ const ACKNOWLEDGEMENT: u8 = 2;
 pub(crate) const FIXED: usize = 12;
 
 impl RevocationKind {
-    /// Returns the two octets after the checksum.
+    /// Returns the two octets after the checksum: B.R. Type, and the trigger or the status.
     pub(crate) fn octets(self) -> [u8; 2] {
         match self {
             RevocationKind::Indication { trigger } => [INDICATION, trigger],
@@ -102,7 +102,7 @@ impl RevocationKind {
 }
 
 impl RevocationFlags {
-    /// Returns the 16-bit field.
+    /// Returns the 16-bit field with the flags.
     pub fn bits(self) -> u16 {
         u16::from(self.proxy) << 15 | u16::from(self.ipv4_only) << 14 | u16::from(self.global) << 13
     }

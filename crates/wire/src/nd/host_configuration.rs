@@ -48,7 +48,7 @@ pub struct RecursiveDnsServers {
 }
 
 impl RecursiveDnsServers {
-    /// Reads the option; `None` for another option.
+    /// Reads the option; `None` for another option or an invalid one.
     pub fn read(option: &NdOption<'_>) -> Option<Self> {
         let data = data_of(option, option_type::RECURSIVE_DNS_SERVER)?;
         let addresses = rest(data, FIXED, WHAT).ok()?;
@@ -82,7 +82,7 @@ pub struct DnsSearchList {
 }
 
 impl DnsSearchList {
-    /// Reads the option; `None` for another option.
+    /// Reads the option; `None` for another option or an invalid one.
     pub fn read(option: &NdOption<'_>) -> Option<Self> {
         let data = data_of(option, option_type::DNS_SEARCH_LIST)?;
         let mut domains = Vec::new();
@@ -109,7 +109,7 @@ impl DnsSearchList {
     }
 }
 
-/// Returns the encoding of a domain name (RFC 1035 3.1); `None` if it has none.
+/// Returns the encoding of a domain name (RFC 1035 3.1); `None` if the name cannot be encoded.
 pub fn domain_name(domain: &str) -> Option<Vec<u8>> {
     let mut name = Vec::new();
     for label in domain.split('.') {
@@ -122,7 +122,7 @@ pub fn domain_name(domain: &str) -> Option<Vec<u8>> {
     (name.len() <= MAX_NAME).then_some(name)
 }
 
-/// Reads a domain name; returns the octets behind it too.
+/// Reads a domain name, and returns it with the octets behind it; `None` if the encoding is invalid.
 fn read_domain(octets: &[u8]) -> Option<(String, &[u8])> {
     let mut labels = Vec::new();
     let mut left = octets;
@@ -152,8 +152,8 @@ pub struct Pref64 {
 impl Pref64 {
     /// Returns an option; `None` for another prefix length than 96, 64, 56, 48, 40 and 32.
     ///
-    /// `lifetime` is in seconds; 0 means that hosts must not use the prefix any more. The option has it
-    /// rounded up to 8 s and limited to [`MAX_PREF64_LIFETIME`] (RFC 8781 4.1).
+    /// `lifetime` is in seconds; 0 means that hosts must not use the prefix any more. The function rounds the
+    /// lifetime up to a multiple of 8 s and limits it to [`MAX_PREF64_LIFETIME`] (RFC 8781 4.1).
     pub fn new(prefix: Ipv6Net, lifetime: u16) -> Option<Self> {
         let lifetime = lifetime.min(MAX_PREF64_LIFETIME).next_multiple_of(8);
         PREF64_LENGTHS.contains(&prefix.prefix_len()).then_some(Pref64 { lifetime, prefix: prefix.trunc() })
@@ -169,7 +169,7 @@ impl Pref64 {
         self.prefix
     }
 
-    /// Reads the option; `None` for another option.
+    /// Reads the option; `None` for another option or an invalid one.
     pub fn read(option: &NdOption<'_>) -> Option<Self> {
         let data = data_of(option, option_type::PREF64)?;
         let scaled = u16_at(data, 0, WHAT).ok()?;
@@ -201,7 +201,7 @@ impl CaptivePortal {
     /// There is no captive portal (RFC 8910 2).
     pub const UNRESTRICTED: &'static str = "urn:ietf:params:capport:unrestricted";
 
-    /// Reads the option; `None` for another option.
+    /// Reads the option; `None` for another option or an invalid one.
     pub fn read(option: &NdOption<'_>) -> Option<Self> {
         let data = data_of(option, option_type::CAPTIVE_PORTAL)?;
         let end = data.iter().rposition(|octet| *octet != 0)? + 1;
@@ -215,7 +215,7 @@ impl CaptivePortal {
     }
 }
 
-/// Returns the octets behind the length of an option of this type.
+/// Returns the octets behind the length of an option of this type; `None` for another type.
 fn data_of<'a>(option: &NdOption<'a>, wanted: u8) -> Option<&'a [u8]> {
     match *option {
         NdOption::Unknown { option_type, data } if option_type == wanted => Some(data),

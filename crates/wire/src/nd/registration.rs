@@ -50,7 +50,7 @@ pub struct AddressRegistration {
 
 impl AddressRegistration {
     /// Returns the first registration option of a Neighbor Solicitation or Advertisement that has a
-    /// transaction number and an owner of 64 bits. Skips all other options.
+    /// transaction number and an owner of 64 bits. Skips all other options; `None` if no such option is left.
     pub fn of(message: &[u8]) -> Option<Self> {
         NdOptions::parse(rest(message, FIXED, WHAT).ok()?).ok()?.find_map(|option| match option {
             NdOption::Unknown { option_type: option_type::ADDRESS_REGISTRATION, data } => Self::read(data),
@@ -85,11 +85,12 @@ pub fn is_later_transaction(new: u8, old: u8) -> bool {
     const WINDOW: i32 = 16;
     let (a, b) = (i32::from(new), i32::from(old));
     match (new > 127, old > 127) {
-        // One counter is in its start sequence (128 to 255), because its node restarted. Its number is the
-        // later one unless it is within 16 of the wrap into 0 to 127.
+        // One number is in the start sequence (128 to 255), the other in the circular sequence (0 to 127). If
+        // the counter can have wrapped to the circular number within 16 steps, the circular number is later.
+        // Otherwise the node has restarted, and the number of the start sequence is later.
         (true, false) => 256 + b - a > WINDOW,
         (false, true) => 256 + a - b <= WINDOW,
-        // Both counters are in the same sequence. In the circular sequence 0 to 127, a number is later if it
+        // Both numbers are in the same sequence. In the circular sequence 0 to 127, a number is later if it
         // is at most 16 ahead.
         (true, true) => a > b,
         (false, false) => (1..=WINDOW).contains(&(a - b).rem_euclid(128)),

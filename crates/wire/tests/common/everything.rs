@@ -101,7 +101,7 @@ pub fn icmpv6(octets: &[u8]) {
     }
 }
 
-/// Parses octets as a Mobility Header and as the options of one.
+/// Parses octets as a Mobility Header and as the options of a Mobility Header.
 pub fn mobility(octets: &[u8]) {
     let local = Ipv6Addr::LOCALHOST;
     let _ = black_box(MobilityHeader::parse_verified(octets, local, local));
