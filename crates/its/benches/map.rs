@@ -35,7 +35,8 @@ fn cams(stations: u32) -> Vec<Vec<u8>> {
                     let mut cam = Cam::default();
                     cam.header.message_id = MessageId::CAM;
                     cam.header.station_id = StationId(station);
-                    // All CAMs have one generation time, because the benchmark repeats the rounds.
+                    // All CAMs have the same generation time, because the map would reject repeated rounds of
+                    // CAMs as older ones.
                     cam.cam.generation_delta_time = GenerationDeltaTime(0);
                     let basic = &mut cam.cam.cam_parameters.basic_container;
                     basic.station_type = StationType::PASSENGER_CAR;

@@ -47,7 +47,8 @@ impl RelevanceDistance {
 }
 
 impl TimestampIts {
-    /// Returns the timestamp of a date. Like position vectors it includes leap seconds, but it has all bits.
+    /// Returns the timestamp of a date. As in position vectors it includes leap seconds, but it is not
+    /// reduced modulo 2^32.
     pub fn of(date: WallTime) -> TimestampIts {
         let unix = date.as_unix_nanos() / 1_000_000;
         let before = (Timestamp::EPOCH_UNIX_MILLISECONDS - 1000 * Timestamp::LEAP_SECONDS).unsigned_abs();

@@ -288,7 +288,8 @@ impl UnboundedList<Extension> {
         self.0.iter().find(|extension| extension.reference.0 == reference).map(|it| it.value.0.as_slice())
     }
 
-    /// Returns an extension of one octet, such as [`reference::REPEAT_RATE`], as a number.
+    /// Returns an extension of one octet, such as [`reference::REPEAT_RATE`], as a number; `None` without
+    /// such an extension.
     pub fn octet(&self, reference: u8) -> Option<u8> {
         match self.value(reference)? {
             [octet] => Some(*octet),
@@ -296,17 +297,20 @@ impl UnboundedList<Extension> {
         }
     }
 
-    /// Returns an extension of two octets, such as [`reference::SERVICE_PORT`], as a number.
+    /// Returns an extension of two octets, such as [`reference::SERVICE_PORT`], as a number; `None` without
+    /// such an extension.
     pub fn number(&self, reference: u8) -> Option<u16> {
         self.value(reference)?.try_into().ok().map(u16::from_be_bytes)
     }
 
-    /// Returns an extension that holds an IPv6 address, such as [`reference::IPV6_ADDRESS`].
+    /// Returns an extension that holds an IPv6 address, such as [`reference::IPV6_ADDRESS`]; `None` without
+    /// such an extension.
     pub fn address(&self, reference: u8) -> Option<Ipv6Addr> {
         <[u8; 16]>::try_from(self.value(reference)?).ok().map(Ipv6Addr::from)
     }
 
-    /// Returns the position of the advertiser from [`reference::LOCATION_2D`] or [`reference::LOCATION_3D`].
+    /// Returns the position of the advertiser from [`reference::LOCATION_2D`] or [`reference::LOCATION_3D`];
+    /// `None` without a valid position.
     pub fn location(&self) -> Option<Position> {
         let value = self.value(reference::LOCATION_2D).or_else(|| self.value(reference::LOCATION_3D))?;
         let mut reader = Reader::new(value);
@@ -318,15 +322,16 @@ impl UnboundedList<Extension> {
         (reader.error().is_none() && position.is_on_earth()).then_some(position)
     }
 
-    /// Returns the content of an extension that begins with its own length. In
-    /// [`reference::PROVIDER_SERVICE_CONTEXT`] the length has five bits after three zero bits, in
-    /// [`reference::ADVERTISER_IDENTIFIER`] eight bits.
+    /// Returns the content of an extension that begins with its own length; `None` if the extension is
+    /// missing or the length is wrong. In [`reference::PROVIDER_SERVICE_CONTEXT`] the length has five bits
+    /// after three zero bits, in [`reference::ADVERTISER_IDENTIFIER`] eight bits.
     pub fn octets_with_length(&self, reference: u8) -> Option<&[u8]> {
         let (length, octets) = self.value(reference)?.split_first()?;
         (usize::from(*length) == octets.len()).then_some(octets)
     }
 
-    /// Returns octets behind their length as text.
+    /// Returns the content of an extension as in [`Self::octets_with_length`], as text. Returns `None` also
+    /// if the octets are not UTF-8.
     pub fn text(&self, reference: u8) -> Option<&str> {
         std::str::from_utf8(self.octets_with_length(reference)?).ok()
     }

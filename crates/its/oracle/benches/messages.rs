@@ -20,7 +20,7 @@ fn rate(step: &dyn Fn()) -> f64 {
     f64::from(MESSAGES) / begin.elapsed().as_secs_f64() / 1e6
 }
 
-/// Returns the medians of measurements in turns.
+/// Measures the steps in turns, and returns the median rate of each step.
 fn medians<const N: usize>(steps: [&dyn Fn(); N]) -> [f64; N] {
     let mut rates = [(); N].map(|()| Vec::new());
     for _ in 0..ROUNDS {

@@ -122,7 +122,7 @@ impl Conditions {
         Some(*at + wait)
     }
 
-    /// Returns the time at which the next CAM of a roadside unit is due.
+    /// Returns the time at which the next CAM of a roadside unit is due; `None` if a CAM is due at once.
     pub fn due_of_road_side_unit(&self) -> Option<Time> {
         let (at, _) = self.last_cam.as_ref()?;
         Some(*at + self.parameters.road_side_unit_interval.max(self.dcc))

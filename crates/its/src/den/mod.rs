@@ -122,7 +122,7 @@ pub enum Event {
         /// Time at which the event ends.
         expires: Time,
     },
-    /// An event of another station has ended, because its validity has.
+    /// An event of another station has ended, because its validity is over.
     Ended(ActionId),
 }
 
@@ -321,7 +321,8 @@ fn transmission(
     }
 }
 
-/// Returns the circle around an event that its relevance distance describes.
+/// Returns the circle around an event with the event's relevance distance as radius; `None` if the position
+/// of the event is unavailable.
 fn relevance_area(position: &ReferencePosition, distance: RelevanceDistance) -> Option<GeoArea> {
     let position = position.position()?;
     Some(circle(position, distance.metres()))

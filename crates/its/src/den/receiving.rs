@@ -87,7 +87,7 @@ impl Receiving {
         self.waiting_events.pop_front()
     }
 
-    /// Returns the data and the area of an event that continues.
+    /// Returns the data and the destination area of an event; `None` if the event is unknown or has ended.
     pub fn continuing_event(&self, now: Now, action_id: ActionId) -> Option<(ManagementContainer, GeoArea)> {
         let entry = self.events.get(&action_id)?;
         (entry.expires > now.time && !is_over(entry.management.termination))

@@ -239,7 +239,7 @@ impl LocalDynamicMap {
         let situation = denm.denm.situation.as_ref();
         let object = EventObject {
             action_id: management.action_id,
-            // A message that ends an event does not contain its type.
+            // A message that ends an event does not contain the type of the event, so keep the known type.
             event_type: situation
                 .map(|situation| situation.event_type)
                 .or_else(|| known.and_then(|known| known.event_type)),

@@ -32,7 +32,7 @@ struct Slot {
     object: StationObject,
     cell: u64,
     in_cell: Links,
-    /// List by age: the station before was received earlier.
+    /// Links of the list by age; the previous station in the list was received earlier.
     in_age: Links,
 }
 
@@ -86,9 +86,9 @@ impl Stations {
         self.slots.get_mut(slot as usize)
     }
 
-    /// Stores an object in place of the station's old one. A full table removes the station without a CAM for
-    /// the longest time. If `older` is true for the old object, the function keeps that object and returns
-    /// false.
+    /// Stores an object in place of the station's old one, and returns true. If `older` returns true for the
+    /// old object, the function keeps the old object and returns false. A full table removes the station
+    /// without a CAM for the longest time.
     pub fn insert(&mut self, object: StationObject, older: impl Fn(&StationObject) -> bool) -> bool {
         let id = object.station_id.0;
         let to = cell(object.position);

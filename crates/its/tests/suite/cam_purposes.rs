@@ -180,7 +180,8 @@ fn tc_cam_msd_fmt_bv_05() {
     assert_eq!(with, [0, 500, 1000, 1500, 2000, 2500]);
 }
 
-/// The CAM after a change has the new value, and the CAM before it the old one.
+/// Checks that a CAM satisfies `holds` only after `change`. `of_low` says that the value is in the
+/// low-frequency container, which not every CAM has.
 fn latest(change: impl FnOnce(&mut Iut), holds: impl Fn(&Cam) -> bool, of_low: bool) {
     let mut iut = Iut::new();
     iut.vehicle.acceleration_control = Some(AccelerationControl::default());

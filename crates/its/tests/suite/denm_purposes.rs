@@ -218,7 +218,7 @@ fn tc_den_evrp_bv_02() {
     assert_eq!(sent[0].1.denm.management.event_position, reference(40.0, 0.0));
 }
 
-/// The validity ends before the repetition.
+/// The service repeats the message no longer than the event is valid.
 #[test]
 fn tc_den_evrp_bv_03() {
     let mut station = station();

@@ -282,7 +282,7 @@ fn den_service_tables_are_bounded() {
         station.trigger(at(1000), &event()).unwrap();
     }
     assert_eq!(station.trigger(at(1000), &event()), Err(ItsDrop::TableFull));
-    // The received events end first.
+    // After 2,000 s all events have ended, and both tables are empty.
     station.handle_timeout(at(Duration::from_secs(2000).as_millis() as u64));
     assert_eq!(station.sizes(), (0, 0));
 }
