@@ -193,7 +193,8 @@ impl ToBeSignedCertificate {
         self.verification_key.encode(writer);
     }
 
-    /// Returns the holder's permission to sign messages of an application.
+    /// Returns the holder's permission to sign messages of an application; `None` if the holder may not sign
+    /// them.
     pub fn application(&self, psid: Psid) -> Option<&PsidSsp> {
         self.applications.iter().find(|application| application.psid == psid)
     }

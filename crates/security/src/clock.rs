@@ -49,7 +49,7 @@ impl ClockCheck {
     }
 
     /// Returns the milliseconds by which the own clock is ahead of the neighbours' clocks, if all recent
-    /// messages are out of time.
+    /// messages are out of time; otherwise `None`.
     pub fn milliseconds_ahead(&self, now: Time) -> Option<i64> {
         let says = self.count >= MIN_MESSAGES_OUT_OF_TIME
             && self.last_message.saturating_since(self.first_message) >= MIN_TIME_WITHOUT_VERIFIED_MESSAGE

@@ -27,7 +27,7 @@ impl PrivateKey {
         (scalar.len() == curve.octets()).then(|| PrivateKey { curve, scalar: scalar.to_vec().into() })
     }
 
-    /// Reads the line of a key file.
+    /// Reads the line of a key file; `None` if the line has another form.
     pub fn parse(line: &str) -> Option<PrivateKey> {
         let (word, digits) = line.trim_ascii_end().split_once(' ')?;
         let curve = Curve::ALL.into_iter().find(|curve| curve.file_word() == word)?;

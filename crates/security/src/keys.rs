@@ -154,6 +154,7 @@ pub struct PublicKey {
 
 impl PublicKey {
     /// Creates a key from a point in the compressed form of SEC 1 2.3.3: 2 or 3, then the x coordinate.
+    /// Returns `None` for octets of another form or length.
     pub fn from_sec1(curve: Curve, octets: &[u8]) -> Option<PublicKey> {
         match octets.split_first() {
             Some((&sign @ 2..=3, x)) if x.len() == curve.octets() => {
@@ -236,7 +237,8 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Creates a signature from r followed by s, each with the length of the curve's scalars.
+    /// Creates a signature from r followed by s, each with the length of the curve's scalars. Returns `None`
+    /// for octets of another length.
     pub fn from_octets(curve: Curve, octets: &[u8]) -> Option<Signature> {
         let (r, s) = octets.split_at_checked(curve.octets())?;
         (s.len() == curve.octets()).then(|| Signature { curve, r: field(r), s: field(s) })

@@ -237,7 +237,7 @@ pub enum Envelope<'a> {
     CertificateRequest,
 }
 
-/// Returns the version of an envelope and ignores its other octets.
+/// Returns the version of an envelope and ignores its other octets; `None` if there are no octets.
 pub fn version(octets: &[u8]) -> Option<u8> {
     octets.first().copied()
 }

@@ -29,7 +29,8 @@ macro_rules! applications {
                 }
             }
 
-            /// Returns the usual name of the application's messages.
+            /// Returns the usual name of the application's messages; `None` for an application that carnet
+            /// does not know.
             pub const fn name(self) -> Option<&'static str> {
                 match self {
                     $(Psid::$constant => Some($name),)*

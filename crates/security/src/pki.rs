@@ -19,7 +19,7 @@ use crate::time::ValidityPeriod;
 /// otherwise only the bits that every station may have.
 pub fn applications(everything: bool) -> Vec<PsidSsp> {
     let bitmap = |octets: &[u8]| Some(Ssp::Bitmap(octets.to_vec()));
-    // Without roadworks, rescue and emergency vehicle.
+    // Ordinary stations have no SSP bits of DENM for roadworks, rescue and emergency vehicles.
     let denm = if everything { [1, 0xff, 0xff, 0xff] } else { [1, 0xdf, 0xbf, 0xef] };
     let mut list = vec![
         PsidSsp { psid: Psid::CAM, ssp: bitmap(if everything { &[1, 0xff, 0xfc] } else { &[1, 0, 0] }) },

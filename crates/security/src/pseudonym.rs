@@ -92,7 +92,7 @@ pub struct Pseudonym {
     travelled: f64,
     /// Distance in metres and time that must pass before the next change of pseudonym.
     needed: (f64, Duration),
-    /// Time at which the station had travelled the distance.
+    /// Time at which the station had travelled the distance that a change needs; `None` before.
     reached: Option<Time>,
     /// Time since which a lock prevents changes.
     locked: Option<Time>,

@@ -7,7 +7,7 @@
 //! and the name of any certificate into a message. So the queue only compares these values with messages that
 //! were verified before ([`Sender`]):
 //!
-//! | class | who | one of them is | share |
+//! | class | who | one sender is | share |
 //! |---|---|---|---|
 //! | neighbours | the name of a known ticket, from the link-layer address that its own packets come from | a ticket | 1/2 |
 //! | relayed | the name of a known ticket, from elsewhere | one of 64 groups of addresses | 1/4 |
@@ -91,7 +91,8 @@ impl Sender {
         }
     }
 
-    /// Returns the sender's turn in its class.
+    /// Returns the key of the sender's queue in its class: the name of the ticket, or the group of the
+    /// link-layer address.
     fn turn(self) -> u64 {
         match self {
             Sender::Neighbour(HashedId8(name)) => u64::from_be_bytes(name),
@@ -150,9 +151,10 @@ impl<T> SenderQueue<T> {
 /// Senders of a class, which take turns.
 #[derive(Debug)]
 struct Class<T> {
-    /// Used part of the share, and its start value.
+    /// Virtual time of the class: the queue serves the class with the least value next. Each served message
+    /// adds [`MESSAGE_COSTS`] to it.
     next: u64,
-    /// Start value of new senders.
+    /// `virtual_time` with which a new sender starts.
     clock: u64,
     length: usize,
     turns: Vec<SenderQueue<T>>,

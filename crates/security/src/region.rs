@@ -97,7 +97,7 @@ pub trait Countries {
     fn country_of(&self, place: Position) -> Option<CountryPlace>;
 }
 
-/// For a station that stays in one country.
+/// A station that stays in one country: every position lies in this country.
 impl Countries for CountryPlace {
     fn country_of(&self, _place: Position) -> Option<CountryPlace> {
         Some(*self)
@@ -266,7 +266,8 @@ impl GeographicRegion {
     }
 }
 
-/// Returns 0.1 microdegree per metre, east and north, at a place.
+/// Returns how many units of 0.1 microdegree correspond to a metre to the east and to a metre to the north,
+/// at a place.
 fn metre(place: Position) -> (f64, f64) {
     let plane = LocalPlane::new(place);
     let (east, north) = plane.offset(Position::new(place.latitude, place.longitude.saturating_add(10_000)));

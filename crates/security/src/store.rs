@@ -54,7 +54,8 @@ impl TrustedCertificate {
         self.name
     }
 
-    /// Returns whether the holder signed a message with this hash (by the hash of the key's curve).
+    /// Returns whether the holder signed the message with this hash. The hash must be by the hash algorithm
+    /// of the key's curve.
     pub fn has_signed(&self, hash_of_data: &[u8], signature: &Signature) -> bool {
         self.key.verify(&[hash_of_data, &self.hash].concat(), signature)
     }
@@ -182,7 +183,8 @@ impl CertificateStore {
         self.remove(name);
     }
 
-    /// Removes a certificate.
+    /// Removes a certificate and the certificates below it. Returns false if the store does not have the
+    /// certificate.
     pub fn remove(&mut self, name: HashedId8) -> bool {
         let issued_by = |trusted: &TrustedCertificate| match trusted.certificate.issuer() {
             Issuer::Digest(_, issuer) => issuer == name,

@@ -27,8 +27,9 @@ impl Security {
         Some(Identity::of_ticket(first))
     }
 
-    /// Returns the new identity of the station if a change is due: the station has gone far enough for long
-    /// enough, or its ticket expires. The caller calls this after each position, between two messages.
+    /// Returns the new identity of the station if a change is due, otherwise `None`. A change is due if the
+    /// station has gone far enough for long enough, or if its ticket expires. The caller calls this after
+    /// each position, between two messages.
     pub fn poll_identity(&mut self, now: Now) -> Option<Identity> {
         self.restore_valid_tickets(now);
         let place = self.place();
@@ -40,7 +41,8 @@ impl Security {
         if due || !self.current_holds(now) { self.change_pseudonym(now) } else { None }
     }
 
-    /// Changes the identity at once, if pseudonyms are on and another ticket is valid.
+    /// Changes the identity at once, and returns the new one. Returns `None` if pseudonyms are off or no
+    /// other ticket is valid.
     pub fn change_pseudonym(&mut self, now: Now) -> Option<Identity> {
         self.pseudonym.as_ref()?;
         let next = self.another_ticket(now, self.current_ticket())?;
@@ -70,7 +72,8 @@ impl Security {
         self.tickets_whose_validity(|validity| is_good(validity, now)).any(|name| Some(name) == current)
     }
 
-    /// Returns a random valid ticket other than `but`; prefers tickets that stay valid for a while.
+    /// Returns a random valid ticket other than `but`; `None` without such a ticket. A ticket that ends
+    /// within [`TICKET_CHANGE_MARGIN`] is chosen only if `but` is no longer valid.
     fn another_ticket(&mut self, now: Now, but: Option<HashedId8>) -> Option<HashedId8> {
         let other = |name: &HashedId8| Some(*name) != but;
         let mut choice: Vec<_> =
@@ -83,7 +86,7 @@ impl Security {
     }
 }
 
-/// Returns whether the ticket is valid now and for a while.
+/// Returns whether the ticket is valid now and stays valid for [`TICKET_CHANGE_MARGIN`].
 fn is_good(validity: &ValidityPeriod, now: Now) -> bool {
     validity.contains(now.date) && validity.contains(now.date.saturating_add(TICKET_CHANGE_MARGIN))
 }

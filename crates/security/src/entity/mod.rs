@@ -187,9 +187,9 @@ impl Security {
         self.store.add_root(self.backend.as_ref(), certificate)
     }
 
-    /// Adds the certificate of an authority below a trusted root. If it is not valid now, the function checks
-    /// it for the nearest date of its validity, because the station's clock may be wrong. Verification of
-    /// messages checks the validity again with the date of that time.
+    /// Adds the certificate of an authority below a trusted root. If the certificate is not valid now, the
+    /// function checks it for the nearest date of its validity, because the station's clock may be wrong.
+    /// Each later verification of a message checks the validity again.
     ///
     /// # Errors
     ///
@@ -199,7 +199,8 @@ impl Security {
         self.store.add_authority(self.backend.as_ref(), certificate, date, self.countries.as_ref(), true)
     }
 
-    /// Removes a certificate and those that it issued.
+    /// Removes a certificate and the certificates that its holder issued. Returns false if the certificate is
+    /// unknown.
     pub fn remove(&mut self, name: HashedId8) -> bool {
         self.store.remove(name)
     }

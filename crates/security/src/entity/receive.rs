@@ -89,7 +89,8 @@ impl From<SecurityDrop> for VerificationOutcome {
     }
 }
 
-/// Returns a packet without its envelope, without verification; for packets that the own link returns.
+/// Returns a secured packet without its envelope, which the function does not verify; `None` if the packet
+/// has no envelope with a signed payload. The caller uses it for own packets that the link returns.
 pub fn without_envelope(packet: &[u8]) -> Option<Vec<u8>> {
     let basic = BasicHeader::parse(packet).ok()?;
     if basic.next_header != BasicNextHeader::Secured {
@@ -109,7 +110,7 @@ impl Security {
         if self.config.policy == Policy::Off {
             return Ok(Handled::Plain);
         }
-        // The router counts a packet whose Basic Header is invalid.
+        // A packet with an invalid Basic Header counts as unsigned; the router drops and counts it later.
         let basic = BasicHeader::parse(frame.packet).ok();
         if basic.is_none_or(|basic| basic.next_header != BasicNextHeader::Secured) {
             if self.config.policy == Policy::Strict {

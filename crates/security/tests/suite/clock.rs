@@ -53,7 +53,7 @@ fn authority_added_with_wrong_clock_is_accepted_after_correction() {
 #[test]
 fn ticket_added_with_clock_ahead_signs_after_correction() {
     let mut pki = Pki::new(Curve::NistP256);
-    // The usual helper also sets the station's address.
+    // `car` gives the link-layer address and the packets; its security entity is replaced below.
     let mut car = pki.car();
     let mut late = receiver(&pki, years(10));
     let ticket = pki.ticket();

@@ -51,8 +51,8 @@ fn queue_verifies_warnings_first_and_drops_least_important() {
     assert_eq!(push(&mut queue, neighbour(1), Rank::Management, "beacon"), None);
     assert_eq!(push(&mut queue, neighbour(2), Rank::SingleHop, "other's CAM"), None);
     assert_eq!(push(&mut queue, neighbour(2), Rank::AreaHere, "warning"), None);
-    // The queue is full. Of the senders with two messages, the beacon is least important; then the older of
-    // two CAMs.
+    // The queue is full, and two senders have two messages each. Of these messages the queue first drops the
+    // beacon, which is the least important, and then the older of two CAMs.
     assert_eq!(push(&mut queue, neighbour(3), Rank::SingleHop, "third's CAM"), Some("beacon"));
     assert_eq!(push(&mut queue, neighbour(1), Rank::SingleHop, "second CAM"), Some("CAM"));
     // The sender with the most messages adds one of lower rank than all of its own; the queue drops this

@@ -170,7 +170,7 @@ fn kinds(each: u64) -> (Security, Vec<FrameKind>) {
         .collect();
     add("truncated", &[SecurityDrop::Malformed, SecurityDrop::NotInProfile], cut);
 
-    // Unsigned.
+    // An unsigned message.
     add(
         "unsigned",
         &[SecurityDrop::Unsecured],
