@@ -73,7 +73,7 @@ pub struct Geonet {
 }
 
 impl Geonet {
-    /// Creates the plane. Its outputs are those of the start.
+    /// Creates the plane. The outputs of the start wait in its queue.
     pub fn new(settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
         let GeonetSettings { mib, ipv6, multicast, facilities, dcc, .. } = settings;
         // Take the seed from a copy of the generator: the further random numbers stay the same, so that older
@@ -110,12 +110,13 @@ impl Geonet {
     }
 
     /// Returns the number of packets for hosts that waited for earlier packets, and of packets that came
-    /// after later ones.
+    /// after later ones; `None` without a reordering buffer.
     pub fn reordered(&self) -> Option<(u64, u64)> {
         self.in_order.as_ref().map(|in_order| (in_order.held_packets, in_order.late_packets))
     }
 
-    /// Returns the number of delayed acknowledgements of hosts, and how many of them the station never sent.
+    /// Returns the number of delayed acknowledgements of hosts, and how many of them the station never sent;
+    /// `None` if the config does not delay acknowledgements.
     pub fn acknowledgements(&self) -> Option<(u64, u64)> {
         self.patience.as_ref().map(|patience| (patience.held_acks, patience.suppressed_acks))
     }
@@ -284,7 +285,7 @@ impl Geonet {
         self.router.share_sequence_numbers(numbers);
     }
 
-    /// Starts or ends the use of a fast path.
+    /// Starts the use of a fast path if `is` is true and the station can use one; ends it otherwise.
     pub fn handle_fast_path(&mut self, now: Time, is: bool) {
         // A fast path cannot hold or mark the host's packets, sign packets, or wait for a congestion gate. So
         // a station with one of these functions has no fast path.
@@ -339,7 +340,9 @@ impl Geonet {
         self.router.take_back(station)
     }
 
-    /// Returns the IPv6 packet of an unacknowledged frame, if the packet is to take another route.
+    /// Returns the IPv6 packet of an unacknowledged frame if `wanted` returns true for it, so that it takes
+    /// another route. Otherwise returns `None`, and the caller passes the frame to
+    /// [`Self::handle_unacknowledged`].
     pub fn take_back_unacknowledged(
         &mut self,
         now: Time,

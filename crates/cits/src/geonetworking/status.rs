@@ -1,6 +1,5 @@
-//! The status of the GeoNetworking plane, and its counters with those of the wings that it carries. Types
-//! with serde are those of the JSON that the API answers with: a field stands here once, with the line that
-//! fills it.
+//! The status of the GeoNetworking plane, and its counters with those of the wings that it carries. A type
+//! with serde is a part of the JSON of the API. This file declares each field once and fills it.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;

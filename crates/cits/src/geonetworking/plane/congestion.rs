@@ -40,8 +40,8 @@ pub(super) const NO_DCC: &str =
 const ALWAYS: u16 = 1000;
 /// Longest time for which a packet over one hop waits at the gate.
 const ONE_HOP: Duration = Duration::from_secs(1);
-/// Shortest lifetime that a packet can have (EN 302 636-4-1 9.6.4). The station does not send a packet with
-/// less.
+/// Shortest lifetime that a packet can have (EN 302 636-4-1 9.6.4). The station does not send a packet whose
+/// remaining lifetime is shorter.
 const SHORTEST: Duration = Duration::from_millis(50);
 
 /// Identity of a packet over several hops: GN address of the source and sequence number.
@@ -52,10 +52,11 @@ type Identity = (GnAddress, u16);
 pub struct Held {
     destination: MacAddress,
     packet: Vec<u8>,
-    /// Whether this station is the source of the packet. Then it signs the packet when it leaves the gate.
+    /// Whether this station is the source of the packet. If so, the station signs the packet when the packet
+    /// leaves the gate.
     own: bool,
-    /// Identity of the packet if it waits under contention-based forwarding. A copy from another station then
-    /// makes it useless.
+    /// Identity of the packet if it waits under contention-based forwarding. If another station sends a copy,
+    /// this packet is useless.
     contended: Option<Identity>,
     lifetime: Lifetime,
     since: Time,
@@ -148,7 +149,7 @@ impl Congestion {
     }
 }
 
-/// Computes the gate's terms for a packet: its profile, lifetime, and longest wait.
+/// Returns a packet of the router in the form of the gate: with its profile, lifetime and longest wait.
 fn offer(
     transmission: Transmission,
     now: Time,
@@ -246,7 +247,8 @@ impl Sender<'_> {
         source
     }
 
-    /// Returns the packet in its signed envelope, or unchanged if the station does not sign.
+    /// Returns the packet in its signed envelope, or unchanged if the station does not sign; `None` if no
+    /// ticket can sign it.
     fn sign(&mut self, now: Time, packet: Vec<u8>) -> Option<Vec<u8>> {
         let source = self.source();
         let Some(secured) = &mut self.secured else { return Some(packet) };

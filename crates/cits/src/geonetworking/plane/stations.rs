@@ -25,7 +25,8 @@ pub enum StationMessage {
     Packet(MacAddress, Vec<u8>),
 }
 
-/// Queue of received messages about neighbouring mobile networks; `None` if the station has no such routes.
+/// Queue of received messages about neighbouring mobile networks; `None` if the station has no routes to
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct StationMessages(Option<VecDeque<StationMessage>>);
 
