@@ -83,7 +83,7 @@ unsafe fn octets<'a>(octets: *const u8, length: usize) -> Option<&'a [u8]> {
     if octets.is_null() || isize::try_from(length).is_err() {
         return None;
     }
-    // SAFETY: not null, and by contract of this length.
+    // SAFETY: the pointer is not null, and by the contract of this function it points to `length` octets.
     Some(unsafe { slice::from_raw_parts(octets, length) })
 }
 
@@ -92,7 +92,7 @@ unsafe fn octets<'a>(octets: *const u8, length: usize) -> Option<&'a [u8]> {
 /// # Safety
 /// `address` is null or points to six octets.
 unsafe fn mac(address: *const u8) -> Option<MacAddress> {
-    // SAFETY: the same contract.
+    // SAFETY: by the contract of this function, `address` is null or points to six octets.
     unsafe { octets(address, 6) }?.try_into().ok()
 }
 
@@ -137,10 +137,11 @@ pub unsafe extern "C" fn carnet_sim_new(
     error: *mut c_char,
     error_capacity: usize,
 ) -> *mut CarnetSimStation {
-    // SAFETY: null, or by contract options.
+    // SAFETY: by the contract of this function, `options` is null or points to options.
     let made = match unsafe { options.as_ref() } {
         None => Err("no options".to_string()),
-        // SAFETY: by contract.
+        // SAFETY: by the contract of this function, the pointers in the options point to as many octets as
+        // their lengths say.
         Some(options) => unsafe { new_station(options) },
     };
     match made {
@@ -148,20 +149,23 @@ pub unsafe extern "C" fn carnet_sim_new(
             Box::into_raw(Box::new(CarnetSimStation { inner, panicked: false, error: String::new() }))
         }
         Err(words) => {
-            // SAFETY: by contract.
+            // SAFETY: by the contract of this function, `error` is null or points to `error_capacity`
+            // writable octets.
             unsafe { copy_text(&words, error, error_capacity) };
             ptr::null_mut()
         }
     }
 }
 
+/// Creates a station from the options of the C interface.
+///
 /// # Safety
 /// The pointers point to as many octets as the lengths in the options say.
 unsafe fn new_station(options: &CarnetSimOptions) -> Result<SimulatedStation, String> {
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, `options.config` points to `config_length` octets.
     let config = unsafe { octets(options.config, options.config_length) }.ok_or("no config")?;
     let config = str::from_utf8(config).map_err(|error| format!("the config is not UTF-8: {error}"))?;
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, `options.record` points to `record_length` octets.
     let record =
         unsafe { octets(options.record, options.record_length) }.ok_or("no path of the recording")?;
     let record = str::from_utf8(record).map_err(|error| format!("the path is not UTF-8: {error}"))?;
@@ -203,7 +207,7 @@ unsafe fn with_frame(
     length: usize,
     call: impl FnOnce(&mut SimulatedStation, ReceivedFrame<'_>) -> Result<(), InputRefusal>,
 ) -> CarnetSimStatus {
-    // SAFETY: by contract, in all of this block.
+    // SAFETY: the contract of this function covers all four pointers.
     let (station, source, destination, packet) =
         unsafe { (station.as_mut(), mac(source), mac(destination), octets(packet, length)) };
     let (Some(station), Some(source), Some(destination), Some(packet)) =
@@ -231,7 +235,7 @@ pub unsafe extern "C" fn carnet_sim_handle_frame(
     let call = |station: &mut SimulatedStation, frame: ReceivedFrame<'_>| {
         station.handle_frame(Time::from_nanos(now), frame)
     };
-    // SAFETY: by contract.
+    // SAFETY: the contract of this function is that of `with_frame`.
     unsafe { with_frame(station, source, destination, packet, length, call) }
 }
 
@@ -252,7 +256,7 @@ pub unsafe extern "C" fn carnet_sim_handle_unacknowledged(
     let call = |station: &mut SimulatedStation, frame: ReceivedFrame<'_>| {
         station.handle_unacknowledged(Time::from_nanos(now), frame)
     };
-    // SAFETY: by contract.
+    // SAFETY: the contract of this function is that of `with_frame`.
     unsafe { with_frame(station, source, destination, packet, length, call) }
 }
 
@@ -271,7 +275,7 @@ pub unsafe extern "C" fn carnet_sim_handle_host_frame(
     payload: *const u8,
     length: usize,
 ) -> CarnetSimStatus {
-    // SAFETY: by contract, in all of this block.
+    // SAFETY: the contract of this function covers all four pointers.
     let (station, source, destination, payload) =
         unsafe { (station.as_mut(), mac(source), mac(destination), octets(payload, length)) };
     let (Some(station), Some(source), Some(destination), Some(payload)) =
@@ -295,13 +299,13 @@ pub unsafe extern "C" fn carnet_sim_handle_addresses(
     addresses: *const CarnetSimAddress,
     count: usize,
 ) -> CarnetSimStatus {
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, `station` is null or comes from `carnet_sim_new`.
     let Some(station) = (unsafe { station.as_mut() }) else { return CarnetSimStatus::BadArgument };
     let fits = count.checked_mul(size_of::<CarnetSimAddress>()).is_some_and(|n| isize::try_from(n).is_ok());
     if count > 0 && (addresses.is_null() || !fits) {
         return CarnetSimStatus::BadArgument;
     }
-    // SAFETY: not null, and by contract that many.
+    // SAFETY: `addresses` is not null here, and by contract it points to `count` addresses.
     let addresses = if count == 0 { &[] } else { unsafe { slice::from_raw_parts(addresses, count) } };
     let addresses = addresses.iter().map(|it| (it.address.into(), it.prefix_length.min(128))).collect();
     station.run(|station| {
@@ -319,7 +323,7 @@ pub unsafe extern "C" fn carnet_sim_handle_position(
     now: u64,
     position: *const CarnetSimPosition,
 ) -> CarnetSimStatus {
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, each of both pointers is null or valid.
     let (Some(station), Some(position)) = (unsafe { (station.as_mut(), position.as_ref()) }) else {
         return CarnetSimStatus::BadArgument;
     };
@@ -341,7 +345,7 @@ pub unsafe extern "C" fn carnet_sim_handle_request(
     payload: *const u8,
     length: usize,
 ) -> CarnetSimStatus {
-    // SAFETY: by contract, in all of this block.
+    // SAFETY: the contract of this function covers all three pointers.
     let (station, request, payload) =
         unsafe { (station.as_mut(), request.as_ref(), octets(payload, length)) };
     let (Some(station), Some(request), Some(payload)) = (station, request, payload) else {
@@ -386,7 +390,7 @@ pub unsafe extern "C" fn carnet_sim_handle_packet(
     packet: *const u8,
     length: usize,
 ) -> CarnetSimStatus {
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, each of both pointers is null or valid.
     let (station, packet) = unsafe { (station.as_mut(), octets(packet, length)) };
     let (Some(station), Some(packet)) = (station, packet) else { return CarnetSimStatus::BadArgument };
     station.run(|station| station.handle_input(Time::from_nanos(now), Input::Packet(packet.to_vec())))
@@ -403,7 +407,7 @@ pub unsafe extern "C" fn carnet_sim_handle_input(
     json: *const u8,
     length: usize,
 ) -> CarnetSimStatus {
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, each of both pointers is null or valid.
     let (station, json) = unsafe { (station.as_mut(), octets(json, length)) };
     let (Some(station), Some(json)) = (station, json) else { return CarnetSimStatus::BadArgument };
     station.run(|station| {
@@ -421,7 +425,7 @@ pub unsafe extern "C" fn carnet_sim_handle_timeout(
     station: *mut CarnetSimStation,
     now: u64,
 ) -> CarnetSimStatus {
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, `station` is null or comes from `carnet_sim_new`.
     let Some(station) = (unsafe { station.as_mut() }) else { return CarnetSimStatus::BadArgument };
     station.run(|station| station.handle_input(Time::from_nanos(now), Input::Timeout))
 }
@@ -432,7 +436,7 @@ pub unsafe extern "C" fn carnet_sim_handle_timeout(
 /// `station` as for `carnet_sim_handle_frame`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carnet_sim_deadline(station: *mut CarnetSimStation) -> u64 {
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, `station` is null or comes from `carnet_sim_new`.
     let Some(station) = (unsafe { station.as_mut() }) else { return CARNET_SIM_NEVER };
     let mut deadline = None;
     station.run(|station| {
@@ -451,7 +455,7 @@ pub unsafe extern "C" fn carnet_sim_poll_output(
     station: *mut CarnetSimStation,
     output: *mut CarnetSimOutput,
 ) -> CarnetSimStatus {
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, `station` is null or comes from `carnet_sim_new`.
     let Some(station) = (unsafe { station.as_mut() }) else { return CarnetSimStatus::BadArgument };
     if output.is_null() {
         return CarnetSimStatus::BadArgument;
@@ -467,7 +471,7 @@ pub unsafe extern "C" fn carnet_sim_poll_output(
     });
     match (status, taken) {
         (CarnetSimStatus::Done, Some(taken)) => {
-            // SAFETY: not null, and by contract writable.
+            // SAFETY: `output` is not null, and by contract it is writable.
             unsafe { output.write(taken) };
             CarnetSimStatus::Done
         }
@@ -543,14 +547,14 @@ pub unsafe extern "C" fn carnet_sim_counters(
     text: *mut c_char,
     capacity: usize,
 ) -> usize {
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, `station` is null or comes from `carnet_sim_new`.
     let Some(station) = (unsafe { station.as_mut() }) else { return 0 };
     let mut counters = String::new();
     station.run(|station| {
         counters = station.counters();
         Ok(())
     });
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, `text` is null or points to `capacity` writable octets.
     unsafe { copy_text(&counters, text, capacity) }
 }
 
@@ -565,9 +569,9 @@ pub unsafe extern "C" fn carnet_sim_last_error(
     text: *mut c_char,
     capacity: usize,
 ) -> usize {
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, `station` is null or comes from `carnet_sim_new`.
     let Some(station) = (unsafe { station.as_mut() }) else { return 0 };
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, `text` is null or points to `capacity` writable octets.
     unsafe { copy_text(&station.error, text, capacity) }
 }
 
@@ -577,7 +581,7 @@ pub unsafe extern "C" fn carnet_sim_last_error(
 /// `station` as for `carnet_sim_handle_frame`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carnet_sim_flush(station: *mut CarnetSimStation) -> CarnetSimStatus {
-    // SAFETY: by contract.
+    // SAFETY: by the contract of this function, `station` is null or comes from `carnet_sim_new`.
     let Some(station) = (unsafe { station.as_mut() }) else { return CarnetSimStatus::BadArgument };
     station.run(SimulatedStation::flush)
 }

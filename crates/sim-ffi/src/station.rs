@@ -189,7 +189,8 @@ impl SimulatedStation {
         &self.taken
     }
 
-    /// Returns the time at which [`Input::Timeout`] is due; this time is never in the past.
+    /// Returns the time at which [`Input::Timeout`] is due, which is never in the past; `None` if no timer
+    /// runs.
     pub fn deadline(&self) -> Option<Time> {
         self.station.poll_timeout().map(|due| due.max(self.now))
     }
