@@ -52,7 +52,7 @@ fn server_config() -> ServerConfig {
     }
 }
 
-/// A DHCP server, and what it has stored.
+/// A DHCP server, and the leases that it has stored on the disk.
 struct DhcpWorld {
     server: Server,
     disk: BTreeMap<Ipv4Addr, StoredLease>,
@@ -89,7 +89,8 @@ impl DhcpWorld {
                 Output::Probe(_) | Output::Event(_) => {}
             }
         }
-        // Eight addresses of the range, and the reserved one.
+        // The server leases at most the eight addresses of its range and the reserved address, and all its
+        // leases are on the disk.
         let held: Vec<Ipv4Addr> = self.server.leases(self.now).map(|lease| lease.address).collect();
         assert!(held.len() <= 9);
         assert_eq!(held, self.disk.keys().copied().collect::<Vec<_>>());
@@ -100,7 +101,8 @@ fn wall(now: Time) -> WallTime {
     WallTime::from_unix_nanos(1_700_000_000_000_000_000) + now.saturating_since(Time::ZERO)
 }
 
-/// Messages to the servers of DHCP and DHCPv6, ARP packets, time, and kills of the program.
+/// Passes messages and ARP packets to the servers of DHCP and DHCPv6, lets time pass, and kills and restarts
+/// the program.
 pub fn dhcp(octets: &[u8]) {
     let mut world = DhcpWorld::new(BTreeMap::new(), Time::from_secs(100));
     let mut dhcpv6 = Dhcpv6Server::new(Dhcpv6Config {
@@ -149,7 +151,7 @@ fn dns_outputs(forwarder: &mut Forwarder, asked: &mut Vec<Asked>) {
     }
 }
 
-/// Queries of hosts, answers of servers, and time.
+/// Passes queries of hosts and answers of servers to the DNS forwarder, and lets time pass.
 pub fn dns(octets: &[u8]) {
     let servers = vec![IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2])];
     let mut forwarder = Forwarder::new(servers, Rng::new(7));
@@ -165,7 +167,8 @@ pub fn dns(octets: &[u8]) {
                 let client = Client { number: place as u64, address, transport };
                 forwarder.handle_query(now, client, content);
             }
-            // An answer to the last query, with the right ID where the content has one.
+            // An answer to the last query. Write the ID of the query into the answer, as far as the answer
+            // has octets for it.
             2 => {
                 if let Some((query, server, id)) = asked.last().copied() {
                     let mut content = content.to_vec();
@@ -186,7 +189,7 @@ pub fn dns(octets: &[u8]) {
         dns_outputs(&mut forwarder, &mut asked);
         assert!(forwarder.waiting() <= 96 && forwarder.cache_size().1 <= 512 << 10);
     }
-    // Each query ends.
+    // After 80 s without further messages, no query waits any more.
     for _ in 0..8 {
         now += Duration::from_secs(10);
         forwarder.handle_timeout(now);

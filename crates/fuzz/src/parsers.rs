@@ -38,13 +38,13 @@ mod of_geonet;
 
 pub use of_ipv6::{icmpv6, mobility, packet as ipv6};
 
-/// A packet of GeoNetworking, from its Basic Header on.
+/// Parses the octets as a GeoNetworking packet, from its Basic Header on.
 pub fn geonet(octets: &[u8]) {
     let _ = black_box(of_geonet::everything(octets));
     let _ = black_box(carnet_cits::geonetworking::echo::Echo::parse(octets));
 }
 
-/// Facilities messages in UPER. The message names its own type, except a SAM.
+/// Decodes the octets as a facilities message in UPER. The message names its own type, except a SAM.
 pub fn messages(octets: &[u8]) {
     comes_back::<Cam>(octets);
     comes_back::<Denm>(octets);
@@ -69,7 +69,7 @@ fn comes_back<T: Uper + PartialEq + Debug>(octets: &[u8]) {
     }
 }
 
-/// A secured packet's envelope (TS 103 097).
+/// Parses the octets as the envelope of a secured packet (TS 103 097).
 pub fn envelope(octets: &[u8]) {
     match Envelope::parse(octets) {
         Ok(Envelope::Signed(message)) => {
@@ -89,7 +89,8 @@ pub fn envelope(octets: &[u8]) {
     }
 }
 
-/// A certificate, as it comes in an envelope or from a file; or a line of a file with a key.
+/// Parses the octets as a certificate, which comes in an envelope or from a file, and as a line of a key
+/// file.
 pub fn certificate(octets: &[u8]) {
     match Certificate::parse(octets) {
         Ok(certificate) => is_written_once(&certificate),
@@ -119,7 +120,7 @@ fn is_written_once(certificate: &Certificate) {
     }
 }
 
-/// gpsd's output, in pieces: the first octet is their length.
+/// Reads the octets as gpsd's output, in pieces; the first octet is the length of a piece.
 pub fn gpsd(octets: &[u8]) {
     let Some((&piece, octets)) = octets.split_first() else { return };
     let (mut whole, mut cut) = (Vec::new(), Vec::new());
@@ -150,7 +151,7 @@ fn look_at(report: Report) -> String {
     format!("{report:?}")
 }
 
-/// A file of positions.
+/// Reads the octets as a file of positions.
 pub fn trace(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     match Trace::parse(text) {
@@ -168,8 +169,8 @@ pub fn trace(octets: &[u8]) {
     }
 }
 
-/// A config file is accepted, or refused with a line and a reason. A station starts with each accepted
-/// config.
+/// Reads the octets as a config file. The parser accepts the config, or refuses it with a line and a reason.
+/// A station starts with each accepted config.
 pub fn config(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     match Config::parse(text, "c.toml") {
@@ -192,8 +193,8 @@ pub fn config(octets: &[u8]) {
     }
 }
 
-/// The body of a request to the API. The first octet selects the request type. A parsed body is written, and
-/// parsing the written body gives an equal value.
+/// Parses the octets as the body of a request to the API. The first octet selects the request type. A parsed
+/// body is written, and parsing the written body gives an equal value.
 pub fn requests(octets: &[u8]) {
     let Some((&kind, octets)) = octets.split_first() else { return };
     let reader: fn(&[u8]) -> bool = match kind % 12 {
@@ -244,8 +245,8 @@ fn is_nearly(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// A line of a recording, which `carnet replay` and the simulator read. The line goes to a station with every
-/// part.
+/// Reads the octets as a line of a recording, which `carnet replay` and the simulator read. The line goes to
+/// a station with every part.
 pub fn recording(octets: &[u8]) {
     for line in octets.split(|octet| *octet == b'\n').take(64) {
         same_again::<Output>(line);
@@ -254,8 +255,8 @@ pub fn recording(octets: &[u8]) {
     stations::replay(octets);
 }
 
-/// Records that a station reads from the disk or from a store, and records that members of a fleet exchange
-/// about each other.
+/// Reads the octets as records. Some are those that a station reads from the disk or from a store. Others are
+/// those that members of a fleet exchange about each other.
 pub fn records(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     if let Some(key) = Key::of(text) {

@@ -48,9 +48,9 @@ fn send() -> SentPackets {
     SentPackets { pki, packets, plain }
 }
 
-/// Arriving packets with their times. A story's frame is a packet from its Basic Header on. A delivered
-/// packet is a sent packet, selected by its number, with changes of three octets each. A change has the place
-/// of an octet, and the bits of that octet to flip.
+/// Runs a story of arriving packets. A story's frame is a packet from its Basic Header on. A delivered packet
+/// is a sent packet, selected by its number, with changes of three octets each. A change has the place of an
+/// octet, and the bits of that octet to flip.
 pub fn secured(octets: &[u8]) {
     SENT.with(|sent| {
         let sent = sent.get_or_init(send);

@@ -34,8 +34,8 @@ const FIRST: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const SECOND: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const START: Time = Time::from_secs(1000);
 
-/// The key that replaces each key in the configs. No message in a corpus was signed with this key. Its SPI
-/// follows.
+/// The key that replaces each key in the configs. No message in a corpus was signed with this key. The next
+/// constant is its SPI.
 const KEY: [u8; 16] = [0x5e; 16];
 const SPI: u32 = 300;
 /// Most packets and frames that one input may cause. A location service that succeeds sends all packets that
@@ -47,8 +47,8 @@ const MOST_TIMEOUTS: usize = 200;
 const MOST_AT_ONCE: usize = 64;
 /// Most packets under way between the stations.
 const MOST_UNDER_WAY: usize = 64;
-/// Longer than any lifetime that a home agent grants, including the time that the home agent keeps an entry
-/// after its end.
+/// Time longer than any lifetime that a home agent grants, including the time that the home agent keeps an
+/// entry after its end.
 const FOR_EVER: Duration = Duration::from_secs(600_000);
 
 const fn gn_address(mac: [u8; 6]) -> GnAddress {
@@ -100,7 +100,7 @@ fn chosen(choice: u8, among: &[StationConfig]) -> &StationConfig {
     &among[usize::from(choice) % among.len()]
 }
 
-/// A home agent alone. The story selects its config: plain, with a home link, or with IPv4.
+/// Runs a story of a home agent alone. The story selects its config: plain, with a home link, or with IPv4.
 pub fn home_agent(octets: &[u8]) {
     let (choice, events) = story::read(octets);
     let config = chosen(choice, &configs().agents);
@@ -109,8 +109,8 @@ pub fn home_agent(octets: &[u8]) {
     world.end();
 }
 
-/// A mobile router and its home agent. The home agent's answers reach the mobile router if the story delivers
-/// them.
+/// Runs a story of a mobile router and its home agent. The home agent's answers reach the mobile router if
+/// the story delivers them.
 pub fn mobile_router(octets: &[u8]) {
     let (choice, events) = story::read(octets);
     let router = chosen(choice, &configs().routers);
@@ -127,7 +127,7 @@ fn has_ipv4(router: &carnet_station::MobileRouterSettings) -> bool {
     router.router.home_agent_ipv4.is_some()
 }
 
-/// A vehicle with every part of GeoNetworking, and a second station that forwards.
+/// Runs a story of a vehicle with every part of GeoNetworking, and a second station that forwards.
 pub fn geonet_station(octets: &[u8]) {
     let (_, events) = story::read(octets);
     let [vehicle, forwarder] = &configs().vehicles[..] else { return };
@@ -148,7 +148,7 @@ pub fn geonet_station(octets: &[u8]) {
     world.end();
 }
 
-/// Lines of a recording, for a station with every part.
+/// Passes the octets as lines of a recording to a station with every part.
 pub fn replay(octets: &[u8]) {
     let [vehicle, _] = &configs().vehicles[..] else { return };
     let config = StationConfig { home_agent: configs().agents[0].home_agent.clone(), ..vehicle.clone() };
@@ -160,7 +160,7 @@ pub fn replay(octets: &[u8]) {
     }
 }
 
-/// A home agent, a mobile router and a vehicle start with this state. Each must read back the state that it
+/// Starts a home agent, a mobile router and a vehicle with this state. Each must read back the state that it
 /// saves.
 pub fn start_with_stored_state(state: PersistentState, wall: WallTime) {
     for config in [&configs().agents[0], &configs().agents[1], &configs().routers[0], &configs().vehicles[0]]
@@ -171,7 +171,7 @@ pub fn start_with_stored_state(state: PersistentState, wall: WallTime) {
         while station.poll_output().is_some() {}
         world.stations.push(station);
         world.configs.push(config.clone());
-        // The bindings of a state file need no signature of this run.
+        // The bindings come from the stored state, so they need no signed message in this run.
         world.signed = true;
         world.pass(START + Duration::from_secs(100));
         world.tell(0, Input::Timeout);
@@ -464,7 +464,8 @@ impl World {
             let mut again = Station::new(config, read, Rng::new(9), START, wall);
             while again.poll_output().is_some() {}
         }
-        // If a mobile router still sends Binding Updates, its binding does not end.
+        // Check only a home agent without a mobile router: a mobile router may still send Binding Updates, so
+        // its binding does not end.
         if let ([agent], [_]) = (&self.configs[..], &self.stations[..])
             && agent.mobile_router.is_none()
         {
@@ -476,7 +477,8 @@ impl World {
     }
 }
 
-/// An ICMPv6 message of a story, with a correct checksum.
+/// Returns the ICMPv6 message in the content of an event, with a correct checksum; `None` if the content is
+/// too short.
 fn link_message(content: &[u8]) -> Option<LinkMessage> {
     let ([number, hop_limit], rest) = content.split_first_chunk()?;
     let (source, rest) = rest.split_first_chunk::<16>()?;
@@ -516,7 +518,8 @@ fn sign(packet: &mut [u8]) {
     set_checksum(octets, source, destination);
 }
 
-/// The Alternate Care-of Address of a Binding Update.
+/// Returns the Alternate Care-of Address of a Binding Update; `None` for another message, or without this
+/// option.
 fn alternate(octets: &[u8]) -> Option<Ipv6Addr> {
     let Message::BindingUpdate(update) = MobilityHeader::parse(octets).ok()?.message().ok()? else {
         return None;

@@ -17,8 +17,8 @@ pub enum EventKind {
     Packet,
     /// A packet whose Mobility Header gets the checksum and the authenticator of a sender with the key.
     Signed,
-    /// The station receives an ICMPv6 message: interface, hop limit, source, destination, message. It gets a
-    /// correct checksum.
+    /// The station receives an ICMPv6 message: interface, hop limit, source, destination, message. The
+    /// message gets a correct checksum.
     Icmpv6,
     /// A packet arrives inside IPv4 or UDP: traffic class, address and port (0: no UDP), packet. A Mobility
     /// Header gets the checksum and the authenticator of a sender with the key.
@@ -27,14 +27,14 @@ pub enum EventKind {
     Frame,
     /// Any input, as JSON.
     Input,
-    /// A packet under way between the stations arrives: its fate, the place of an octet to change, and that
-    /// octet's new value.
+    /// A packet under way between the stations arrives. The content is its fate, the place of an octet to
+    /// change, and the bits of that octet to flip.
     Deliver,
 }
 
 /// Fates of a packet under way, bits of the first octet of a [`EventKind::Deliver`].
 pub mod fate {
-    /// The packet arrives a second time later.
+    /// The packet arrives, and a copy of it arrives later.
     pub const TWICE: u8 = 1;
     /// An octet of the packet is changed.
     pub const CHANGED: u8 = 2;
