@@ -431,8 +431,8 @@ pub fn own_record(kind: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// Returns the network of a name for reverse look-ups (RFC 1035 3.5, RFC 3596 2.5), and whether the name has
-/// no further labels below the network. Returns `None` for other names.
+/// Returns the network of a name for reverse look-ups (RFC 1035 3.5, RFC 3596 2.5); `None` for other names.
+/// The second value says whether the name has no further labels below the network.
 pub fn reverse_network(labels: &[&[u8]]) -> Option<(IpNet, bool)> {
     match labels {
         [octets @ .., b"in-addr", b"arpa"] => {

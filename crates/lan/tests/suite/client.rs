@@ -168,7 +168,12 @@ impl World {
 
     /// Passes a message to the server. Returns its answers at once.
     pub fn send(&mut self, message: &Message) -> Vec<Answer> {
-        self.server.handle_message(self.now, wall(self.now), &message.octets());
+        self.send_octets(&message.octets())
+    }
+
+    /// Passes any octets to the server. Returns its answers at once.
+    pub fn send_octets(&mut self, octets: &[u8]) -> Vec<Answer> {
+        self.server.handle_message(self.now, wall(self.now), octets);
         self.outputs()
     }
 

@@ -4,3 +4,4 @@ mod client;
 mod dhcpv4;
 mod dhcpv4_hostile;
 mod dns;
+mod mutated;

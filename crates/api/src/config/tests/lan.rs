@@ -133,10 +133,9 @@ fn check_warns_of_leases_that_do_not_survive() {
     let prefixes = "'10.42.7.0/24', '10.42.8.0/24', '10.42.9.0/31', '10.42.10.0/24'";
     assert_eq!(
         leases("", prefixes, lan),
-        [
-            "mobile_router.lan: DHCP on i0, i3 without station.state_dir: leases are lost at a restart, and an \
-          address in use may be given to another host; expected station.state_dir, or dhcp_enabled = false"
-        ]
+        ["mobile_router.lan: DHCP on i0, i3 without station.state_dir: leases are lost at a restart, and \
+          an address in use may be given to another host; expected station.state_dir, or \
+          dhcp_enabled = false"]
     );
     assert_eq!(leases("state_dir = '/var/lib/carnet'", prefixes, lan), Vec::<String>::new());
     // Without an IPv4 prefix carnet gives no addresses.

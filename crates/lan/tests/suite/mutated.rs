@@ -1,0 +1,278 @@
+//! The services with 100,000 mutated messages each. They must not panic, their memory must stay within its
+//! bounds, and hosts with a lease must keep it.
+//!
+//! The text of a value by `Debug` has each entry of its tables, so its length shows the memory of the value.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use carnet_base::{Rng, Time};
+use carnet_lan::dhcpv4::arp::{self, ArpSender};
+use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
+use carnet_lan::dns::names::HostNames;
+use carnet_lan::dns::{Client, Forwarder, Output, Transport};
+
+use super::client::{self, *};
+
+const MESSAGES: usize = 100_000;
+/// Values of octets that are often limits.
+const LIMITS: [u8; 10] = [0, 1, 4, 12, 63, 64, 127, 128, 192, 255];
+
+fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
+    &from[rng.below(from.len() as u64) as usize]
+}
+
+/// Changes a message: flips bits, sets octets to limits, cuts, extends, repeats or removes a part, or inserts
+/// a part of another message.
+fn mutate(rng: &mut Rng, octets: &mut Vec<u8>, other: &[u8]) {
+    for _ in 0..rng.below(6) {
+        if octets.is_empty() {
+            octets.push(rng.u16() as u8);
+        }
+        let at = rng.below(octets.len() as u64) as usize;
+        let length = (rng.below(24) as usize).min(octets.len() - at);
+        match rng.below(8) {
+            0 | 1 => octets[at] ^= 1 << rng.below(8),
+            2 | 3 => octets[at] = *pick(rng, &LIMITS),
+            4 => octets.truncate(at),
+            5 => octets.resize(octets.len() + rng.below(600) as usize, rng.u16() as u8),
+            6 => {
+                let part = octets[at..at + length].to_vec();
+                octets.splice(at..at + rng.below(2) as usize * length, [part.clone(), part].concat());
+            }
+            _ => {
+                let from = rng.below(other.len() as u64) as usize;
+                let part = other[from..(from + length).min(other.len())].to_vec();
+                octets.splice(at..at + length, part);
+            }
+        }
+    }
+    octets.truncate(1600);
+}
+
+/// Returns valid messages of clients that may attack, about their own and about any other address.
+fn dhcp_message(rng: &mut Rng) -> Vec<u8> {
+    let kind = *pick(rng, &[DISCOVER, DISCOVER, REQUEST, REQUEST, REQUEST, DECLINE, RELEASE, INFORM]);
+    let about = address(98 + rng.below(14) as u8);
+    let mut message = Message::new(kind, 9000 + rng.below(6) as u32);
+    message.broadcast = rng.chance(0.5);
+    if rng.chance(0.5) {
+        message = message.with_source(about);
+    }
+    if rng.chance(0.6) {
+        message = message.wants(about);
+    }
+    if rng.chance(0.6) {
+        message = message.with_server(SERVER);
+    }
+    if rng.chance(0.3) {
+        message = message.with(61, &[0, rng.below(4) as u8, 7]);
+    }
+    let message = message.with(12, b"Camera_1").with(81, b"\x04\0\0\x04host\x03bus\0");
+    let message = message.with(55, &[1, 3, 6, 15, 26, 108, 114, 119]).with(57, &1500u16.to_be_bytes());
+    message.octets()
+}
+
+#[test]
+fn hosts_keep_their_leases_among_mutated_dhcp_messages() {
+    /// Link-layer addresses that no mutation hits.
+    const OWNERS: [u32; 4] = [0x5eed_a701, 0x5eed_a702, 0x5eed_a703, 0x5eed_a704];
+    let mut world = World::new(config());
+    let mut rng = Rng::new(2131);
+    let owned = OWNERS.map(|owner| world.obtain(owner).expect("an address"));
+    let (mut last, mut acknowledged) = (dhcp_message(&mut rng), 0);
+    for number in 0..MESSAGES {
+        let mut octets = dhcp_message(&mut rng);
+        let whole = octets.clone();
+        mutate(&mut rng, &mut octets, &last);
+        last = whole;
+        let mut answers = world.send_octets(&octets);
+        let host = ArpSender { link_address: client::mac(77), address: address(98 + rng.below(14) as u8) };
+        let mut packet = arp::request(host, SERVER).to_vec();
+        mutate(&mut rng, &mut packet, &last);
+        world.server.handle_arp(world.now, &packet);
+        answers.extend(world.wait(Duration::from_millis(rng.below(200))));
+        acknowledged += answers.iter().filter(|answer| answer.kind == ACK).count();
+        let stolen = answers.iter().find(|answer| owned.contains(&answer.yiaddr));
+        assert_eq!(stolen, None, "message {number}");
+        if number % 5000 == 0 {
+            for (owner, address) in OWNERS.into_iter().zip(owned) {
+                let renewal = world.send(&Message::new(REQUEST, owner).with_source(address));
+                assert_eq!((renewal[0].kind, renewal[0].yiaddr), (ACK, address), "message {number}");
+            }
+            let size = format!("{:?}", world.server).len();
+            assert!(size < 40_000, "{size} octets of text after {number} messages");
+            assert!(world.server.leases(world.now).count() <= 10 && world.disk.len() <= 10);
+            world = world.restart();
+        }
+        world.events.clear();
+        world.probes.clear();
+    }
+    // The mutations leave some messages valid.
+    assert!(acknowledged > 1000, "{acknowledged}");
+}
+
+#[test]
+fn mutated_dhcpv6_messages_get_small_replies_or_none() {
+    let mac = [2, 0, 0, 0, 0, 1];
+    let ip = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
+    let mut server = Dhcpv6Server::new(Dhcpv6Config {
+        dns: vec![ip("2001:db8:53::53"); 4],
+        search: vec!["bus.example".into(), "example".into()],
+        captive_portal: Some("https://portal.example/api".into()),
+    });
+    let client = [&[0, 1, 0, 14, 0, 1, 0, 1][..], &[7; 10]].concat();
+    let own = [0, 2, 0, 10, 0, 3, 0, 1, 2, 0, 0, 0, 0, 1];
+    let wanted = [0, 6, 0, 8, 0, 23, 0, 24, 0, 32, 0, 103];
+    let address = [&[0, 3, 0, 12][..], &[1; 12]].concat();
+    let options: [&[u8]; 6] = [&client, &own, &wanted, &address, &[0, 8, 0, 2, 0, 0], &[0, 16, 0, 2, 9, 9]];
+    let mut rng = Rng::new(8415);
+    let (mut now, mut replies, mut last) = (Time::from_secs(1000), 0u64, vec![0]);
+    for number in 0..MESSAGES {
+        let mut octets = vec![*pick(&mut rng, &[11, 11, 11, 11, 1, 3, 5, 12]), 1, 2, rng.u16() as u8];
+        for _ in 0..rng.below(5) {
+            octets.extend(*pick(&mut rng, &options));
+        }
+        let whole = octets.clone();
+        mutate(&mut rng, &mut octets, &last);
+        last = whole;
+        now += Duration::from_millis(rng.below(4));
+        let source = *pick(&mut rng, &[ip("fe80::9"), ip("fe80::9"), ip("2001:db8:a::9"), ip("ff02::1")]);
+        let Some(reply) = server.handle_message(now, mac, source, &octets) else { continue };
+        replies += 1;
+        assert_eq!((reply[0], &reply[1..4]), (7, &octets[1..4]), "message {number}");
+        assert_eq!(reply[4..18], own, "message {number}");
+        assert!(reply.len() <= 400, "message {number}: {} octets", reply.len());
+        assert_eq!(source, ip("fe80::9"));
+    }
+    let counted: u64 = server.counters().map(|(_, count)| count).sum();
+    assert_eq!(counted, 2 * MESSAGES as u64, "each message has a reply or a reason");
+    assert!((5000..MESSAGES as u64 / 2).contains(&replies), "{replies}");
+    assert!(format!("{server:?}").len() < 2000);
+}
+
+fn name(text: &str) -> Vec<u8> {
+    let labels = text.split('.').filter(|label| !label.is_empty());
+    let mut octets: Vec<u8> = labels.flat_map(|it| [&[it.len() as u8], it.as_bytes()].concat()).collect();
+    octets.push(0);
+    octets
+}
+
+/// Returns a DNS message with these flags, one question and these records.
+fn dns_message(id: u16, flags: u16, question: &[u8], counts: [u16; 3], records: &[u8]) -> Vec<u8> {
+    let fields = [id, flags, 1].into_iter().chain(counts);
+    fields.flat_map(u16::to_be_bytes).chain(question.iter().copied()).chain(records.iter().copied()).collect()
+}
+
+fn dns_record(owner: &[u8], kind: u16, class: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
+    let head = [kind.to_be_bytes(), class.to_be_bytes()].concat();
+    [owner, &head, &ttl.to_be_bytes(), &(data.len() as u16).to_be_bytes(), data].concat()
+}
+
+fn dns_query(rng: &mut Rng) -> Vec<u8> {
+    let text = match rng.below(8) {
+        0 => "tablet.lan".to_owned(),
+        1 => "20.7.42.10.in-addr.arpa".to_owned(),
+        2 => format!("{:x}.{}ip6.arpa", rng.below(16), "0.".repeat(31)),
+        3 => "tablet".to_owned(),
+        _ => format!("N{}.example.net", rng.below(4000)),
+    };
+    let kind = *pick(rng, &[1u16, 28, 12, 6, 65, 255]);
+    let question = [name(&text), kind.to_be_bytes().to_vec(), vec![0, 1]].concat();
+    let opt = dns_record(&[0], 41, *pick(rng, &[0, 512, 1232, 65_535]), 0x8000, &[0, 8, 0, 0]);
+    match rng.chance(0.5) {
+        true => dns_message(rng.u16(), 0x0100, &question, [0, 0, 1], &opt),
+        false => dns_message(rng.u16(), 0x0110, &question, [0, 0, 0], &[]),
+    }
+}
+
+/// Returns a valid answer to a query of the forwarder.
+fn dns_answer(rng: &mut Rng, query: &[u8]) -> Vec<u8> {
+    let id = u16::from_be_bytes([query[0], query[1]]);
+    // The forwarder's own extension has 11 octets.
+    let question = &query[12..query.len() - 11];
+    let ttl = *pick(rng, &[0, 1, 300, 86_400, u32::MAX]);
+    let alias = dns_record(&[0xc0, 12], 5, 1, ttl, &name("alias.example.org"));
+    let address = dns_record(&name("alias.example.org"), 1, 1, ttl, &[192, 0, 2, 9]);
+    let data = [&name("ns.example.net")[..], &[0], &[0, 0, 0, 9].repeat(5)].concat();
+    let start = dns_record(&name("example.net"), 6, 1, ttl, &data);
+    let opt = dns_record(&[0], 41, 1232, 0, &[]);
+    match rng.below(4) {
+        0 => dns_message(id, 0x8183, question, [0, 1, 1], &[start, opt].concat()),
+        1 => dns_message(id, 0x8380, question, [0, 0, 0], &[]),
+        2 => dns_message(id, 0x8182, question, [0, 0, 1], &opt),
+        _ => dns_message(id, 0x81a0, question, [2, 0, 1], &[alias, address, opt].concat()),
+    }
+}
+
+#[test]
+fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
+    let servers = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
+    let mut forwarder = Forwarder::new(servers.to_vec(), Rng::new(1));
+    let prefixes = ["10.42.4.0/22", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
+    let hosts = [("tablet".to_owned(), Ipv4Addr::new(10, 42, 7, 20))];
+    let domains = vec!["bus.example".to_owned()];
+    forwarder.set_names(HostNames::new(domains, prefixes.to_vec(), hosts.into_iter()));
+    let known = dns_message(7, 0x0100, &[name("tablet.lan"), vec![0, 1, 0, 1]].concat(), [0; 3], &[]);
+    let (mut rng, mut now) = (Rng::new(1035), Time::from_secs(1000));
+    let (mut queries, mut answers, mut last) = (0, 0, vec![0]);
+    // Queries of clients by number: ID and transport. Each gets one answer at most.
+    let mut waiting = std::collections::BTreeMap::new();
+    while queries < MESSAGES || answers < MESSAGES {
+        now += Duration::from_millis(rng.below(6));
+        let mut octets = if queries % 1000 == 0 { known.clone() } else { dns_query(&mut rng) };
+        if queries % 1000 != 0 {
+            mutate(&mut rng, &mut octets, &last);
+        }
+        let transport = if rng.chance(0.2) { Transport::Tcp } else { Transport::Udp };
+        let address = IpAddr::from([10, 42, 7, rng.below(200) as u8]);
+        let client = Client { number: queries as u64, address, transport };
+        waiting.insert(client.number, (octets.get(..2).map(<[u8]>::to_vec), transport));
+        forwarder.handle_query(now, client, &octets);
+        forwarder.handle_timeout(now);
+        let mut asked = Vec::new();
+        while let Some(output) = forwarder.poll_output() {
+            match output {
+                Output::Answer(client, answer) => {
+                    let (id, transport) = waiting.remove(&client.number).expect("one answer a query");
+                    assert_eq!(id.as_deref(), Some(&answer[..2]), "query {}", client.number);
+                    assert!(transport == Transport::Tcp || answer.len() <= 1232);
+                    if client.number.is_multiple_of(1000) {
+                        assert!(answer.ends_with(&[0, 4, 10, 42, 7, 20]), "{answer:?}");
+                    }
+                }
+                Output::Ask { query, server, octets, .. } => asked.push((query, server, octets)),
+                Output::Done(_) => {}
+            }
+            // Several answers to one query, so that forged ones arrive before and after the right one.
+            for (query, server, octets) in asked.drain(..) {
+                for _ in 0..rng.below(5) {
+                    let mut answer = dns_answer(&mut rng, &octets);
+                    let whole = answer.clone();
+                    mutate(&mut rng, &mut answer, &last);
+                    last = whole;
+                    forwarder.handle_answer(now, query, server, &answer);
+                    answers += 1;
+                }
+            }
+        }
+        assert!(forwarder.waiting() <= 96);
+        assert!(forwarder.cache_size().1 <= 512 << 10);
+        queries += 1;
+        if queries % 25_000 == 0 {
+            let size = format!("{forwarder:?}").len();
+            assert!(size < 8 << 20, "{size} octets of text after {queries} queries");
+        }
+        // Queries that the forwarder drops stay here.
+        while waiting.len() > 20_000 {
+            waiting.pop_first();
+        }
+    }
+    let counters = forwarder.counters();
+    assert!(counters.answered > 10_000 && counters.cached > 1000 && counters.local > 1000, "{counters:?}");
+    for _ in 0..10 {
+        now += Duration::from_secs(3);
+        forwarder.handle_timeout(now);
+    }
+    assert_eq!(forwarder.waiting(), 0);
+}
