@@ -12,19 +12,19 @@ use tokio::io::unix::AsyncFd;
 
 use crate::readable::watch;
 
-/// Header length of a netlink message, in octets. The next constants are the lengths of the generic netlink
-/// header and of an attribute's header.
+/// Header length of a netlink message, in octets. The next constants are the lengths of the protocol's own
+/// header, which generic netlink and netfilter have, and of an attribute's header.
 const HEADER: usize = 16;
-const GENERIC_HEADER: usize = 4;
+const PROTOCOL_HEADER: usize = 4;
 const ATTRIBUTE_HEADER: usize = 4;
 /// Flag that each request has. The next constants are the flags for an acknowledgement and for a list of all
 /// objects.
-const REQUEST: u16 = 0x1;
-const ACKNOWLEDGE: u16 = 0x4;
-const DUMP: u16 = 0x300;
+pub(crate) const REQUEST: u16 = 0x1;
+pub(crate) const ACKNOWLEDGE: u16 = 0x4;
+pub(crate) const DUMP: u16 = 0x300;
 /// Types of control messages of netlink.
-const ERROR: u16 = 2;
-const DONE: u16 = 3;
+pub(crate) const ERROR: u16 = 2;
+pub(crate) const DONE: u16 = 3;
 /// Number of the control family, which tells the numbers of other families. The next constants are its
 /// command and the attributes of its answer.
 const CONTROL: u16 = 16;
@@ -47,6 +47,32 @@ pub(crate) struct Message {
     pub(crate) command: u8,
     /// Attributes after the headers.
     pub(crate) attributes: Vec<u8>,
+}
+
+/// A received netlink message, whatever its protocol.
+pub(crate) struct Received<'a> {
+    /// Type of the message.
+    pub(crate) kind: u16,
+    pub(crate) flags: u16,
+    pub(crate) sequence: u32,
+    /// Octets after the netlink header.
+    body: &'a [u8],
+}
+
+impl Received<'_> {
+    /// Returns the result that a message of type [`ERROR`] reports: an acknowledgement, or the kernel's
+    /// error.
+    pub(crate) fn result(&self) -> io::Result<()> {
+        match u32_at(self.body, 0).map_or(0, |code| code as i32) {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
+        }
+    }
+
+    /// Returns the attributes after the protocol's header; `None` if the message is shorter than that.
+    pub(crate) fn attributes(&self) -> Option<&[u8]> {
+        self.body.get(PROTOCOL_HEADER..)
+    }
 }
 
 /// A family: its number, and the numbers of its multicast groups by name.
@@ -91,42 +117,64 @@ pub(crate) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(octets.get(at..at + 4)?.try_into().ok()?))
 }
 
+/// Returns the netlink messages in received octets, up to the first invalid one.
+pub(crate) fn received(octets: &[u8]) -> impl Iterator<Item = Received<'_>> {
+    let mut rest = octets;
+    std::iter::from_fn(move || {
+        let length = u32_at(rest, 0)? as usize;
+        let message = Received {
+            kind: u16_at(rest, 4)?,
+            flags: u16_at(rest, 6)?,
+            sequence: u32_at(rest, 8)?,
+            body: rest.get(HEADER..length)?,
+        };
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(message)
+    })
+}
+
 /// Splits received octets into messages. An error message of the kernel becomes the error of this function.
 pub(crate) fn split(octets: &[u8]) -> io::Result<Vec<Message>> {
-    let mut rest = octets;
     let mut messages = Vec::new();
-    while let (Some(length), Some(family)) = (u32_at(rest, 0), u16_at(rest, 4)) {
-        let length = length as usize;
-        let Some(body) = rest.get(HEADER..length) else { break };
-        if family == ERROR {
-            let code = u32_at(body, 0).map_or(0, |code| code as i32);
-            if code != 0 {
-                return Err(io::Error::from_raw_os_error(code.saturating_neg()));
-            }
-            messages.push(Message { family: DONE, command: 0, attributes: Vec::new() });
-        } else if family == DONE {
-            messages.push(Message { family, command: 0, attributes: Vec::new() });
-        } else if let Some(attributes) = body.get(GENERIC_HEADER..) {
-            messages.push(Message { family, command: body[0], attributes: attributes.to_vec() });
+    for message in received(octets) {
+        if message.kind == ERROR {
+            message.result()?;
         }
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        if matches!(message.kind, ERROR | DONE) {
+            messages.push(Message { family: DONE, command: 0, attributes: Vec::new() });
+        } else if let (Some(command), Some(attributes)) = (message.body.first(), message.attributes()) {
+            let (family, command) = (message.kind, *command);
+            messages.push(Message { family, command, attributes: attributes.to_vec() });
+        }
     }
     Ok(messages)
 }
 
-fn request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
-    let length = (HEADER + GENERIC_HEADER + attributes.len()) as u32;
+/// Encodes a request of a protocol over netlink.
+pub(crate) fn encode(
+    kind: u16,
+    flags: u16,
+    sequence: u32,
+    protocol_header: [u8; PROTOCOL_HEADER],
+    attributes: &[u8],
+) -> Vec<u8> {
+    let length = (HEADER + PROTOCOL_HEADER + attributes.len()) as u32;
     let mut octets = Vec::with_capacity(length as usize);
     octets.extend(length.to_ne_bytes());
-    octets.extend(family.to_ne_bytes());
+    octets.extend(kind.to_ne_bytes());
     octets.extend((REQUEST | flags).to_ne_bytes());
-    // Sequence number and port may be 0: only one request is sent at a time, and the kernel knows the port of
-    // the socket.
-    octets.extend([0; 8]);
-    // `struct genlmsghdr`: command, version, and two reserved octets.
-    octets.extend([command, 1, 0, 0]);
+    octets.extend(sequence.to_ne_bytes());
+    // The port may be 0, because the kernel knows the port of the socket.
+    octets.extend([0; 4]);
+    octets.extend(protocol_header);
     octets.extend(attributes);
     octets
+}
+
+fn request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
+    // Only one request is sent at a time, so the sequence number may be 0. The header is `struct genlmsghdr`:
+    // command, version, and two reserved octets.
+    encode(family, flags, 0, [command, 1, 0, 0], attributes)
 }
 
 /// A socket for requests. The kernel answers within the call that sends the request.
@@ -136,7 +184,7 @@ pub(crate) struct RequestSocket {
 
 impl std::fmt::Debug for RequestSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Questions").finish_non_exhaustive()
+        f.debug_struct("RequestSocket").finish_non_exhaustive()
     }
 }
 

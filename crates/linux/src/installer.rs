@@ -468,7 +468,6 @@ impl Installer {
             // The next commit installs all rules together.
             Entry::PacketRule(rule) => {
                 self.rule_table.add(rule);
-                self.leave_to_kernel();
                 Ok(InstallOutcome::Done(0))
             }
             Entry::Setting(setting) => {
@@ -647,7 +646,6 @@ impl Installer {
         match entry {
             Entry::PacketRule(rule) => {
                 self.rule_table.remove(rule);
-                self.leave_to_kernel();
                 Ok(())
             }
             Entry::Setting(setting) => self.take_out_setting(setting),
@@ -697,6 +695,7 @@ impl Installer {
             self.undo.record.rule_table = true;
             self.save();
         }
+        self.leave_to_kernel();
         self.leave_to_packet_rules();
         let before = self.rule_table.error().map(str::to_owned);
         match self.rule_table.commit() {

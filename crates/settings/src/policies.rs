@@ -3,12 +3,12 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use carnet_api::config::{self, MobileRouter, PolicyAction, PolicyNetworks, PolicyProtocol};
+use carnet_api::config::{self, MobileRouter, PolicyAction, PolicyNetworks, PolicyProtocol, or_any};
 use carnet_mobility::flow::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
 use carnet_mobility::mobile_router::Policy;
 use carnet_station::BreakoutPolicy;
 use carnet_wire::{ipv4, ipv6::protocol};
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 
 /// Returns the number of a protocol.
 pub fn number(protocol: PolicyProtocol) -> u8 {
@@ -69,8 +69,8 @@ struct Fields {
 fn selectors(policy: &config::Policy, networks: &[PolicyNetworks]) -> Vec<TrafficSelector> {
     let protocol = policy.protocol.map(|it| Range::only(number(it)));
     // The DS field is the upper six bits of the octet.
-    let classes = or_any(policy.dscp.iter().map(|dscp| Range::only(dscp << 2)).collect());
-    let ports = or_any(policy.ports.iter().map(|ports| Range::new(*ports.start(), *ports.end())).collect());
+    let classes = or_any(policy.dscp.iter().map(|dscp| Range::only(dscp << 2)));
+    let ports = or_any(policy.ports.iter().map(|ports| Range::new(*ports.start(), *ports.end())));
     let mut selectors = Vec::new();
     for class in classes {
         for networks in networks {
@@ -116,18 +116,17 @@ fn selector(fields: Fields, networks: &PolicyNetworks) -> TrafficSelector {
 }
 
 fn ipv4_range(prefix: IpNet) -> Option<Range<Ipv4Addr>> {
-    let of = |prefix: Ipv4Net| Range::new(prefix.network(), prefix.broadcast());
-    if let IpNet::V4(prefix) = prefix { Some(of(prefix)) } else { None }
+    match prefix {
+        IpNet::V4(prefix) => Some(Range::new(prefix.network(), prefix.broadcast())),
+        IpNet::V6(_) => None,
+    }
 }
 
 fn ipv6_range(prefix: IpNet) -> Option<Range<Ipv6Addr>> {
-    let of = |prefix: Ipv6Net| Range::new(prefix.network(), prefix.broadcast());
-    if let IpNet::V6(prefix) = prefix { Some(of(prefix)) } else { None }
-}
-
-/// Returns each value as `Some`. If there are no values, returns one `None`, which stands for any value.
-fn or_any<T>(values: Vec<T>) -> Vec<Option<T>> {
-    if values.is_empty() { vec![None] } else { values.into_iter().map(Some).collect() }
+    match prefix {
+        IpNet::V4(_) => None,
+        IpNet::V6(prefix) => Some(Range::new(prefix.network(), prefix.broadcast())),
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 mod lan;
 mod policy;
 mod transport;
-
 mod uplink;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,6 +11,7 @@ use std::time::Duration;
 use carnet_mobility::ReplayProtection;
 use carnet_mobility::mobile_router::{Liveness, RegistrationMode};
 use carnet_nemo::OwnTraffic;
+use carnet_nemo::forwarding::share_out;
 use carnet_wire::address::MacAddress;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -27,7 +27,7 @@ use super::table::{Table, all};
 use super::{kinds, values};
 
 pub use lan::{Allowed, Dhcp, DhcpOption, DhcpReservation, Door, Inbound, Lan};
-pub use policy::{Policy, PolicyAction, PolicyNetworks};
+pub use policy::{Policy, PolicyAction, PolicyNetworks, or_any};
 pub use transport::PolicyProtocol;
 pub use uplink::{Roaming, Uplink, VolumePeriod};
 
@@ -126,14 +126,12 @@ impl MobileRouter {
 
     /// Returns the interfaces of the mobile network, each with a prefix of its hosts.
     pub fn lan_networks(&self) -> Vec<(&Lan, IpNet)> {
-        let ipv6: Vec<IpNet> = self.prefixes.iter().copied().map(IpNet::V6).collect();
-        let ipv4: Vec<IpNet> = self.ipv4_prefixes.iter().copied().map(IpNet::V4).collect();
-        let named_ipv6 = |lan: &Lan| lan.prefixes.iter().copied().map(IpNet::V6).collect();
-        let named_ipv4 = |lan: &Lan| lan.ipv4_prefixes.iter().copied().map(IpNet::V4).collect();
-        let named_ipv6: Vec<Vec<IpNet>> = self.lan.iter().map(named_ipv6).collect();
-        let named_ipv4: Vec<Vec<IpNet>> = self.lan.iter().map(named_ipv4).collect();
-        let shares = lan::shares(&ipv6, &named_ipv6).into_iter().chain(lan::shares(&ipv4, &named_ipv4));
-        shares.filter_map(|(index, prefix)| Some((self.lan.get(index)?, prefix))).collect()
+        let ipv6 = share_out(&self.prefixes, self.lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
+        let ipv4 =
+            share_out(&self.ipv4_prefixes, self.lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
+        let ipv6 = ipv6.named.into_iter().chain(ipv6.shared).map(|(lan, prefix)| (lan, prefix.into()));
+        let ipv4 = ipv4.named.into_iter().chain(ipv4.shared).map(|(lan, prefix)| (lan, prefix.into()));
+        ipv6.chain(ipv4).collect()
     }
 
     /// Returns the name of the table in the file.

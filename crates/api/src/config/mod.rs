@@ -64,7 +64,7 @@ pub use geonet::{
 pub use home_agent::{AllowedRouter, HomeAgent, PeerAgent};
 pub use mobile_router::{
     Allowed, Dhcp, DhcpOption, DhcpReservation, Door, HomeAgents, Inbound, Lan, MobileRouter, Policy,
-    PolicyAction, PolicyNetworks, PolicyProtocol, ProbeUrl, Roaming, Uplink, VolumePeriod,
+    PolicyAction, PolicyNetworks, PolicyProtocol, ProbeUrl, Roaming, Uplink, VolumePeriod, or_any,
 };
 pub use security::{Pseudonyms, Security, SecurityPolicy};
 pub use station::{Http, Sandbox, Station};

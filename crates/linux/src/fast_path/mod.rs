@@ -432,9 +432,12 @@ impl FastPath {
         Arc::new(desired::Tunnel { inner, ..desired::Tunnel::clone(tunnel) })
     }
 
-    /// Converts a tunnel for the kernel's devices; `None` if they cannot have it. NAT does not see the
-    /// packets of a device, so a tunnel with IPv6 networks that need NAT has none.
+    /// Converts a tunnel for the kernel's devices; `None` if they are not in use or cannot have it. NAT does
+    /// not see the packets of a device, so a tunnel with IPv6 networks that need NAT has none.
     fn for_kernel(&self, tunnel: &desired::Tunnel) -> Option<Tunnel> {
+        if !matches!(self.kind, InUse::Kernel(_)) {
+            return None;
+        }
         let tunnel = Tunnel::of(tunnel)?;
         let needs_nat = tunnel.inner.iter().any(|network| self.is_left_to_kernel(network));
         (!needs_nat).then_some(tunnel)

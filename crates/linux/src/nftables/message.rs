@@ -12,14 +12,10 @@ use carnet_nemo::forwarding::packet_rules::{
 };
 use ipnet::{IpNet, Ipv6Net};
 
-use crate::generic_netlink::attribute;
+use crate::generic_netlink::{ACKNOWLEDGE, attribute, encode};
 
 /// Name of carnet's table.
 pub(super) const TABLE: &str = "carnet_rules";
-
-/// Length of a netlink header, and of a netfilter header (`struct nfgenmsg`), in octets.
-pub(super) const HEADER: usize = 16;
-pub(super) const NETFILTER_HEADER: usize = 4;
 
 /// Number of nftables among the subsystems of netfilter.
 const SUBSYSTEM: u16 = 10;
@@ -39,10 +35,7 @@ const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
 pub(super) const GET_RULE: u16 = SUBSYSTEM << 8 | 7;
 pub(super) const GET_GENERATION: u16 = SUBSYSTEM << 8 | 16;
 
-/// Flags of requests.
-const REQUEST: u16 = 0x1;
-pub(super) const ACKNOWLEDGE: u16 = 0x4;
-pub(super) const DUMP: u16 = 0x300;
+/// Flags of requests that add objects.
 const CREATE: u16 = 0x400;
 const APPEND: u16 = 0x800;
 /// Flag in the type of an attribute that contains attributes.
@@ -118,17 +111,9 @@ pub(super) fn message(kind: u16, flags: u16, sequence: u32, attributes: &[u8]) -
         BATCH_BEGIN | BATCH_END => (0, SUBSYSTEM),
         _ => (FAMILY_INET, 0),
     };
-    let length = (HEADER + NETFILTER_HEADER + attributes.len()) as u32;
-    let mut octets = Vec::with_capacity(length as usize);
-    octets.extend(length.to_ne_bytes());
-    octets.extend(kind.to_ne_bytes());
-    octets.extend((REQUEST | flags).to_ne_bytes());
-    octets.extend(sequence.to_ne_bytes());
-    octets.extend([0; 4]);
-    octets.extend([family, 0]);
-    octets.extend(resource.to_be_bytes());
-    octets.extend(attributes);
-    octets
+    // `struct nfgenmsg`: address family, version, and a resource.
+    let [high, low] = resource.to_be_bytes();
+    encode(kind, flags, sequence, [family, 0, high, low], attributes)
 }
 
 /// A transaction: the kernel executes all of its requests or none.
@@ -452,7 +437,7 @@ fn string(kind: u16, text: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generic_netlink::attributes;
+    use crate::generic_netlink::{REQUEST, attributes, received};
 
     /// The expressions that `nft add rule inet x n ip6 saddr 2001:db8::/64 snat ip6 prefix to 2001:db9::/64`
     /// (nftables 1.0.6) sends.
@@ -510,13 +495,8 @@ mod tests {
 
     #[test]
     fn transaction_without_rule_removes_the_table_and_one_with_rule_makes_it_again() {
-        let kinds = |transaction: &Transaction| {
-            let (mut kinds, mut rest) = (Vec::new(), transaction.octets.as_slice());
-            while let Some(length) = rest.first_chunk().map(|octets| u32::from_ne_bytes(*octets) as usize) {
-                kinds.push((u16::from_ne_bytes([rest[4], rest[5]]), u16::from_ne_bytes([rest[6], rest[7]])));
-                rest = &rest[length..];
-            }
-            kinds
+        let kinds = |transaction: &Transaction| -> Vec<(u16, u16)> {
+            received(&transaction.octets).map(|message| (message.kind, message.flags)).collect()
         };
         let empty = Transaction::replace([].iter(), 7);
         assert_eq!((empty.first, empty.last), (7, 9));

@@ -160,17 +160,16 @@ impl RuleTable {
             self.set_error(None);
             return Ok(());
         }
-        let result = self.replace();
-        if let Err(error) = &result {
-            self.state = TableState::Unknown;
-            let rules = if self.wanted.is_empty() { "remove" } else { "install" };
-            let operation = format!("{rules} the nftables table `inet carnet_rules`{}", hint(error));
-            let error = Error::kernel(operation, clone(error));
-            self.set_error(Some(error.to_string()));
-            return Err(error);
-        }
-        self.set_error(None);
-        Ok(())
+        let Err(error) = self.replace() else {
+            self.set_error(None);
+            return Ok(());
+        };
+        self.state = TableState::Unknown;
+        let rules = if self.wanted.is_empty() { "remove" } else { "install" };
+        let operation = format!("{rules} the nftables table `inet carnet_rules`{}", hint(&error));
+        let error = Error::kernel(operation, error);
+        self.set_error(Some(error.to_string()));
+        Err(error)
     }
 
     fn set_error(&mut self, error: Option<String>) {
@@ -265,14 +264,6 @@ fn hint(error: &io::Error) -> &'static str {
             " (the kernel needs nf_tables with nft_ct and nft_nat; on OpenWrt the package kmod-nft-nat)"
         }
         _ => "",
-    }
-}
-
-/// Returns an error with the same number or text.
-fn clone(error: &io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(number) => io::Error::from_raw_os_error(number),
-        None => io::Error::other(error.to_string()),
     }
 }
 

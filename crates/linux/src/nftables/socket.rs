@@ -10,16 +10,13 @@ use socket2::SockRef;
 use tokio::io::unix::AsyncFd;
 
 use super::message::{
-    ACKNOWLEDGE, CHAIN_HANDLE, CHAIN_HOOK, CHAIN_POLICY, DUMP, GENERATION, GET_CHAIN, GET_GENERATION,
-    GET_RULE, GET_TABLE, HEADER, NETFILTER_HEADER, RULE_CHAIN, RULE_HANDLE, TABLE_FLAGS, TABLE_HANDLE,
-    Transaction, chain_name, message, table_name,
+    CHAIN_HANDLE, CHAIN_HOOK, CHAIN_POLICY, GENERATION, GET_CHAIN, GET_GENERATION, GET_RULE, GET_TABLE,
+    RULE_CHAIN, RULE_HANDLE, TABLE_FLAGS, TABLE_HANDLE, Transaction, chain_name, message, table_name,
 };
-use crate::generic_netlink::{find_attribute, u16_at, u32_at};
+use crate::generic_netlink::{ACKNOWLEDGE, DONE, DUMP, ERROR, find_attribute, received};
+use crate::netlink::retry;
 use crate::readable::watch;
 
-/// Types of control messages of netlink.
-const ERROR: u16 = 2;
-const DONE: u16 = 3;
 /// Flag of a list that changed while the kernel sent it.
 const INTERRUPTED: u16 = 0x10;
 /// Multicast group of changes of the ruleset (`NFNLGRP_NFTABLES`).
@@ -83,11 +80,10 @@ impl RequestSocket {
         let mut buffer = Vec::with_capacity(BUFFER);
         loop {
             self.receive(&mut buffer)?;
-            for answer in Answers(&buffer).filter(|answer| mine(answer.sequence) && answer.kind == ERROR) {
-                match u32_at(answer.body, 0).map_or(0, |code| code as i32) {
-                    0 if answer.sequence == transaction.last => return Ok(()),
-                    0 => {}
-                    code => return Err(io::Error::from_raw_os_error(code.saturating_neg())),
+            for answer in received(&buffer).filter(|answer| mine(answer.sequence) && answer.kind == ERROR) {
+                answer.result()?;
+                if answer.sequence == transaction.last {
+                    return Ok(());
                 }
             }
         }
@@ -152,15 +148,12 @@ impl RequestSocket {
         let mut buffer = Vec::with_capacity(BUFFER);
         loop {
             self.receive(&mut buffer)?;
-            for answer in Answers(&buffer).filter(|answer| answer.sequence == self.sequence) {
+            for answer in received(&buffer).filter(|answer| answer.sequence == self.sequence) {
                 is_interrupted |= answer.flags & INTERRUPTED != 0;
                 match answer.kind {
                     DONE => return Ok((found, is_interrupted)),
-                    ERROR => match u32_at(answer.body, 0).map_or(0, |code| code as i32) {
-                        0 => return Ok((found, is_interrupted)),
-                        code => return Err(io::Error::from_raw_os_error(code.saturating_neg())),
-                    },
-                    _ => found.extend(answer.body.get(NETFILTER_HEADER..).map(<[u8]>::to_vec)),
+                    ERROR => return answer.result().map(|()| (found, is_interrupted)),
+                    _ => found.extend(answer.attributes().map(<[u8]>::to_vec)),
                 }
             }
         }
@@ -176,6 +169,8 @@ impl RequestSocket {
 #[derive(Debug)]
 pub(super) struct EventSocket {
     socket: AsyncFd<Socket>,
+    /// Receive buffer, kept because each turn of the platform polls the socket.
+    buffer: Vec<u8>,
 }
 
 impl EventSocket {
@@ -184,17 +179,16 @@ impl EventSocket {
         socket.bind_auto()?;
         socket.set_non_blocking(true)?;
         socket.add_membership(CHANGES)?;
-        Ok(EventSocket { socket: watch(socket)? })
+        Ok(EventSocket { socket: watch(socket)?, buffer: Vec::with_capacity(BUFFER) })
     }
 
     /// Reads all events and registers a wake-up for more. Returns whether any events had arrived.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         let mut has_changed = false;
-        let mut buffer = Vec::with_capacity(BUFFER);
         while let Poll::Ready(Ok(mut guard)) = self.socket.poll_read_ready(cx) {
             loop {
-                buffer.clear();
-                match guard.get_inner().recv(&mut buffer, 0) {
+                self.buffer.clear();
+                match guard.get_inner().recv(&mut self.buffer, 0) {
                     Ok(_) => has_changed = true,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     // The kernel has dropped events.
@@ -207,42 +201,5 @@ impl EventSocket {
             }
         }
         has_changed
-    }
-}
-
-/// A message of the kernel.
-struct Answer<'a> {
-    kind: u16,
-    flags: u16,
-    sequence: u32,
-    body: &'a [u8],
-}
-
-/// The messages in these octets, up to the first invalid one.
-struct Answers<'a>(&'a [u8]);
-
-impl<'a> Iterator for Answers<'a> {
-    type Item = Answer<'a>;
-
-    fn next(&mut self) -> Option<Answer<'a>> {
-        let length = u32_at(self.0, 0)? as usize;
-        let answer = Answer {
-            kind: u16_at(self.0, 4)?,
-            flags: u16_at(self.0, 6)?,
-            sequence: u32_at(self.0, 8)?,
-            body: self.0.get(HEADER..length)?,
-        };
-        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some(answer)
-    }
-}
-
-/// Repeats a system call that a signal interrupted.
-fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
     }
 }

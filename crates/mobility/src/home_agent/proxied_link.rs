@@ -1,8 +1,9 @@
 //! Proxy Neighbor Discovery on a link that is not the home link (RFC 4861 7.2.8).
 //!
 //! Many rented servers have one prefix that is only on their link: the provider's router resolves each
-//! address by Neighbor Discovery. The home agent answers there for its own address, for bound home addresses, and for
-//! every address in the mobile networks of bindings. The kernel then routes the packets to the tunnel device.
+//! address by Neighbor Discovery. The home agent answers there for its own address, for bound home addresses,
+//! and for every address in the mobile networks of bindings. The kernel then routes the packets to the tunnel
+//! device.
 //!
 //! The home agent stores nothing about targets. It limits its answers to multicast solicitations. A scan of a
 //! large mobile network would otherwise fill the neighbor cache of the provider's router. Unicast

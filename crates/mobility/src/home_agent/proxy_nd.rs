@@ -49,11 +49,8 @@ impl ProxyNd {
         cache: &BindingCache,
         target: Ipv6Addr,
     ) -> Option<bool> {
-        if target == config.address || self.anycast.contains(&target) {
-            return Some(true);
-        }
-        if let Some(binding) = cache.valid(target) {
-            return Some(binding.mobile_router);
+        if let Some(router) = self.own_or_bound(config, cache, target) {
+            return Some(router);
         }
         if target.is_unicast_link_local() {
             return cache
@@ -74,11 +71,17 @@ impl ProxyNd {
         cache: &BindingCache,
         target: Ipv6Addr,
     ) -> Option<bool> {
+        let router = self.own_or_bound(config, cache, target);
+        router.or_else(|| is_in_bound_network(cache, target).then_some(false))
+    }
+
+    /// Returns the Router flag for an address of the home agent itself, or for a bound home address; `None`
+    /// for other addresses.
+    fn own_or_bound(&self, config: &HomeAgentConfig, cache: &BindingCache, target: Ipv6Addr) -> Option<bool> {
         if target == config.address || self.anycast.contains(&target) {
             return Some(true);
         }
-        let home_address = cache.valid(target).map(|binding| binding.mobile_router);
-        home_address.or_else(|| is_in_bound_network(cache, target).then_some(false))
+        cache.valid(target).map(|binding| binding.mobile_router)
     }
 
     /// Starts to advertise on the home link that `target` has the home agent's link-layer address.

@@ -2,7 +2,7 @@
 
 use carnet_base::mapped;
 use carnet_mobility::router_advertiser::HostConfiguration;
-use ipnet::{Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::packet_rules::PortRange;
 
@@ -97,31 +97,49 @@ impl From<&str> for LanSettings {
 /// An interface has the prefixes that its settings name. The other interfaces share the remaining prefixes:
 /// the first gets the first one and so on, and the last one gets the rest.
 pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
-    let named: Vec<(&LanSettings, &Ipv6Net)> =
-        lan.iter().flat_map(|lan| lan.prefixes.iter().map(move |prefix| (lan, prefix))).collect();
-    let free = prefixes.iter().filter(|prefix| !named.iter().any(|(_, part)| prefix.contains(*part)));
-    let others: Vec<&LanSettings> = lan.iter().filter(|lan| lan.prefixes.is_empty()).collect();
-    let shared =
-        free.enumerate().filter_map(|(index, prefix)| Some((*others.get(index).or(others.last())?, prefix)));
-    shared
-        .chain(named.iter().copied())
-        .filter_map(|(lan, prefix)| {
-            let link = Ipv6Net::new(prefix.network(), prefix.prefix_len().max(64)).ok()?;
-            Some((lan.interface.clone(), link))
-        })
-        .collect()
+    let Shares { named, shared } = share_out(prefixes, lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
+    let all = shared.into_iter().chain(named);
+    all.filter_map(|(lan, prefix)| {
+        let link = Ipv6Net::new(prefix.network(), prefix.prefix_len().max(64)).ok()?;
+        Some((lan.interface.clone(), link))
+    })
+    .collect()
 }
 
 /// Chooses the IPv4 prefixes of the LAN interfaces, in IPv4-mapped form. An interface gets the prefixes of
 /// its settings. The interfaces without such prefixes share those that no interface names. The first
 /// interface gets the first prefix and so on, and the last one gets the remaining prefixes.
 pub(crate) fn lan_ipv4_prefixes(prefixes: &[Ipv4Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
-    let named: Vec<(&LanSettings, &Ipv4Net)> =
-        lan.iter().flat_map(|lan| lan.ipv4_prefixes.iter().map(move |prefix| (lan, prefix))).collect();
-    let free = prefixes.iter().filter(|prefix| !named.iter().any(|(_, part)| prefix.contains(*part)));
-    let others: Vec<&LanSettings> = lan.iter().filter(|lan| lan.ipv4_prefixes.is_empty()).collect();
-    let shared =
-        free.enumerate().filter_map(|(index, prefix)| Some((*others.get(index).or(others.last())?, prefix)));
-    let all = named.iter().copied().chain(shared).filter(|(lan, _)| lan.advertise);
-    all.map(|(lan, prefix)| (lan.interface.clone(), mapped::from_ipv4(*prefix))).collect()
+    let Shares { named, shared } =
+        share_out(prefixes, lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
+    let all = named.into_iter().chain(shared).filter(|(lan, _)| lan.advertise);
+    all.map(|(lan, prefix)| (lan.interface.clone(), mapped::from_ipv4(prefix))).collect()
+}
+
+/// Prefixes of one IP version, each with the interface of the mobile network that has it.
+#[derive(Debug, Clone)]
+pub struct Shares<L, P> {
+    /// Prefixes that the settings of an interface name.
+    pub named: Vec<(L, P)>,
+    /// Prefixes that no interface names.
+    pub shared: Vec<(L, P)>,
+}
+
+/// Gives the prefixes of a mobile network to its interfaces. `interfaces` are the interfaces, each with the
+/// prefixes that its settings name. The interfaces without such prefixes share those that no interface names:
+/// the first gets the first one, and so on. The last one gets the remaining ones.
+pub fn share_out<'a, L: Copy, P: Copy + Into<IpNet> + 'a>(
+    prefixes: &[P],
+    interfaces: impl Iterator<Item = (L, &'a [P])>,
+) -> Shares<L, P> {
+    let interfaces: Vec<(L, &[P])> = interfaces.collect();
+    let others: Vec<L> =
+        interfaces.iter().filter(|(_, own)| own.is_empty()).map(|(interface, _)| *interface).collect();
+    let named = interfaces.iter().flat_map(|(interface, own)| own.iter().map(|prefix| (*interface, *prefix)));
+    let contains = |prefix: P, part: P| -> bool { prefix.into().contains(&part.into()) };
+    let is_named =
+        |prefix: P| interfaces.iter().any(|(_, own)| own.iter().any(|part| contains(prefix, *part)));
+    let free = prefixes.iter().filter(|prefix| !is_named(**prefix)).enumerate();
+    let shared = free.filter_map(|(index, prefix)| Some((*others.get(index).or(others.last())?, *prefix)));
+    Shares { named: named.collect(), shared: shared.collect() }
 }

@@ -170,7 +170,10 @@ impl TrafficSelector {
 
     /// Returns whether the selector selects a packet towards the mobile node; `flow` holds its fields.
     pub fn matches(&self, flow: &Flow) -> bool {
-        self.as_ipv6().matches(flow)
+        match self {
+            TrafficSelector::Ipv4(selector) => selector.as_ipv6().matches(flow),
+            TrafficSelector::Ipv6(selector) => selector.matches(flow),
+        }
     }
 }
 

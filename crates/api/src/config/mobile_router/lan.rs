@@ -96,20 +96,6 @@ pub(super) fn ipv4_shares<'a>(
     named.clone().map(|own| own.first().copied().or_else(|| free.next())).collect()
 }
 
-/// Returns the prefixes of one address family, each with the index of its interface. `named` are the prefixes
-/// in the table of each interface. The interfaces without such prefixes share those that no table names: the
-/// first gets the first one, and so on. The last one gets the remaining ones.
-pub(super) fn shares(of_router: &[IpNet], named: &[Vec<IpNet>]) -> Vec<(usize, IpNet)> {
-    let own =
-        named.iter().enumerate().flat_map(|(index, own)| own.iter().map(move |prefix| (index, *prefix)));
-    let others: Vec<usize> =
-        (0..named.len()).filter(|index| named.get(*index).is_some_and(Vec::is_empty)).collect();
-    let free = of_router.iter().filter(|prefix| !named.iter().flatten().any(|part| prefix.contains(part)));
-    let shared =
-        free.enumerate().filter_map(|(index, prefix)| Some((*others.get(index).or(others.last())?, *prefix)));
-    own.chain(shared).collect()
-}
-
 const EXPECTED: &str = "an array of interfaces, or tables [[mobile_router.lan]]";
 const EXPECTED_SERVERS: &str = "an array of addresses";
 const EXPECTED_SERVER: &str = "a unicast address such as \"2001:db8:53::53\" or \"192.0.2.53\"";

@@ -12,7 +12,7 @@ use super::super::keys::{
 use super::super::kinds;
 use super::super::reader::{At, List};
 use super::super::table::{Table, all};
-use super::transport::{PORT_RANGES, PolicyProtocol};
+use super::transport::{PORT_RANGES, PROTOCOLS, PolicyProtocol};
 use super::{MobileRouter, lan, uplink};
 
 /// Maximum number of flow bindings of one mobile router.
@@ -94,7 +94,7 @@ impl Policy {
 }
 
 /// Returns each value as `Some`. If there are no values, returns one `None`, which stands for any value.
-fn or_any<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
+pub fn or_any<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
     let values: Vec<Option<T>> = values.map(Some).collect();
     if values.is_empty() { vec![None] } else { values }
 }
@@ -109,12 +109,7 @@ static DSCP: Key<List<u8>> =
     with_default("dscp", CODE_POINTS, "[]", "DiffServ code points. An empty array matches any.");
 static PROTOCOL: Optional<PolicyProtocol> = optional(
     "protocol",
-    words(&[
-        ("tcp", PolicyProtocol::Tcp),
-        ("udp", PolicyProtocol::Udp),
-        ("icmp", PolicyProtocol::Icmp),
-        ("icmpv6", PolicyProtocol::Icmpv6),
-    ]),
+    PROTOCOLS,
     r#"The protocol. `"icmp"` is that of IPv4. Without this key any matches."#,
 );
 static PORTS: Key<List<RangeInclusive<u16>>> = with_default(

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::super::keys::{Kind, value};
+use super::super::keys::{Kind, value, words};
 use super::super::reader::{List, Value};
 
 /// `protocol` of a policy or of an exception of a door.
@@ -17,6 +17,13 @@ pub enum PolicyProtocol {
     /// ICMPv6, protocol 58.
     Icmpv6,
 }
+
+pub(super) const PROTOCOLS: Kind<PolicyProtocol> = words(&[
+    ("tcp", PolicyProtocol::Tcp),
+    ("udp", PolicyProtocol::Udp),
+    ("icmp", PolicyProtocol::Icmp),
+    ("icmpv6", PolicyProtocol::Icmpv6),
+]);
 
 /// Expected value in an error message: `ports`.
 const EXPECTED_PORTS: &str = "an array of ports such as 5000 or \"5000-5010\"";

@@ -8,7 +8,7 @@ use super::super::super::keys::{Disclosure, Key, Kind, Section, required, value,
 use super::super::super::reader::{At, List, Value};
 use super::super::super::table::{Table, all};
 use super::super::super::{kinds, values};
-use super::super::transport::{PORT_RANGES, PolicyProtocol};
+use super::super::transport::{PORT_RANGES, PROTOCOLS, PolicyProtocol};
 
 /// Maximum number of exceptions of an interface, and of ports and destinations of an exception: they bound
 /// the number of rules in the kernel.
@@ -89,12 +89,7 @@ pub(super) static ISOLATED: Key<bool> = with_default(
 
 static PROTOCOL: Key<PolicyProtocol> = required(
     "protocol",
-    words(&[
-        ("tcp", PolicyProtocol::Tcp),
-        ("udp", PolicyProtocol::Udp),
-        ("icmp", PolicyProtocol::Icmp),
-        ("icmpv6", PolicyProtocol::Icmpv6),
-    ]),
+    PROTOCOLS,
     r#"The protocol. With `"icmp"`, which is that of IPv4, and `"icmpv6"` only Echo Requests (`ping`) pass."#,
 );
 static PORTS: Key<List<RangeInclusive<u16>>> = with_default(
