@@ -20,7 +20,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::readable::{Owner, watch};
 
-/// Wakes its owner at a time.
+/// Wakes the task that awaits [`Alarm::wait`] when a deadline has passed.
 #[derive(Debug)]
 pub struct Alarm {
     timer: AsyncFd<Timer>,

@@ -128,7 +128,7 @@ impl<K: PlainMapValue, V: PlainMapValue> Map<K, V> {
         MapElement { map: self.fd.as_raw_fd() as u32, padding: 0, key: address(key), value, flags }
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key; `None` if the map has no entry for it.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let mut value = MaybeUninit::<V>::uninit();
         let mut attributes = self.element(key, address(value.as_mut_ptr()), 0);

@@ -14,7 +14,7 @@ const MAX_CORRECTION_PAUSE_S: u32 = 64;
 /// Seconds without another change after which the earlier changes no longer count.
 const CONTEST_OVER_AFTER_S: u32 = 120;
 
-/// State of the contest for one setting.
+/// State of the contest between carnet and another program for the value of one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SettingContest {
     /// Changes by another program that followed each other within [`CONTEST_OVER_AFTER_S`] seconds.
@@ -27,7 +27,7 @@ pub(crate) struct SettingContest {
     foreign_value: String,
 }
 
-/// Action that is due after one more second.
+/// Action that the installer must take after [`SettingContest::tick`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContestAction {
     /// No action is due.
@@ -40,8 +40,8 @@ pub(crate) enum ContestAction {
 }
 
 impl SettingContest {
-    /// Counts a change by another program to the value `foreign_value`, and starts the pause before carnet
-    /// restores the setting. Returns a message for the operator.
+    /// Counts a change of the setting by another program to the value `found`, and starts the pause before
+    /// carnet restores the setting. Returns a message for the operator.
     pub(crate) fn change(&mut self, found: &str) -> String {
         self.changes = self.changes.saturating_add(1);
         self.seconds_until_correction = match self.changes.checked_sub(IMMEDIATE_CORRECTIONS + 1) {

@@ -80,7 +80,7 @@ impl DhcpPort {
         if is_ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Passes the packets that are ready to `take`, at most a batch of each kind.
+    /// Passes the messages and the ARP replies that are ready to `take`, at most [`BATCH`] of each.
     pub fn receive(&self, mut take: impl FnMut(DhcpInput<'_>)) {
         let mut buffer = [const { MaybeUninit::uninit() }; MESSAGE];
         for _ in 0..BATCH {

@@ -1,12 +1,13 @@
-//! Sockets of a DNS forwarder: those on interfaces of the mobile network for hosts, and one for each query to
-//! a server.
+//! Sockets of a DNS forwarder. Hosts on board send their queries to sockets on the interfaces of the mobile
+//! network. The forwarder opens a new socket for each query to a server.
 //!
 //! The sockets for hosts are bound to an interface and one of its addresses, so that no other network reaches
-//! the forwarder. Each query to a server has a new socket with a port that the kernel chooses at random. It
-//! is connected to the server, so the kernel drops packets of others. Its source is an address on board, so
-//! it takes the tunnel.
+//! the forwarder. The socket of a query to a server has a port that the kernel chooses at random. This socket
+//! is connected to the server, so the kernel drops packets of other senders. Its source is an address on
+//! board, so the query leaves through the tunnel.
 //!
-//! The tasks of this module read and write; the caller decides. They pass messages on over a bounded channel.
+//! The tasks of this module only read and write messages, and the caller decides about them. The tasks pass
+//! messages to the caller over a bounded channel.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -24,14 +25,15 @@ use tokio::time::{sleep, timeout};
 const PORT: u16 = 53;
 /// Length in octets of the longest datagram that the module reads.
 const DATAGRAM: usize = 4096;
-/// Maximum number of connections of hosts to one address, and the time after which an idle one ends.
+/// Maximum number of TCP connections of hosts to one address of the forwarder. The next constant is the time
+/// after which the forwarder closes an idle connection.
 const CONNECTIONS: usize = 32;
 const IDLE: Duration = Duration::from_secs(10);
-/// Number of answers that may wait for one connection.
+/// Maximum number of answers that may wait for one TCP connection.
 const ANSWERS: usize = 16;
 /// Longest time for which the module waits for a server's answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// Pause after an error of a listening socket.
+/// Pause after an error of a socket for hosts.
 const RECOVERY: Duration = Duration::from_millis(100);
 
 /// A message that the tasks pass on.
@@ -41,7 +43,7 @@ pub enum DnsMessage {
     Query {
         /// Address of the host.
         host: IpAddr,
-        /// Way back to the host.
+        /// Socket or connection over which the answer returns to the host.
         back: DnsReply,
         /// The query.
         octets: Vec<u8>,
@@ -57,22 +59,23 @@ pub enum DnsMessage {
     },
 }
 
-/// Way back to a host that has asked.
+/// Socket or connection over which an answer returns to the host that sent the query.
 #[derive(Debug, Clone)]
 pub enum DnsReply {
-    /// A datagram to this address.
+    /// The socket that received the query as a datagram, and the address of the host.
     Datagram(Arc<UdpSocket>, SocketAddr),
-    /// A connection.
+    /// The TCP connection that the query arrived over.
     Connection(mpsc::Sender<Vec<u8>>),
 }
 
 impl DnsReply {
-    /// Returns whether the answer goes over a connection.
+    /// Returns whether the answer goes over a TCP connection.
     pub fn is_connection(&self) -> bool {
         matches!(self, DnsReply::Connection(_))
     }
 
-    /// Sends an answer. Drops it if the host does not take it: the host asks again.
+    /// Sends an answer. Drops the answer if the socket or the connection has no room for it: the host then
+    /// asks again.
     pub fn send(&self, octets: Vec<u8>) {
         match self {
             DnsReply::Datagram(socket, host) => {
@@ -88,7 +91,7 @@ impl DnsReply {
 /// Sockets at one address of an interface. Dropping the value closes them and ends all connections.
 #[derive(Debug)]
 pub struct DnsPort {
-    /// Tasks of the sockets, which end with the value.
+    /// Tasks of the sockets. They end when this value is dropped.
     _tasks: JoinSet<()>,
 }
 
@@ -122,7 +125,7 @@ impl DnsPort {
     }
 }
 
-/// Receives datagrams. Drops a query if the station is busy.
+/// Receives datagrams. Drops a query if the channel to the station is full.
 async fn receive(socket: Arc<UdpSocket>, queries: mpsc::Sender<DnsMessage>) {
     let mut buffer = vec![0; DATAGRAM];
     loop {

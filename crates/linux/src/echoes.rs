@@ -27,7 +27,7 @@ use crate::readable::watch;
 const REQUEST_DATA_LENGTH: usize = 16;
 /// Octets of type, code, checksum, identifier and sequence number.
 const ECHO_HEADER_LENGTH: usize = 8;
-/// Number of the latest requests whose replies count; later replies are ignored.
+/// Number of the latest requests whose replies count. carnet ignores replies to earlier requests.
 const ACCEPTED_LATEST_REQUESTS: u16 = 8;
 
 /// A neighbour to which carnet sends Echo Requests.
@@ -72,7 +72,8 @@ impl EchoRequests {
         })
     }
 
-    /// Sends an Echo Request to each neighbour. If the kernel refuses one, its reply is missing.
+    /// Sends an Echo Request to each neighbour. If the kernel refuses a request, this neighbour will not
+    /// reply; the function reports no error.
     pub fn send_requests(&mut self) {
         self.sequence = self.sequence.wrapping_add(1);
         let mut request = [0; ECHO_HEADER_LENGTH + REQUEST_DATA_LENGTH];
@@ -113,7 +114,7 @@ impl EchoRequests {
                     }
                 }
                 Ok((_, None)) => {}
-                // The socket reports an ICMPv6 error about a request; the neighbour has not answered.
+                // Ignore an ICMPv6 error about a request, which is no reply of the neighbour, and wait on.
                 Err(error) if is_of_a_request(&error) => {}
                 Err(error) => return Err(error),
             }

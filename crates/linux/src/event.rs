@@ -29,8 +29,9 @@ pub enum PlatformEvent {
     /// Destinations of packets that the fast path has sent into the tunnel to the home agent
     /// ([`crate::Ports::direct`]).
     Destinations(Vec<Ipv6Addr>),
-    /// A thread has finished loading the programs of a fast path: the path is in use, or no fast path is. The
-    /// listed paths are unavailable ([`crate::Platform::accelerate`]).
+    /// A thread has finished loading the programs of the fast paths. [`crate::Platform::path`] tells which
+    /// data path is in use now. The event lists the fast paths that are unavailable, each with the reason
+    /// ([`crate::Platform::accelerate`]).
     DataPath(Vec<(Path, String)>),
     /// The rules of packet filter and NAT are in force, or the text says why they are not.
     PacketRules(Option<String>),

@@ -121,7 +121,7 @@ impl FrameDevice {
         self.file.poll_read_ready(cx).map(|guard| drop(guard.map(|mut guard| guard.retain_ready())))
     }
 
-    /// Receives the frames that are ready, at most a batch, and passes each to `check_frame`.
+    /// Receives the frames that are ready, at most a batch, and passes each to `take`.
     pub(crate) fn receive(&mut self, counters: &mut FrameCounters, mut take: impl FnMut(Frame<'_>)) {
         let mut count = 0;
         while count < BATCH || self.burst.is_some() {

@@ -232,7 +232,7 @@ impl RequestSocket {
     }
 }
 
-/// Events of a multicast group.
+/// Receives the events of one multicast group of generic netlink.
 #[derive(Debug, Default)]
 pub(crate) struct Events(Option<AsyncFd<Socket>>);
 

@@ -110,7 +110,8 @@ enum InstallOutcome {
     LeftAlone(u32),
     /// The entry must wait, because its interface is missing or down.
     Later,
-    /// The request on the interface of this index failed, or only the kernel's answer was lost.
+    /// The entry may be installed: the request on the interface of this index failed, or only the kernel's
+    /// answer was lost.
     Perhaps(u32, Error),
 }
 
@@ -133,8 +134,8 @@ const MAX_OBSTACLES: usize = 16;
 const EARLY_LOCAL_RULE: &str = "another program has moved the rule for the `local` table back to priority \
     0, so packets for carnet's tunnels do not reach carnet";
 
-/// Number of failed attempts after which carnet logs a refusal that usually ends without help. The attempts
-/// take about five seconds.
+/// Number of failed attempts after which carnet logs a refusal whose cause usually goes away soon. These
+/// attempts take about five seconds.
 const PATIENCE: u32 = 3;
 
 /// Last message about an entry that carnet cannot install.
@@ -188,7 +189,8 @@ pub(crate) struct Installer {
     /// Packet fields in the routes and rules that carnet has changed since the last commit, for the fast
     /// path.
     changed_routing_fields: RoutingFields,
-    /// Whether more has changed than carnet's routes into the TUN device.
+    /// Whether the changes since the last commit include others than carnet's own routes into the TUN device.
+    /// The fast path then reads all routes.
     broad: bool,
     /// Number of entries that carnet installed again after the kernel or another program had removed them.
     pub(crate) restored: u64,
@@ -200,7 +202,7 @@ pub(crate) struct Installer {
     conditional: Vec<ConditionalSetting>,
     /// Table of the packet filter, which has all rules of the desired state.
     pub(crate) rule_table: RuleTable,
-    /// Sources of packets out of tunnels that the rules change by NAT.
+    /// Source prefixes of packets from tunnels whose addresses the packet rules change by NAT.
     nat_sources: Vec<Ipv6Net>,
 }
 
@@ -352,7 +354,7 @@ impl Installer {
         result
     }
 
-    /// Deletes an entry that the kernel no longer has from the undo file.
+    /// Deletes an entry from the undo file, because the kernel no longer has the entry.
     fn forget(&mut self, entry: &Entry) -> Result<()> {
         match entry {
             Entry::Setting(setting) => self.take_out_setting(setting),
@@ -786,8 +788,8 @@ impl Installer {
         Some(loaded)
     }
 
-    /// Leaves the packets to the kernel that come out of a tunnel and need NAT. The programs of a fast path
-    /// would forward them unchanged.
+    /// Makes the fast path leave packets to the kernel that come out of a tunnel and need NAT. Its programs
+    /// would forward these packets without NAT.
     fn leave_to_kernel(&mut self) {
         let prefixes = self.rule_table.nat_sources();
         if prefixes == self.nat_sources {
@@ -1034,8 +1036,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Marks every setting that another program has changed as waiting. If the kernel refuses to tell a
-    /// value, the next second reads the settings again.
+    /// Marks every setting that another program has changed as waiting. If the kernel does not report a
+    /// value, carnet reads the settings again after one second.
     fn note_changed_settings(&mut self, links: &BTreeMap<String, LinkInfo>) {
         let mut changed = Vec::new();
         self.settings_check_due = false;
@@ -1069,7 +1071,7 @@ impl Installer {
         self.notices.push(notice);
     }
 
-    /// Returns whether carnet has to wait before it restores this part.
+    /// Returns whether carnet has to wait before it restores this setting, or the local rule.
     fn is_put_off(&self, what: &ContestedState) -> bool {
         self.contests.get(what).is_some_and(SettingContest::waits)
     }
@@ -1345,7 +1347,8 @@ impl Installer {
 }
 
 impl EntryError {
-    /// Stores a message about an entry. Returns true if it is new, so that the caller logs it once.
+    /// Stores a message about an entry. Returns true if the caller has to log it: the error `lasts`, and this
+    /// message is not in the log yet.
     fn says(&mut self, text: &str, lasts: bool) -> bool {
         if self.text != text {
             (self.text, self.is_logged) = (text.to_owned(), false);
@@ -1412,7 +1415,7 @@ fn clean_rules(requests: &mut Requests) -> Result<()> {
     for info in requests.rules().list()?.into_iter().filter(ours) {
         requests.rules().delete_acting(&info.rule, info.action, ROUTE_PROTOCOL)?;
     }
-    // Rules of uplinks have more fields, and `own_rules` has them.
+    // Rules of uplinks have fields that this list does not decode, so `own_rules` reads them.
     for info in requests.rules().list_ipv4()?.into_iter().filter(|info| ours(info) && info.plain) {
         requests.rules().delete_acting(&info.rule, info.action, ROUTE_PROTOCOL)?;
     }

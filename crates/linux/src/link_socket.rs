@@ -42,7 +42,8 @@ const BATCH: usize = 64;
 /// Point in the kernel at which the sockets get copies of a link's packets. Their filter drops all but a few.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CapturePoint {
-    /// Before the kernel's own IPv6, where a packet has no second user.
+    /// Before the kernel's own IPv6. At this point the kernel shares the packet with no other receiver, so
+    /// forwarding needs no copy of its headers.
     First,
     /// Where the kernel's own IPv6 gets the packets. The kernel must copy a packet's headers before it
     /// changes them, which costs about 200 ns for each forwarded packet. Packets that a BPF program at the

@@ -32,8 +32,8 @@ use crate::netlink::{
 const ADVERTISED: u8 = 9;
 /// Maximum number of hosts that count as routers on an interface without an IPv4 default route.
 const MAX_HOSTS: usize = 4;
-/// Maximum number of routers of one IP version on an interface that are reported. Any host on the link can
-/// make the kernel install default routes, by Router Advertisements. The kernel's first routes count.
+/// Maximum number of routers of one IP version on an interface that are reported: the first ones in the
+/// kernel's order. Any host on the link can make the kernel install default routes, by Router Advertisements.
 const MAX_ROUTERS: usize = 32;
 
 /// Returns whether an interface of this name exists now.

@@ -59,8 +59,8 @@ pub struct PlatformConfig {
     /// Links on which the platform receives ICMPv6. An interface may appear later.
     pub watched: Vec<WatchedInterface>,
     /// Largest number of known remote tunnel ends. Their control messages get a separate queue of the TUN
-    /// device, apart from messages of unauthenticated sources. Any number above 0 gives room for at least
-    /// 1024. With 0 the device has one queue for all.
+    /// device, apart from messages of unauthenticated sources. A number from 1 to 1023 counts as 1024. With 0
+    /// the device has one queue for all packets.
     pub senders: usize,
     /// Whether IPsec protects the station's messages.
     pub ipsec: bool,

@@ -249,7 +249,7 @@ impl KernelSettings {
     ///
     /// # Errors
     ///
-    /// Fails if the kernel refuses to tell the value.
+    /// Fails if the kernel does not report the value.
     pub(crate) fn foreign_value(&self, setting: &Setting) -> Result<Option<String>> {
         let Setting { interface, name, value } = setting;
         let needed = value.trim();
@@ -326,8 +326,8 @@ impl KernelSettings {
         match known {
             Some(at) => {
                 let changed = &mut undo.record.settings[at];
-                // An operator has changed `all` after carnet did, so at its end carnet must restore the
-                // operator's value. For a single interface this conclusion is wrong, because writing `all`
+                // An operator has changed `all` after carnet did, so carnet must restore the operator's value
+                // when it ends. For a single interface this conclusion is wrong, because writing `all`
                 // overwrites its value.
                 if interface == "all" && !right && !returns && current != changed.carnet_value {
                     changed.original_value = current;
@@ -503,7 +503,7 @@ pub enum Advertisements {
     Ignored,
     /// The kernel uses addresses and prefixes, but no default route.
     Addresses,
-    /// The kernel uses all parts of the setting.
+    /// The kernel uses addresses, prefixes and default routes.
     All,
 }
 

@@ -143,7 +143,8 @@ impl UndoFile {
         UndoFile::open_on(Box::new(Files), path, FileValidity::here())
     }
 
-    /// Reads the record from a file on another disk, as [`Self::open`] does.
+    /// Reads the record from a file on another disk, as [`Self::open`] does. The record is valid for the boot
+    /// and namespace in `place`.
     pub(crate) fn open_on(disk: Box<dyn Disk>, path: &Path, place: FileValidity) -> UndoFile {
         let record = match disk.read(path) {
             Ok(None) => RecordedChanges::default(),

@@ -195,7 +195,8 @@ impl VirtualLinks {
         Some((link.info.name.as_str(), link.info.index))
     }
 
-    /// Returns the number of netlink requests about interfaces and addresses so far. Packets cause none.
+    /// Returns the number of netlink requests about interfaces and addresses so far. Packets cause no such
+    /// request.
     pub fn questions(&self) -> u64 {
         self.requests.reads
     }

@@ -102,7 +102,7 @@ impl Datagrams {
         self.lock().open.iter().find(carries).cloned()
     }
 
-    /// Stores ICMP reports until the station reads them.
+    /// Stores ICMP reports until the station reads them. Drops reports for which the list has no room.
     fn store_icmp_reports(&self, complaints: Vec<TooBig>) {
         let mut sockets = self.lock();
         let room = MAX_ICMP_REPORTS.saturating_sub(sockets.too_big_reports.len());

@@ -24,7 +24,7 @@ const MAX_ERRORS_PER_SOCKET: usize = 4;
 /// A received packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedDatagram {
-    /// Octets of the packet.
+    /// Length of the packet in octets.
     pub length: usize,
     /// Local end of the tunnel.
     pub local: Endpoint,
@@ -42,7 +42,7 @@ pub struct DatagramReader {
     control: Vec<u8>,
     /// Part of the last received burst that the reader has not returned yet.
     rest_of_burst: Option<RestOfBurst>,
-    /// Super packet of the burst that the reader is cutting.
+    /// A burst that is one super packet (GSO), of which the reader still has to return segments.
     cut: Option<BurstUnderSegmentation>,
     /// Index of the next socket to read.
     next_socket: usize,

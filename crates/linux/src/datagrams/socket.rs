@@ -27,7 +27,7 @@ const SOCKET_BUFFER_OCTETS: usize = 4 << 20;
 /// Maximum number of errors that one call reads from the error queue.
 const ERRORS_MAX: usize = 64;
 
-/// Inner packets of a socket.
+/// IP versions of the inner packets that a socket carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carried {
     /// Packets of both families: a UDP socket.

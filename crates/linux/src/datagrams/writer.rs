@@ -17,7 +17,7 @@ const BURST_MAX: usize = 65_535 - 28;
 /// Maximum number of attempts to send a packet. An attempt fails if the socket has a pending error.
 const MAX_SEND_ATTEMPTS: usize = 4;
 
-/// Ends and traffic class of a burst.
+/// Tunnel ends and traffic class of the packets in a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BurstDestination {
     local: Endpoint,
@@ -188,7 +188,7 @@ impl DatagramWriter {
     }
 }
 
-/// Returns whether an error of a burst may also happen on a device that supports bursts.
+/// Returns whether an error may be temporary: such an error does not show that the device refuses bursts.
 fn is_passing(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     error.kind() == io::ErrorKind::WouldBlock

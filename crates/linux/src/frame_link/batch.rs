@@ -35,7 +35,7 @@ impl ReceiveBatch {
         }
     }
 
-    /// Returns the buffer of one message.
+    /// Returns the buffer of the first message.
     pub(super) fn first_slot(&mut self) -> &mut [u8] {
         &mut self.octets[..self.slot]
     }

@@ -41,7 +41,7 @@ impl SendQueue {
         self.frame_ends.len() - self.finished_frames
     }
 
-    /// Returns the octets of the waiting frames.
+    /// Returns the number of octets of all waiting frames.
     pub(super) fn octets(&self) -> u32 {
         u32::try_from(self.octets.len() - self.start(self.finished_frames)).unwrap_or(u32::MAX)
     }
@@ -129,7 +129,7 @@ impl SendQueue {
         &self.octets[self.start(frame)..self.frame_ends[frame]]
     }
 
-    /// Handles that the kernel accepted or refused a message. After the last message of a frame, counts the
+    /// Counts one message as accepted or refused by the kernel. After the last message of a frame, counts the
     /// frame as sent or refused.
     fn advance(&mut self, copies: usize, taken: bool, counters: &mut FrameCounters) {
         self.any |= taken;

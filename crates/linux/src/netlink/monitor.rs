@@ -94,7 +94,7 @@ pub(crate) struct NetlinkChanges {
 }
 
 impl Default for NetlinkChanges {
-    /// At first all state counts as changed.
+    /// Marks all state as changed, so that the observer reads everything at the start.
     fn default() -> NetlinkChanges {
         NetlinkChanges {
             dirty: ChangedParts::ALL,

@@ -112,8 +112,8 @@ impl RoutingFields {
     }
 }
 
-/// Returns whether the rules depend only on interface and destination: first for arriving packets, then for
-/// packets out of the TUN device.
+/// Returns whether the rules depend only on interface and destination. The first value is for packets that
+/// arrive at an interface, the second for packets out of the TUN device.
 pub(crate) fn use_only_interface_and_destination(rules: &[RuleInfo]) -> (bool, bool) {
     let (mut arriving, mut leaving) = (true, true);
     for RuleInfo { rule, bare, .. } in rules {

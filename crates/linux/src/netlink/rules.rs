@@ -137,7 +137,8 @@ fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
     attributes.extend(rule.to.map(|p| RuleAttribute::Destination(p.addr().to_canonical())));
     attributes.extend(rule.protocol.map(|p| RuleAttribute::IpProtocol(i32::from(p).into())));
     if let Some(Mark { mask, value }) = rule.mark {
-        // The kernel takes a mark of 0 by its mask alone.
+        // Without `FRA_FWMARK` the kernel compares the masked mark with 0, so leave out the attribute for a
+        // mark of 0.
         attributes.extend((value != 0).then_some(RuleAttribute::FwMark(value)));
         attributes.push(RuleAttribute::FwMask(mask));
     }

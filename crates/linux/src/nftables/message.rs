@@ -95,7 +95,7 @@ const EQUAL: u32 = 0;
 const NOT_EQUAL: u32 = 1;
 const AT_MOST: u32 = 3;
 const AT_LEAST: u32 = 5;
-/// Flag of the expression `nat`: the other bits of the address stay.
+/// Flag of the expression `nat`: the kernel replaces only the prefix of an address and keeps its other bits.
 const KEEP_HOST_BITS: u32 = 0x40;
 
 /// Address families of packets (`NFPROTO_IPV4`, `NFPROTO_IPV6`).
@@ -339,7 +339,7 @@ fn address(prefix: Ipv6Net, field: AddressField) -> Vec<Vec<u8>> {
         (IpNet::V6(_), AddressField::Destination) => 24,
     };
     if prefix.prefix_len().is_multiple_of(8) {
-        // The octets of the prefix need no mask.
+        // A prefix of whole octets is compared octet by octet, without a mask.
         let length = usize::from(prefix.prefix_len() / 8);
         return vec![payload(NETWORK_HEADER, offset, length as u32), compare(EQUAL, &network[..length])];
     }

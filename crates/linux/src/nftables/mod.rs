@@ -95,7 +95,8 @@ impl RuleTable {
         self.is_due |= self.wanted.remove(rule);
     }
 
-    /// Returns whether there are rules that should be in force before anything else changes.
+    /// Returns whether the table must be replaced and any rule is desired. The installer replaces the table
+    /// before it changes anything else.
     pub(crate) fn has_urgent_rules(&self) -> bool {
         self.is_due && !self.wanted.is_empty()
     }
@@ -105,7 +106,7 @@ impl RuleTable {
         !self.wanted.is_empty()
     }
 
-    /// Returns the sources of packets out of tunnels that rules change by NAT.
+    /// Returns the source prefixes of packets from tunnels whose addresses the rules change by NAT.
     pub(crate) fn nat_sources(&self) -> Vec<Ipv6Net> {
         let rules = self.wanted.iter().filter(|rule| is_nat_of_tunnels(rule));
         rules.filter_map(|rule| rule.packets.source).collect()
@@ -234,7 +235,7 @@ impl RuleTable {
                 (self.state, self.is_due) = (TableState::Unknown, true);
                 true
             }
-            // The next second compares again.
+            // Suppose no change now: the comparison after one second tries again.
             Err(error) => {
                 tracing::debug!("carnet will read its nftables table again: {error}");
                 false

@@ -60,7 +60,8 @@ impl RequestSocket {
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         SockRef::from(&socket).set_read_timeout(Some(TIMEOUT))?;
-        // An error without the whole request in it is shorter. Old kernels lack the option.
+        // Make the kernel leave the request out of its error messages, which are shorter then. Old kernels
+        // lack the option.
         let _ = socket.set_cap_ack(true);
         Ok(RequestSocket { socket, sequence: 0 })
     }
@@ -191,7 +192,7 @@ impl EventSocket {
                 match guard.get_inner().recv(&mut self.buffer, 0) {
                     Ok(_) => has_changed = true,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // The kernel has dropped events.
+                    // The kernel has dropped events, so suppose that the ruleset has changed.
                     Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => has_changed = true,
                     Err(_) => {
                         guard.clear_ready();

@@ -162,7 +162,7 @@ impl Connection {
         let before = self.reader.counters().lines;
         let (tracker, local) = (&mut self.tracker, *local);
         self.reader.push(&buffer[..length], |report| tracker.handle_report(now, wall, &report, local));
-        // The peer is a gpsd, so the pause after its next failure is the shortest one.
+        // A valid line shows that the peer is gpsd, so the next reconnect begins with the shortest pause.
         if self.reader.counters().lines > before {
             self.reconnect_pause = FIRST_WAIT;
         }

@@ -35,7 +35,7 @@ impl FixedPosition {
         self.next_report.unwrap_or(now)
     }
 
-    /// Returns the leap seconds since 2004.
+    /// Returns the number of leap seconds since 2004 from the options.
     pub fn leap_seconds(&self) -> i64 {
         self.leap_seconds
     }

@@ -96,7 +96,7 @@ pub struct Reckoner {
 }
 
 impl Reckoner {
-    /// Creates a reckoner without a fix. `never_moves` says that the station never moves.
+    /// Creates a reckoner without a fix. `stays` says that the station never moves.
     pub fn new(stays: bool) -> Reckoner {
         Reckoner { never_moves: stays, ..Reckoner::default() }
     }

@@ -2,7 +2,7 @@
 //!
 //! The file has one line per moment: `seconds latitude longitude [speed heading]`, separated by blanks.
 //! Seconds are in ascending order and may have a fraction. Latitude and longitude are in degrees, the speed
-//! in metres per second, the heading in degrees clockwise from North. The word `lost_reason` in place of the
+//! in metres per second, the heading in degrees clockwise from North. The word `lost` in place of the
 //! position says that the station has no fix from then until the next line. Text after a `#` is a comment.
 //!
 //! ```text
@@ -58,7 +58,7 @@ pub struct Trace {
 /// State of the station at a moment of the trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum TraceState {
-    /// The station has no position: the trace has not begun, or says `lost_reason`.
+    /// The station has no position: the trace has not begun, or says `lost`.
     Lost,
     /// The station is at this place.
     At {
@@ -148,8 +148,8 @@ impl Trace {
                 let share = (seconds - before.seconds) / (end - before.seconds);
                 between(from, to, share, end - before.seconds)
             }
-            // After this line comes no position, or `lost_reason`. The station goes on with its last known
-            // motion.
+            // After this line the trace has no position: it ends, or says `lost`. The station keeps its last
+            // known motion.
             (_, Some(from)) => {
                 match self.points[..next].iter().rev().nth(1).map(|p| (p.seconds, &p.position)) {
                     Some((start, Some(previous))) if before.seconds == seconds => {
@@ -171,8 +171,8 @@ fn standing_at(place: &TracePosition) -> TraceState {
     TraceState::At { latitude: place.latitude, longitude: place.longitude, speed, heading: heading % 360.0 }
 }
 
-/// Returns the state on the way between two positions: the part `share` of a move that takes `duration`
-/// seconds.
+/// Returns the state of a station on the way between two positions. `share` is the covered part of the way,
+/// from 0 to 1. The whole way takes `duration` seconds.
 fn between(from: &TracePosition, to: &TracePosition, share: f64, duration: f64) -> TraceState {
     let north = to.latitude - from.latitude;
     let east = wrap_longitude(to.longitude - from.longitude);
@@ -224,7 +224,7 @@ impl TracePlayer {
         }
     }
 
-    /// Returns the leap seconds since 2004.
+    /// Returns the number of leap seconds since 2004 from the options.
     pub fn leap_seconds(&self) -> i64 {
         self.leap_seconds
     }
@@ -274,7 +274,8 @@ impl TracePlayer {
         event
     }
 
-    /// Returns the time of the next report, which keeps the rhythm of the first report.
+    /// Returns the time of the next report: one interval after the last due time, or after `now` if that has
+    /// passed.
     fn next(&self, now: Time) -> Time {
         if self.lost_reason == Some(LostReason::EndOfTrace) {
             return Time::MAX;

@@ -51,7 +51,7 @@ const READABLE: [&str; 9] = [
     "/usr/lib/debug/.build-id",
     "/proc/sys/kernel/random",
     "/proc/sys/vm/overcommit_memory",
-    // Number of processors, because per-CPU maps have a value for each processor.
+    // carnet reads the number of processors here, because per-CPU maps have a value for each processor.
     "/sys/devices/system/cpu",
     "/sys/kernel/btf",
     "/proc/version",

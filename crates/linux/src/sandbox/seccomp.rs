@@ -1,12 +1,12 @@
 //! Filters system calls (`seccomp(2)`): allows the calls that the program makes, some of them only with
 //! certain arguments.
 //!
-//! | what | answer |
-//! |---|---|
-//! | on the list | it is made |
-//! | what only an intruder asks for: another program, another process's memory, mounts, namespaces, modules | the process is killed, and the kernel's log says at which call |
-//! | newer than the list; `clone3`, whose flags a filter cannot see | ENOSYS, as an older kernel would say, so that a libc takes the older call |
-//! | any other | EPERM, and a line in the kernel's audit log |
+//! * The kernel executes a call on the list.
+//! * The kernel kills a process that makes a call that only an intruder needs: other programs, the memory of
+//!   other processes, mounts, namespaces, modules. The kernel's log names the call.
+//! * A call that is newer than the list fails with ENOSYS, as on an older kernel. So a libc makes an older
+//!   call instead. `clone3` fails in the same way, because a filter cannot see its flags.
+//! * Any other call fails with EPERM, and the kernel writes a line into its audit log.
 //!
 //! If a new libc uses a call that is not on the list, the kernel refuses the call with EPERM and logs its
 //! number. Until the list contains the call, the operator can set `station.sandbox = "off"`.
@@ -327,7 +327,7 @@ mod filter {
         for (call, ways) in by_arguments(plan) {
             one_of(&mut program, call, &ways);
         }
-        // Permit calls with higher numbers here: the other filter refuses them.
+        // Permit calls with higher numbers here, because the filter of `older_kernel` refuses them.
         put(&mut program, IF_GREATER, LAST, 0, 1);
         answer(&mut program, ALLOW);
         each(&mut program, &[libc::SYS_clone3], ALLOW);

@@ -22,7 +22,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 use super::*;
 
-/// Result of an attempt.
+/// Result of an attempt: the kernel allowed the action, refused it with this error, or killed the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Done,

@@ -34,8 +34,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const RENEWAL: Duration = Duration::from_secs(2);
 
 /// Time for which carnet believes a modem's roaming state while ModemManager does not answer, for example
-/// during its restart. Then the state is unknown, and the mobile router uses the uplink as if it were not
-/// roaming.
+/// during its restart. After that the state is unknown, and the mobile router uses the uplink as if it were
+/// not roaming.
 const ROAMING_HOLD: Duration = Duration::from_secs(60);
 
 /// Path of the system bus's socket, as in the D-Bus Specification.
@@ -180,7 +180,7 @@ impl SignalReader {
         if self.waiting_reports.is_empty() { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// Sets each roaming state to unknown that ModemManager has not confirmed for `roaming_hold`.
+    /// Marks a roaming state as unknown if ModemManager has not confirmed it for `roaming_hold`.
     fn expire_roaming(&mut self) {
         let now = Instant::now();
         for (interface, (roaming, at)) in &mut self.roaming {

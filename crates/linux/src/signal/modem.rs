@@ -267,8 +267,8 @@ fn modems(managed: &Value) -> Vec<Modem> {
 
 /// Returns whether a `MMModem3gppRegistrationState` means a network of another operator.
 fn roaming(state: f64) -> Option<bool> {
-    // Values of the states HOME, HOME_SMS_ONLY and HOME_CSFB_NOT_PREFERRED; then the corresponding states of
-    // ROAMING.
+    // Numbers of the states HOME, HOME_SMS_ONLY and HOME_CSFB_NOT_PREFERRED. The next constant has the
+    // corresponding states of ROAMING.
     const HOME: [f64; 3] = [1.0, 6.0, 9.0];
     const ROAMING: [f64; 3] = [5.0, 7.0, 10.0];
     if ROAMING.contains(&state) { Some(true) } else { HOME.contains(&state).then_some(false) }

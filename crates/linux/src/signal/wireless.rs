@@ -22,15 +22,15 @@ const STA_INFO: u16 = 21;
 /// Attributes of `enum nl80211_sta_info`.
 const SIGNAL: u16 = 7;
 const SIGNAL_AVG: u16 = 13;
-/// Number of rounds until carnet tries again to read an interface without Wi-Fi, or to find the netlink
-/// family.
+/// Number of readings of all interfaces until carnet tries again to read an interface without Wi-Fi, or to
+/// find the netlink family.
 const ROUNDS_BEFORE_RETRY: u32 = 60;
 
 /// An interface that may be a Wi-Fi interface.
 #[derive(Debug)]
 struct Station {
     interface: String,
-    /// Number of rounds until carnet tries to read the interface again.
+    /// Number of readings until carnet tries this interface again.
     pause: u32,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Wireless {
     questions: Option<RequestSocket>,
     family: Option<Family>,
     events: Events,
-    /// Number of rounds until carnet tries to find the netlink family again.
+    /// Number of readings until carnet tries to find the netlink family again.
     pause: u32,
 }
 

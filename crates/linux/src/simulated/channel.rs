@@ -41,7 +41,8 @@ const OTHER_PROGRAMS_PORT: u32 = 5;
 pub(super) struct SimulatedChannel {
     pub(super) kernel: Rc<RefCell<State>>,
     answers: VecDeque<Vec<u8>>,
-    /// Whether the answer to the present request is lost.
+    /// Whether the next reading fails with `ENOBUFS`, as if the kernel had dropped the answer to the last
+    /// request.
     receives_no_events: bool,
 }
 
@@ -79,7 +80,7 @@ impl Channel for SimulatedChannel {
         else {
             panic!("received a netlink message that is no request");
         };
-        // Let another program make the requested change a moment earlier.
+        // Another program makes the requested change a moment before carnet does.
         if fails && (kind == 1 || kind == 6 && state.rng.chance(0.5)) {
             forestall(&mut state, &message, flags);
         }

@@ -143,8 +143,8 @@ pub(super) struct State {
     pub(super) ipv4_rules: Vec<KnownIpv4Rule>,
     /// Indices of interfaces on which IPv6 is disabled now.
     pub(super) without_ipv6: BTreeSet<u32>,
-    /// Interfaces whose original value of `forwarding` is unknown, so that the test does not check its
-    /// restoration.
+    /// Interfaces whose value of `forwarding` the test does not check after carnet has ended, because their
+    /// original value is unknown.
     left_forwarding: BTreeSet<String>,
     /// For each setting its present value, and the value that it would have without carnet.
     switches: BTreeMap<(String, String), (String, String)>,
@@ -512,8 +512,8 @@ impl State {
         })
     }
 
-    /// If `all` forwards as it did before carnet, excludes interfaces that do not forward from the check of
-    /// settings.
+    /// Excludes `forwarding` of some interfaces from the check of leftovers, if carnet has not changed it for
+    /// `all`. These are the interfaces on which it differs from the value without carnet.
     pub(super) fn forgive_forwarding(&mut self) {
         let of = |interface: &str| self.switches.get(&(interface.to_owned(), "forwarding".to_owned()));
         if of("all").is_some_and(|(is, without)| is == without) {

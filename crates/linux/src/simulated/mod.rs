@@ -106,8 +106,7 @@ impl Kernel {
         self.0.borrow_mut().advertise(interface, router, address);
     }
 
-    /// Sets a setting as an operator does. If the setting already has this value, the simulation does not see
-    /// the operator's intention.
+    /// Sets a setting as an operator does. Does nothing if the setting already has this value.
     pub fn set_switch(&self, interface: &str, name: &str, value: &str) {
         let mut state = self.0.borrow_mut();
         if state.switch(interface, name).as_deref() != Some(value) {
@@ -132,8 +131,8 @@ impl Kernel {
         let _ = self.0.borrow_mut().add_rule(rule);
     }
 
-    /// If `all` forwards as it did before carnet, excludes interfaces that do not forward from the check of
-    /// settings.
+    /// Excludes `forwarding` of some interfaces from the check of leftovers, if carnet has not changed it for
+    /// `all`. These are the interfaces on which it differs from the value without carnet.
     pub fn forgive_forwarding(&self) {
         self.0.borrow_mut().forgive_forwarding();
     }
@@ -191,8 +190,8 @@ impl Kernel {
         self.0.borrow().ipv4_next_hop(interface, from, to)
     }
 
-    /// Removes an object that carnet has made, as an operator would: the object of this number, modulo their
-    /// count.
+    /// Removes an object that carnet has made, as an operator would. Takes `number` modulo the number of
+    /// these objects as the object's index.
     pub fn remove_own_object(&self, number: usize) {
         let mut state = self.0.borrow_mut();
         let is_ours = |maker: ObjectOwner| maker == ObjectOwner::Station;

@@ -188,7 +188,7 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
 /// When the kernel has memory again, it sends no event. carnet must try again by itself.
 #[test]
 fn refused_entry_is_tried_again_without_event() {
-    // The seed is one with which no operator adds one of these entries before carnet does.
+    // With this seed the simulated operator adds none of these entries before carnet does.
     let (kernel, _, mut machine) = machine(3);
     kernel.set_failure_probability(1.0);
     for entry in entries() {
@@ -341,7 +341,8 @@ fn only_lasting_refusal_of_kernel_is_logged() {
         machine.apply(&Change::Set(entry)).expect("there");
     }
     machine.poll().expect("looks");
-    // The route by the uplink is the first of the two, until carnet installs it again as the last.
+    // Object 0 is the route by the uplink. After carnet has installed it again, it is the last of both
+    // objects, number 1.
     for (seconds, told, route) in [(1, 0, 0), (20, 1, 1)] {
         kernel.disable_ipv6("w0", true);
         kernel.remove_own_object(route);

@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Tap,
 }
 
-/// Abilities of the kernel's driver.
+/// Abilities of the kernel's TUN driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeviceFeatures {
     /// Whether a virtio header precedes each packet.

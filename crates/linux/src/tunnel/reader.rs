@@ -1,8 +1,8 @@
 //! Reads single IPv6 packets, also from merged bursts.
 //!
 //! The reader reads a single packet directly into the caller's buffer, with the virtio header before it. It
-//! cuts a burst in a separate buffer. It copies the first burst into that buffer, and reads directly
-//! successive bursts into it.
+//! cuts a burst in a separate buffer, into which it copies the burst. The read after a burst goes directly
+//! into the separate buffer. So a burst that follows another burst needs no copy.
 
 use std::io;
 

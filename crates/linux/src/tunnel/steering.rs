@@ -180,7 +180,8 @@ impl KnownSenders {
         self.forget();
     }
 
-    /// Frees places of removed senders, in each call more than can be removed between two calls.
+    /// Frees the map entries of at most two removed senders. Each addition or removal of a sender calls this
+    /// function, so the list of removed senders does not grow without limit.
     fn forget(&mut self) {
         let Steering { sender_map: known, queue_map: places, read, .. } = &*self.steering;
         let now = now();
@@ -229,7 +230,8 @@ impl QueueProgress {
     }
 
     /// Returns a time before which all packets of the queue have been handled, if it is later than the last
-    /// result. `holds` is the capacity of the queue. `is_empty` is called only when it matters.
+    /// result. `holds` is the capacity of the queue in packets. `is_empty` returns whether the queue is
+    /// empty. It is called only if fewer than `holds` packets were read since the last time.
     pub(super) fn handled_until(
         &mut self,
         now: u64,
