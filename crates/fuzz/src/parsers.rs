@@ -102,8 +102,8 @@ pub fn certificate(octets: &[u8]) {
     }
 }
 
-/// Checks that a certificate has one encoding. Exceptions: the sign of r in its signature, and extensions of
-/// later releases. carnet hashes such extensions unchanged and does not write them.
+/// Checks that a certificate has one encoding. Exceptions are the sign of r in its signature, and extensions
+/// of later releases, which carnet hashes unchanged but does not write.
 fn is_written_once(certificate: &Certificate) {
     let written =
         Certificate::new(certificate.issuer(), certificate.content().clone(), *certificate.signature());
@@ -255,8 +255,8 @@ pub fn recording(octets: &[u8]) {
     stations::replay(octets);
 }
 
-/// Reads the octets as records. Some are those that a station reads from the disk or from a store. Others are
-/// those that members of a fleet exchange about each other.
+/// Reads the octets as each kind of record that a station reads from the disk or a store, and that members of
+/// a fleet exchange.
 pub fn records(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     if let Some(key) = Key::of(text) {

@@ -234,7 +234,7 @@ struct World {
     /// Packets under way, each with the index of the station that receives it.
     under_way: VecDeque<(usize, PacketInTransit)>,
     timeouts: usize,
-    /// Whether a message signed with the key has been sent.
+    /// Whether a message signed with [`KEY`] has been sent.
     signed: bool,
 }
 

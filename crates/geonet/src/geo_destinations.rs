@@ -239,7 +239,8 @@ impl GeoDestinations {
         self.next_check
     }
 
-    /// Removes expired areas, and searches for stations that the router has not received for too long.
+    /// Removes expired areas. Searches for each station in the centre of an area from which the router has
+    /// received no packet for too long.
     pub fn handle_timeout(&mut self, now: Time, router: &mut Router) {
         if self.next_check.is_none_or(|due| due > now) {
             return;

@@ -75,12 +75,13 @@ fn earth_centred(position: Position) -> [f64; 3] {
 #[derive(Debug, Clone, Copy)]
 pub struct LocalPlane {
     origin: Position,
-    /// Metres north per radian of latitude, and half the derivative of this value.
+    /// Metres north per radian of latitude. The next field is half the derivative of this value by latitude.
     north: f64,
     north_bend: f64,
     /// Metres north by which a parallel rises above the tangent, per squared radian of longitude.
     parallel_rise: f64,
-    /// Metres east per radian of longitude, its derivative by latitude, and half the second derivative.
+    /// Metres east per radian of longitude. The next two fields are the derivative of this value by latitude,
+    /// and half the second derivative.
     east: f64,
     east_slope: f64,
     east_bend: f64,

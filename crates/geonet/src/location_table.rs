@@ -519,7 +519,7 @@ impl LocationTable {
     }
 }
 
-/// Keyed hash of 48-bit numbers: one multiplication, folded.
+/// Keyed hash of 48-bit numbers, which needs one multiplication.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeededHash(pub(crate) u64);
 

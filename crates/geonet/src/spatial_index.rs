@@ -25,7 +25,7 @@ struct Node {
     count: u32,
     /// First item of a leaf.
     head: u32,
-    /// South-western corner, shifted to unsigned.
+    /// South-western corner of the node's square, in coordinates that are shifted so that none is negative.
     x: u32,
     y: u32,
     depth: u8,

@@ -38,7 +38,7 @@ impl Envelopes {
         self.order.push_back((until, identity));
     }
 
-    /// Returns the envelope of a packet.
+    /// Returns the envelope of a packet; `None` if the store does not have it.
     pub fn get(&self, identity: &Identity) -> Option<&[u8]> {
         self.envelopes_by_packet.get(identity).map(Vec::as_slice)
     }

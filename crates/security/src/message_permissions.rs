@@ -11,7 +11,7 @@ use carnet_its::denm::Denm;
 
 use crate::permissions::{Psid, PsidSsp, Ssp};
 
-/// Version octet of the SSP with these bits.
+/// Version octet of an SSP whose bits [`SspBits`] describes.
 pub const SSP_VERSION: u8 = 1;
 
 /// SSP bits from the three octets after the version octet. The first bit in the standard's tables is the

@@ -366,8 +366,8 @@ pub fn permits_applications(issuer: &[PsidGroupPermissions], applications: &[Psi
     })
 }
 
-/// Returns whether an issuer may give these issuing permissions to an authority (5.1.2.4). Each must be one
-/// of its own, with a chain that is shorter by one.
+/// Returns whether an issuer may give these issuing permissions to an authority (5.1.2.4). Each permission
+/// must be one of the issuer's own, with a chain that is shorter by one.
 pub fn permits_issuing(issuer: &[PsidGroupPermissions], groups: &[PsidGroupPermissions]) -> bool {
     groups.iter().all(|group| {
         issuer.iter().any(|above| {

@@ -41,7 +41,7 @@ pub struct Strategy {
     pub first_distance: (f64, f64),
     /// Distance between later changes, metres.
     pub distance: f64,
-    /// Time that passes after `distance` until the change, drawn between these two.
+    /// Time that passes after `distance` until the change: a random time between these two values.
     pub time: (Duration, Duration),
     /// Longest time for which a lock prevents a change.
     pub longest_lock: Duration,
@@ -126,7 +126,8 @@ impl Pseudonym {
         }
     }
 
-    /// Prevents or permits changes.
+    /// Prevents changes of pseudonym while `locked` is true, but for no longer than
+    /// [`Strategy::longest_lock`].
     pub fn lock(&mut self, now: Time, locked: bool) {
         match locked {
             true => {

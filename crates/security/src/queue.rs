@@ -131,18 +131,20 @@ struct SenderQueue<T> {
 }
 
 impl<T> SenderQueue<T> {
-    /// Returns rank and index of the sender's oldest message of the highest rank.
+    /// Returns rank and index of the sender's oldest message of the highest rank; `None` if no message waits.
     fn first(&self) -> Option<(Rank, usize)> {
         self.waiting_messages.iter().enumerate().map(|(place, (rank, _))| (*rank, place)).min()
     }
 
-    /// Returns rank, time and index of the sender's oldest message of the lowest rank.
+    /// Returns rank, time and index of the sender's oldest message of the lowest rank; `None` if no message
+    /// waits.
     fn last(&self) -> Option<(Rank, Reverse<Time>, Reverse<usize>)> {
         let all = self.waiting_messages.iter().enumerate();
         all.map(|(place, (rank, waiting))| (*rank, Reverse(waiting.enqueued_at), Reverse(place))).max()
     }
 
     /// Returns the sort key of the sender: its `virtual_time` less the head start of its first message.
+    /// Returns `None` if no message of the sender waits.
     fn key(&self) -> Option<u64> {
         self.first().map(|(rank, _)| self.virtual_time + MAX_HEAD_START - rank.max_messages_preceded())
     }
@@ -205,7 +207,8 @@ impl<T> Class<T> {
         self.turns.retain(|turn| !turn.waiting_messages.is_empty() || (turn.virtual_time > clock && !many));
     }
 
-    /// Drops the least important message of the sender with the most waiting messages.
+    /// Drops and returns the least important message of the sender with the most waiting messages; `None` if
+    /// no message waits.
     fn drop_least_important(&mut self, most_turns: usize) -> Option<T> {
         let turn = self.turns.iter_mut().max_by_key(|turn| (turn.waiting_messages.len(), turn.last()))?;
         let (_, _, Reverse(place)) = turn.last()?;

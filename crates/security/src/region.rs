@@ -281,8 +281,8 @@ fn is_in_rectangle((nw, se): &(Position, Position), place: Position) -> bool {
         && (nw.longitude..=se.longitude).contains(&place.longitude)
 }
 
-/// Counts the edges that a line to the west crosses, on the map of latitude and longitude, in which 6.4.21
-/// draws its lines.
+/// Returns whether a place is in a polygon: a line from the place to the west crosses an odd number of edges.
+/// The line lies on the map of latitude and longitude, as in 6.4.21.
 fn is_in_polygon(corners: &[Position], place: Position) -> bool {
     let mut inside = false;
     for (a, b) in edges(corners) {

@@ -98,7 +98,8 @@ pub struct CertificateStore {
 }
 
 impl CertificateStore {
-    /// Creates an empty store with room for these numbers of certificates.
+    /// Creates an empty store with room for `most_issuers` roots and authorities, and for `most_tickets`
+    /// tickets. The operator may configure more roots and authorities.
     pub const fn new(most_issuers: usize, most_tickets: usize) -> CertificateStore {
         CertificateStore {
             issuers: BTreeMap::new(),

@@ -323,7 +323,7 @@ pub unsafe extern "C" fn carnet_sim_handle_position(
     now: u64,
     position: *const CarnetSimPosition,
 ) -> CarnetSimStatus {
-    // SAFETY: by the contract of this function, each of both pointers is null or valid.
+    // SAFETY: by the contract of this function, both pointers are null or valid.
     let (Some(station), Some(position)) = (unsafe { (station.as_mut(), position.as_ref()) }) else {
         return CarnetSimStatus::BadArgument;
     };
@@ -390,7 +390,7 @@ pub unsafe extern "C" fn carnet_sim_handle_packet(
     packet: *const u8,
     length: usize,
 ) -> CarnetSimStatus {
-    // SAFETY: by the contract of this function, each of both pointers is null or valid.
+    // SAFETY: by the contract of this function, both pointers are null or valid.
     let (station, packet) = unsafe { (station.as_mut(), octets(packet, length)) };
     let (Some(station), Some(packet)) = (station, packet) else { return CarnetSimStatus::BadArgument };
     station.run(|station| station.handle_input(Time::from_nanos(now), Input::Packet(packet.to_vec())))
@@ -407,7 +407,7 @@ pub unsafe extern "C" fn carnet_sim_handle_input(
     json: *const u8,
     length: usize,
 ) -> CarnetSimStatus {
-    // SAFETY: by the contract of this function, each of both pointers is null or valid.
+    // SAFETY: by the contract of this function, both pointers are null or valid.
     let (station, json) = unsafe { (station.as_mut(), octets(json, length)) };
     let (Some(station), Some(json)) = (station, json) else { return CarnetSimStatus::BadArgument };
     station.run(|station| {

@@ -31,7 +31,8 @@ pub struct ParseError {
     pub(crate) expected: &'static str,
 }
 
-/// Reads `groups` groups of exactly `digits` hexadecimal digits, with colons between, as one number.
+/// Reads `groups` groups of exactly `digits` hexadecimal digits, with colons between, as one number; `None`
+/// for a text of another form.
 pub(crate) fn groups(text: &str, groups: usize, digits: usize) -> Option<u64> {
     let mut value = 0;
     let mut count = 0;
@@ -92,7 +93,8 @@ impl fmt::Display for Octets {
     }
 }
 
-/// Makes types strings in JSON, in the form of their `Display` and `FromStr`. The caller's crate has serde.
+/// Implements serde's traits for types: JSON holds them as strings in the form of `Display` and `FromStr`.
+/// The crate that uses the macro must depend on serde.
 #[macro_export]
 macro_rules! as_string {
     ($($name:ty),*) => {$(

@@ -36,7 +36,8 @@ fn pref64() -> impl Strategy<Value = Pref64> {
     )
 }
 
-/// Sends an option in a Router Advertisement, and reads it.
+/// Puts an option into a Router Advertisement, and returns the option that `read` finds in it; `None` if it
+/// finds none.
 fn sent<T>(option_type: u8, data: &[u8], read: impl Fn(&NdOption<'_>) -> Option<T>) -> Option<T> {
     let options = [NdOption::Mtu(1460), NdOption::Unknown { option_type, data }, NdOption::Mtu(1280)];
     let repr = RouterAdvertisementRepr { options: &options, ..RouterAdvertisementRepr::default() };

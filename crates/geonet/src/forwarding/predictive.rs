@@ -95,8 +95,8 @@ impl NeighbourPredictor {
         let is_near = |(east, north): (f64, f64)| east * east + north * north <= self.range * self.range;
         let east = offset.0 + (velocity.0 - self.velocity.0) * self.link_lifetime;
         let north = offset.1 + (velocity.1 - self.velocity.1) * self.link_lifetime;
-        // The range is a disc, and discs are convex. So a station that is inside at both ends of its path is
-        // inside all the time.
+        // The range is a disc, and a disc is convex. A station that is in range at both ends of its straight
+        // path is in range all the time.
         is_near(offset) && is_near((east, north))
     }
 

@@ -10,7 +10,8 @@ use std::net::Ipv6Addr;
 use crate::MacAddress;
 
 /// Link-layer address that stands for geographic anycast in the host's neighbour cache. EN 302 636-6-1 sends
-/// such packets to an area, so no station's address fits. The address is locally administered.
+/// packets to a geographic anycast address into an area, so no station's address fits. The address is locally
+/// administered.
 pub const ANYCAST: MacAddress = [0x02, 0x47, 0x41, 0x43, 0x00, 0x7d];
 
 /// The link-layer address of ff02::1, all nodes.

@@ -299,7 +299,7 @@ impl<T> Fragments<T> {
         match payload {
             [ABILITY_REQUEST, ..] => {
                 self.outgoing.push_back((source, vec![ABILITY_REPLY]));
-                // A station that asks whether others can reassemble can do so itself.
+                // A station that asks for reassembly can itself reassemble.
                 self.answered(now, source, room);
                 PayloadOutcome::Taken
             }

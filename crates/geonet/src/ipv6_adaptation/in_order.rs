@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
-/// Largest number of sources.
+/// Largest number of sources whose packets the buffer orders.
 const MAX_SOURCES: usize = 256;
 /// Largest number of waiting packets of one source.
 const MAX_WAITING_PACKETS: usize = 128;
@@ -210,18 +210,20 @@ impl<T> SourceBuffer<T> {
         Some(first + self.wait(bound))
     }
 
-    /// Updates the lateness when a missing packet arrives for which others wait.
+    /// Updates SRTT and VAR of the lateness when a missing packet arrives: it is late by the time that the
+    /// first waiting packet has waited.
     fn learn(&mut self, now: Time) {
         let Some(since) = self.waiting_packets.iter().map(|waiting| waiting.arrived_at).min() else { return };
         let late = now.saturating_since(since);
-        // RFC 6298 2, with the weights of TCP.
+        // The formulas and weights are those of RFC 6298 2.
         self.lateness = Some(match self.lateness {
             None => (late, late / 2),
             Some((mean, variation)) => (mean * 7 / 8 + late / 8, variation * 3 / 4 + mean.abs_diff(late) / 4),
         });
     }
 
-    /// Delivers waiting packets up to a number, and those that follow without a gap.
+    /// Delivers the waiting packets up to the sequence number `up_to`, and the packets that follow the latest
+    /// delivered one without a gap.
     fn release(&mut self, up_to: Option<u16>, out: &mut impl FnMut(T)) {
         while let Some(first) = self.waiting_packets.front() {
             let is_over = up_to.is_some_and(|last| ahead(first.sequence, last) <= 0);

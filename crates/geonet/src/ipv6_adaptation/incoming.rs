@@ -192,7 +192,8 @@ impl Adaptation {
         Some(at)
     }
 
-    /// Returns the name of the topological interface with a number that no link has.
+    /// Returns the name of the topological interface with a number appended, which no link has yet; `None`
+    /// without a link.
     fn free_name(&self) -> Option<String> {
         let base = &self.links.first()?.name;
         let mut names = (1..=self.links.len()).map(|number| numbered(base, number));
@@ -224,7 +225,8 @@ impl Adaptation {
         found.next().is_none().then_some(first)
     }
 
-    /// Returns the link with the longest lifetime for which `test` holds; the first of equals.
+    /// Returns the link with the longest lifetime for which `test` holds, and the first of links with equal
+    /// lifetimes. Returns `None` if `test` holds for no link.
     fn longest(&self, test: impl Fn(&Link) -> bool) -> Option<usize> {
         let found = self.links.iter().enumerate().rev().filter(|(_, link)| test(link));
         found.max_by_key(|(_, link)| link.lifetime()).map(|(at, _)| at)
@@ -232,7 +234,7 @@ impl Adaptation {
 }
 
 /// Returns whether the packet has Neighbor Discovery behind extension headers, or an extension header that
-/// may hide it. Hosts accept such packets, although no node needs to send one and RFC 6980 5 forbids
+/// may hide it. Hosts accept such packets, although no node needs to send them and RFC 6980 5 forbids
 /// fragments.
 fn hides_discovery(first: u8, payload: &[u8]) -> bool {
     let (mut next, mut rest) = (first, payload);
@@ -260,7 +262,8 @@ fn hides_discovery(first: u8, payload: &[u8]) -> bool {
     }
 }
 
-/// Returns a Router Advertisement that hosts would accept (RFC 4861 6.1.2).
+/// Returns the Router Advertisement in a packet; `None` if hosts would not accept the packet as one (RFC 4861
+/// 6.1.2).
 fn router_advertisement<'a>(header: &Header, message: &'a [u8]) -> Option<RouterAdvertisement<'a>> {
     if message.first() != Some(&ROUTER_ADVERTISEMENT) || !header.source.is_unicast_link_local() {
         return None;

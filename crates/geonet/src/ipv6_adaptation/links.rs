@@ -84,7 +84,7 @@ impl Link {
         self.addresses.iter().any(|(own, _)| *own == address)
     }
 
-    /// Adds a subnet without end.
+    /// Adds a subnet that does not expire.
     pub fn add_prefix(&mut self, prefix: Prefix) {
         self.prefixes.push((prefix, None));
     }

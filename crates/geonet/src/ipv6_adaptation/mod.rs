@@ -161,8 +161,8 @@ impl Ipv6Config {
             .chain(of_areas)
             .collect();
         if self.learnt_links > 0 {
-            // The configured names may already contain one of the numbers, so the range has one more number
-            // for each of them.
+            // A configured interface may already have a numbered name, so try one more number for each
+            // configured name.
             let numbers = 1..=names.len() + self.learnt_links;
             names.extend(numbers.map(|number| numbered(&self.interface, number)));
         }
@@ -170,7 +170,7 @@ impl Ipv6Config {
     }
 }
 
-/// Which packets wait so that the order is restored, after some packets have overtaken others.
+/// Kind of packets that wait to restore the order, after some packets have overtaken others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReorderHold {
     /// Packets that have overtaken other packets wait: [`in_order`].

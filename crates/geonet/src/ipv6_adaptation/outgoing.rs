@@ -233,7 +233,8 @@ impl Adaptation {
         Ok(Transport::GeoUnicast(GnAddress(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))))
     }
 
-    /// Returns the area of the subnet on which a group is based.
+    /// Returns the area of the subnet on whose prefix a group is based; `None` if the group is based on no
+    /// prefix, or the subnet has no area.
     pub(super) fn area_of_group(&self, group: Ipv6Addr) -> Option<&GeoArea> {
         let prefix = addresses::prefix_of_group(group)?;
         self.area_of_subnet(prefix.address)
@@ -247,7 +248,8 @@ impl Adaptation {
         })
     }
 
-    /// Returns the area of a geographic anycast address.
+    /// Returns the area of a geographic anycast address; `None` for another address, or a subnet without an
+    /// area.
     pub(super) fn area_of_anycast(&self, at: usize, address: Ipv6Addr) -> Option<&GeoArea> {
         if !addresses::is_geographic_anycast(address) {
             return None;

@@ -464,8 +464,8 @@ impl MulticastProxy {
 }
 
 /// RFC 3810 7.6.1: a query lowers the membership timers. The listeners always have the Last Listener Query
-/// Interval to answer. Otherwise a forged query with a delay of 0 would end the memberships before they can
-/// answer.
+/// Interval to answer. Otherwise a forged query with a delay of 0 would end the memberships before the
+/// listeners can answer.
 fn lower_timers(now: Time, listeners: &mut Listeners, timing: &MldTiming, query: &Query<'_>) {
     let Some(group) = query.group else { return };
     if query.v2.is_some_and(|v2| v2.suppress) {

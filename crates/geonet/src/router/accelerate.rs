@@ -34,7 +34,7 @@ const PREDICTED_HOP_LIFETIME: Duration = Duration::from_millis(250);
 /// Largest number of permissions of each kind: own packets, forwarded packets, sources.
 const MAX_PERMISSIONS: usize = 1024;
 
-/// A permission that the fast path has now, and the time at which it last used it.
+/// A permission of the fast path, and the time at which the fast path last used the permission.
 #[derive(Debug)]
 struct Permission<T> {
     value: Option<T>,
@@ -156,8 +156,8 @@ fn learn_sample(router: &mut Router, now: Time, sample: &SourceSummary) -> Resul
     }
     let direct = router.mib.piggyback && sample.direct;
     let learnt = router.table.learn(now, &router.mib, &source, direct, router.clock(now))?;
-    // B.2 limits only forwarded packets. With such a limit the fast path does not forward, so packets to
-    // this station do not count for the data rate.
+    // B.2 limits only forwarded packets. A fast path does not forward while a limit is set. So the packets of
+    // the sample were for this station, and do not count for the data rate.
     let length = router.mib.duplicate_packet_list_length;
     let entry = router.table.entry_mut(learnt.slot);
     for sequence in &sample.sequences {
@@ -287,8 +287,9 @@ fn own_packet_path(router: &mut Router, now: Time, mid: u64, hop_limit: Option<u
     Some(OwnPacketPath { destination: mac_of(mid), next_hop: next, headers, valid_until: until })
 }
 
-/// Returns the path that [`Router::handle_frame`] would use for a GUC to this station with the
-/// destination position `place`.
+/// Returns the path that [`Router::handle_frame`] would use for a GUC to this station with the destination
+/// position `place`. Returns `None` without a next hop, or if the path must not be permitted to the fast
+/// path.
 fn forwarding_path(router: &mut Router, now: Time, mid: u64, place: Position) -> Option<ForwardingPath> {
     router.position?;
     let neighbour = router.table.find(now, mid).filter(|slot| router.table.entry(*slot).is_neighbour());

@@ -236,7 +236,7 @@ impl Router {
         self.address
     }
 
-    /// Returns EPV, the position vector of this station (8.2).
+    /// Returns EPV, the position vector of this station (8.2); `None` before the first position.
     pub fn position_vector(&self) -> Option<&LongPositionVector> {
         self.position.as_ref()
     }

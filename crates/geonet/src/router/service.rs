@@ -233,7 +233,7 @@ impl Router {
         Lifetime::from_duration(((least + jitter) * intervals).max(MIN_BEACON_VALIDITY))
     }
 
-    /// Stores the validity that a beacon announces. Other packets that make neighbours announce none.
+    /// Stores the validity that a beacon announces. Other packets that make neighbours announce no validity.
     pub(super) fn store_beacon_validity(&mut self, now: Time, neighbour: Slot, said: Option<Lifetime>) {
         if self.mib.beacon_lifetime.is_none() {
             return;

@@ -211,7 +211,7 @@ impl Router {
         Ok(position)
     }
 
-    /// Composes an own packet with a sequence number.
+    /// Composes an own packet whose extended header has the next sequence number.
     pub(super) fn compose(
         &mut self,
         now: Time,
@@ -224,7 +224,7 @@ impl Router {
         Ok(self.compose_with(now, own, target, extended(sequence, source)))
     }
 
-    /// Composes an own packet (10.3.2, 10.3.4).
+    /// Composes an own packet with this extended header (10.3.2, 10.3.4).
     pub(super) fn compose_with(
         &mut self,
         now: Time,

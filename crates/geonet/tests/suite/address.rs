@@ -140,7 +140,7 @@ fn initial_state_uses_configured_address() {
     assert_eq!(iut.router.buffered_octets(), (0, 0, 0));
     assert_eq!(iut.router.counters().sent, counters, "counters never go back");
     iut.wait(Duration::from_millis(3750));
-    // No search from before the reset continues, and beacons start with the new address as after a start.
+    // No earlier search continues after the reset, and the station sends only beacons, with the new address.
     assert!(!iut.sent.is_empty());
     for sent in &iut.sent {
         let packet = parse(&sent.frame);

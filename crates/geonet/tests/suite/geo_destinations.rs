@@ -28,7 +28,7 @@ fn far() -> GnAddress {
     Station::a().pv.address
 }
 
-/// The areas, and one router.
+/// The areas that the operator sets, and the router that packets to these areas use.
 struct Plane {
     iut: Iut,
     areas: GeoDestinations,

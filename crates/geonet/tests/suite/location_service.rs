@@ -190,8 +190,8 @@ fn pon_los_bv_08_reply() {
     // PON_LOS_BO_09: the station answers a request only once.
     assert_eq!(iut.hear(&Station::d(), &with_hops(request, 8)), Err(GeonetDrop::Duplicate));
     iut.nothing_sent();
-    // The duplicate check uses source and sequence number, not the station that the request asks for (other
-    // implementations use that one by mistake).
+    // The duplicate check uses the source and the sequence number. Other implementations by mistake use the
+    // address that the request asks for.
     let e = Station::e();
     iut.hear(&e, &e.ls_request(address(IUT_MAC))).expect("answered");
     iut.one_sent();

@@ -276,7 +276,8 @@ fn dynamics(provided: &StationData) -> Dynamics {
     Dynamics { position: provided.reference_position.position(), heading, speed }
 }
 
-/// Returns the special vehicle container of a role (6.1.4), with the given data or with default values.
+/// Returns the special vehicle container of a role (6.1.4), with the given data or with default values;
+/// `None` for a role without such a container.
 fn special_container(
     role: VehicleRole,
     given: Option<&SpecialVehicleContainer>,

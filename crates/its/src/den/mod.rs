@@ -345,7 +345,8 @@ fn with_port(octets: &[u8]) -> Vec<u8> {
     [&header[..], octets].concat()
 }
 
-/// A message needs at least one trace (MSGF-BV-02), so add an empty one if the list is empty.
+/// Adds a trace without points if the list of traces is empty, because a message needs at least one trace
+/// (MSGF-BV-02).
 fn with_trace(mut location: LocationContainer) -> LocationContainer {
     if location.traces.0.is_empty() {
         location.traces = Traces(vec![crate::cdd::PathHistory::default()]);

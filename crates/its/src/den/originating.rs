@@ -307,7 +307,8 @@ fn end(management: ManagementContainer) -> DecentralizedEnvironmentalNotificatio
     }
 }
 
-/// Returns the part of a request that applies to the end of an event.
+/// Returns the part of a request that applies to the message that ends an event, with the position of the
+/// event.
 fn end_of(management: &ManagementContainer, request: &EventRequest) -> EventRequest {
     EventRequest {
         event_position: management.event_position,

@@ -99,7 +99,7 @@ where
     ecdsa::VerifyingKey<C>: Verifier<ecdsa::Signature<C>> + Send + Sync + fmt::Debug,
 {
     fn verify(&self, input: &[u8], signature: &Signature) -> bool {
-        // A signature of another curve has another length, or is invalid on this one.
+        // A signature of another curve has another length, or its numbers are invalid on this curve.
         signature.curve() == self.curve
             && ecdsa::Signature::<C>::from_slice(&signature.to_octets())
                 .is_ok_and(|signature| self.inner.verify(input, &signature).is_ok())

@@ -182,7 +182,11 @@ impl Security {
         Ok(Handled::Queued)
     }
 
-    /// Returns whether a multi-hop packet was accepted before: the router handles copies.
+    /// Returns whether the station has accepted this multi-hop packet before. If so, the packet is a copy,
+    /// and the router handles it.
+    ///
+    /// # Errors
+    /// [`SecurityDrop::Replayed`] for a replay.
     fn was_seen(&self, now: Time, inspected: &CheckedMessage<'_>, hash: &[u8]) -> Result<bool, SecurityDrop> {
         let single = is_single_hop(&inspected.packet);
         let seen = if single { &self.single_hop_seen } else { &self.replay_detector };
@@ -407,7 +411,7 @@ impl Security {
         }
     }
 
-    /// Continues with the messages that waited for a certificate.
+    /// Continues with the messages that waited for the certificate `name`.
     fn release(&mut self, now: Now, name: HashedId8) {
         self.own_identity.end_certificate_request(name.last_three_octets());
         let place = self.place();

@@ -196,7 +196,7 @@ impl Security {
         (signs, first.into_iter().chain(others).map(|own| *own.validity()).collect())
     }
 
-    /// Returns the name of the ticket that signs.
+    /// Returns the name of the ticket that signs; `None` if the station has no ticket.
     pub fn current_ticket(&self) -> Option<HashedId8> {
         self.own_identity.tickets.get(self.own_identity.current).map(|own| own.name())
     }

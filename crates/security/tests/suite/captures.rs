@@ -126,7 +126,7 @@ fn self_signed_messages_are_parsed_and_rejected() {
         // would be too old.
         let age = captured.now.date.saturating_since(message.header.generation_time.unwrap());
         assert!((5000..6000).contains(&age.as_millis()), "{age:?}");
-        // The hello also has the application CAM.
+        // The hello messages of socktap are signed with the application CAM, too.
         assert_eq!(message.header.psid, Psid::CAM);
         ports.push(port);
         for security in [&mut believing, &mut strict] {

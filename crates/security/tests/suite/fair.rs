@@ -26,7 +26,7 @@ fn neighbour(number: u8) -> Sender {
     Sender::Neighbour(HashedId8([number; 8]))
 }
 
-/// Returns addresses of different groups.
+/// Returns a link-layer address that ends with `number`.
 fn address(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
 }

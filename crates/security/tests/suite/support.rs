@@ -85,7 +85,7 @@ impl Pki {
         Pki { curve, root, authority, authority_key, next_key: 1 }
     }
 
-    /// Returns a usual ticket.
+    /// Returns a ticket that is valid for a day and everywhere, with the permissions of an ordinary vehicle.
     pub fn ticket(&mut self) -> Ticket {
         self.ticket_with(|content| content)
     }

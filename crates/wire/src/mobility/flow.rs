@@ -252,7 +252,7 @@ impl Reader<'_> {
     }
 }
 
-/// Writes fields and sets the flag of each.
+/// Writes the fields of a selector, and sets the flag of each field that is present.
 struct Writer {
     octets: Vec<u8>,
     flags: u16,

@@ -23,7 +23,7 @@ use crate::octets::{address_at, array, rest, u8_at, u16_at, u32_at};
 
 /// The longest option has a length of 255 units of 8 octets, of which two octets are type and length.
 const MAX_DATA: usize = 255 * 8 - 2;
-/// Reserved octets and lifetime of the two DNS options.
+/// Length in octets of the reserved field and the lifetime, which the two DNS options have in common.
 const FIXED: usize = 6;
 /// The most addresses that one Recursive DNS Server option holds.
 pub const MAX_SERVERS: usize = (MAX_DATA - FIXED) / 16;

@@ -197,7 +197,8 @@ fn plain(value: &str) -> String {
     }
 }
 
-/// Runs tshark over the cases; returns one row of values for each case, in the order of `names`.
+/// Runs tshark over the cases; returns one row of values for each case, in the order of `names`. Returns
+/// `None` if tshark is not installed.
 fn dissect(cases: &[Case], file: &str, names: &[&str]) -> Option<Vec<Vec<String>>> {
     let mut command = tools::tshark()?;
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);

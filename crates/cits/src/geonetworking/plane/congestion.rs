@@ -108,8 +108,8 @@ impl Congestion {
         Ok(())
     }
 
-    /// Another station sends this packet: drops this station's copy that waits for contention-based
-    /// forwarding.
+    /// Drops this station's copy of a packet that waits under contention-based forwarding, because another
+    /// station has sent the packet.
     pub(super) fn overhear_copy(&mut self, packet: &[u8]) {
         if self.gate.queue_lengths() != [0; 4]
             && let Some(copy) = identity(packet)
