@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::Value;
 
-/// Maximum time that an answer may take.
+/// Maximum time that a station may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Error of a station that refuses a request.

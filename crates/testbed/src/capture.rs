@@ -45,7 +45,7 @@ pub struct Captures {
 
 impl Captures {
     /// Starts a capture on each interface of the nodes with carnet, into `NODE-INTERFACE.pcap` in `folder`.
-    /// The other ends of these links would capture the same packets.
+    /// Leaves out the other ends of the links, which have the same packets.
     pub fn start(
         scenario: &Scenario,
         mode: IsolationMode,

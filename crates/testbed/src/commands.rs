@@ -64,7 +64,7 @@ pub enum Command {
     Replay(traffic::replay::ReplayArgs),
 }
 
-/// Place in the help behind the commands of other crates.
+/// Position of these commands in the program's help: after the commands of other crates.
 const LAST: usize = 100;
 
 /// Arguments of `run`.
@@ -111,7 +111,7 @@ pub struct RunArgs {
     slow: bool,
 }
 
-/// An error of the command line that only the scenarios show.
+/// An error of the command line that the lab finds only when it reads the scenarios.
 #[derive(Debug)]
 pub struct CommandLineError(pub String);
 
@@ -124,8 +124,8 @@ impl std::fmt::Display for CommandLineError {
 impl std::error::Error for CommandLineError {}
 
 impl Command {
-    /// Runs the command and returns the exit status of the program. `inside` is the mode of a lab that runs
-    /// inside its namespaces.
+    /// Runs the command and returns the exit status of the program. `inside` is the isolation mode of a lab
+    /// that already runs inside its namespaces; `None` outside of them.
     pub fn execute(&self, inside: Option<IsolationMode>) -> anyhow::Result<ExitCode> {
         match self {
             Command::Run(args) => {

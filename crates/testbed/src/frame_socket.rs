@@ -126,7 +126,7 @@ impl Link {
     }
 }
 
-/// Allocates the headers of a batch.
+/// Allocates the message headers for receiving or sending one batch of frames.
 pub fn headers() -> MultiHeaders<()> {
     MultiHeaders::preallocate(BATCH, None)
 }

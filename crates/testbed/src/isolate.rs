@@ -90,7 +90,8 @@ pub fn waiting_factor() -> u64 {
     std::env::var(PATIENCE).ok().and_then(|times| times.parse().ok()).unwrap_or(1).clamp(1, MOST_PATIENCE)
 }
 
-/// Largest factor for waiting times. A run that is late in spite of it gets no verdict.
+/// Largest factor for waiting times. If stations are not ready in time even with this factor, the run gets no
+/// verdict.
 pub const MOST_PATIENCE: u64 = 9;
 
 /// Calls `then`, in another thread, when a signal demands the end of the program. Only the outer lab calls
@@ -159,12 +160,13 @@ fn probe_user_namespace() -> anyhow::Result<()> {
     );
 }
 
-/// First steps of the inner lab: its own `/proc` and `/run`, and a watch on the outer lab.
+/// Mounts the inner lab's own `/proc` and `/run`, and starts a thread that stops the lab when the outer lab
+/// ends.
 pub fn start_inner_lab() -> anyhow::Result<()> {
     std::thread::spawn(|| {
         std::io::stdin().lines().map_while(Result::ok).for_each(quota::handle_line);
         STOP.store(true, Ordering::Relaxed);
-        // Exit after this time, if the lab has not ended before.
+        // Exit after 15 s if the lab has not ended before.
         clock::sleep(15 * clock::SECOND);
         std::process::exit(130);
     });

@@ -87,8 +87,8 @@ pub fn describe(carnet: &Path, scenarios: &Path) -> Machine {
     }
 }
 
-/// Returns the processor faults by the files of this folder: the first part of each file's line, before the
-/// first semicolon.
+/// Returns the name of each processor fault and how the kernel mitigates it. Reads one file per fault in this
+/// folder, up to the first semicolon, and skips faults that do not affect the processor.
 fn mitigations(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut all: Vec<String> = files

@@ -6,10 +6,11 @@
 //! that is its standard input ([`crate::isolate`]):
 //!
 //! ```text
-//! begin GROUP SHARE             a control group with this share of a core, 0 to 1
-//! hold GROUP CORE i0,e0         the threads of these interfaces that there were not when it began, into it, onto the core
-//! used GROUP                    the nanoseconds that its threads have run
-//! end GROUP
+//! begin GROUP SHARE        create a control group with this share of a core, 0 to 1
+//! hold GROUP CORE i0,e0    move threads that poll these interfaces into the group and onto the core, if they
+//!                          started after `begin`
+//! used GROUP               return the nanoseconds that the threads of the group have run
+//! end GROUP                remove the group
 //! ```
 //!
 //! A CPU quota would be simpler. But since Linux 6.18 a quota does not stop kernel threads, because it acts
@@ -79,7 +80,7 @@ impl Hierarchy {
         if self.second { "cgroup.procs" } else { "tasks" }
     }
 
-    /// Removes a group. Its remaining members move to the root group.
+    /// Removes a control group. The threads and processes in it move to the root group.
     fn remove(&self, place: &Path) {
         for _ in 0..50 {
             let inside = std::fs::read_to_string(place.join(self.members())).unwrap_or_default();

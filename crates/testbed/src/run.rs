@@ -101,10 +101,10 @@ pub struct Testbed {
     daemons: Vec<Daemon>,
     stations: Vec<Station>,
     events: Events,
-    /// Packets of each uplink that the kernel had counted, by node and interface. The time is the begin of
-    /// the section, or a later handover of the node.
+    /// The kernel's count of packets over each uplink, by node and interface. It is the count at the begin of
+    /// the section, or at the node's latest handover.
     carried: BTreeMap<(String, String), u64>,
-    /// Number of events whose handovers have set `carried`.
+    /// Number of events of stations that [`Self::note_handovers`] has already handled.
     noted_events: usize,
     /// Address of each node to which traffic goes.
     addresses: BTreeMap<String, Ipv6Addr>,
@@ -524,16 +524,16 @@ impl Testbed {
         self.emulator.as_ref().context("no link is emulated")?.change(end, new)
     }
 
-    /// Returns the mobile routers, if there are at most [`FEW`].
+    /// Returns all mobile routers; none if there are more than [`FEW`].
     fn asked(&self) -> impl Iterator<Item = &Station> {
         let routers = self.stations.iter().filter(|s| s.mobile_router);
         let few = routers.clone().count() <= FEW;
         routers.filter(move |_| few)
     }
 
-    /// Records the packets of the uplinks of each mobile router that has reported a handover. Its share of
-    /// packets counts from then on. A busy machine needs a while to carry out an action. The packets of that
-    /// time belong to the former uplink.
+    /// Sets `carried` to the present packet counts of each mobile router that has reported a handover. So
+    /// packets before the handover do not count for the share of the new uplink. On a busy machine the
+    /// handover happens a while after the action that causes it.
     fn note_handovers(&mut self) {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         let new = events.get(self.noted_events..).unwrap_or_default();
@@ -550,8 +550,8 @@ impl Testbed {
     }
 
     /// Records states at the end of a section: the number of vehicles' networks with a direct route, and the
-    /// active uplink. To check the active uplink it also records each uplink's share of packets. The kernel
-    /// has counted them since the begin of the section, or since the last handover in it.
+    /// active uplink. To check the active uplink, also records which share of the packets each uplink
+    /// carried. Counts packets since the begin of the section, or since the last handover in it.
     fn note_states(&mut self, last: Option<&(String, String, u64)>, states: &mut Vec<(String, String, f64)>) {
         let section = last.map_or(RUN, |(name, _, _)| name);
         let mut carried = std::mem::take(&mut self.carried);
@@ -735,7 +735,7 @@ fn named_address(route: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// Fails if a station's GeoNetworking config names an interface that the scenario does not give its node. The
-/// station would wait for it without end.
+/// station would wait for this interface without end.
 fn has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Result<()> {
     let Some(wanted) = radio else { return Ok(()) };
     let linked = scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref());

@@ -114,7 +114,7 @@ impl Station {
         Ok((station, daemon))
     }
 
-    /// Returns true once the station's socket accepts.
+    /// Returns whether the station's socket accepts connections.
     pub fn is_ready(&self) -> bool {
         std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
     }

@@ -53,7 +53,7 @@ const LONGEST: usize = 9216;
 const BUFFER: usize = 16 << 20;
 /// Largest time in nanoseconds until the thread sees that it has to end.
 const TICK: u64 = 50 * MILLISECOND;
-/// Delays in microseconds up to this value have a counter each; all longer delays share one counter.
+/// Delays in microseconds up to this value have a counter each. All longer delays share one further counter.
 const LATEST: usize = 20_000;
 
 /// Returns the interface name of the port of a link's end.
@@ -66,7 +66,7 @@ pub fn signals(node: &str) -> PathBuf {
     PathBuf::from(isolate::RUN).join("signals").join(node)
 }
 
-/// Numbers of frames by the delay between due time and delivery.
+/// Number of frames for each delay: the time from the due time of a frame to its delivery.
 #[derive(Debug, Clone)]
 pub struct DelayHistogram {
     micros: Vec<u64>,
@@ -220,7 +220,7 @@ impl Emulator {
         pairs.flat_map(|((_, ends, _), [there, back])| [(&ends[0], there), (&ends[1], back)]).collect()
     }
 
-    /// Returns the delays of delivered frames, and the number of frames that the kernel did not accept.
+    /// Returns how late frames were delivered, and the number of frames that the kernel did not accept.
     pub fn punctuality(&self) -> (DelayHistogram, u64) {
         (lock(&self.shared.late).clone(), self.shared.refused.load(Ordering::Relaxed))
     }

@@ -30,7 +30,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// Applies all values except the signal strength.
+    /// Writes all new values into the properties of a direction, except the signal strength, which belongs to
+    /// the link.
     pub fn apply(&self, properties: &mut DirectionProperties) {
         properties.delay = self.delay.unwrap_or(properties.delay);
         properties.jitter = self.jitter.unwrap_or(properties.jitter);

@@ -20,18 +20,19 @@ pub enum DecisionKind {
     Event,
 }
 
-/// Returns a draw of 64 bits.
+/// Returns 64 random bits that the seed, the kind of decision and its subject `about` determine.
 pub fn draw(seed: u64, matter: DecisionKind, about: &[u64]) -> u64 {
     let start = mix(seed ^ mix(matter as u64 + 1));
     about.iter().fold(start, |state, word| mix(state ^ mix(*word)))
 }
 
-/// Returns a draw from 0 to below 1.
+/// Returns a random number from 0 to below 1, determined as by [`draw`].
 pub fn uniform_draw(seed: u64, matter: DecisionKind, about: &[u64]) -> f64 {
     (draw(seed, matter, about) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Returns a draw of the normal distribution with mean 0 and deviation 1 (Box and Muller).
+/// Returns a random number of the normal distribution with mean 0 and deviation 1 (Box and Muller),
+/// determined as by [`draw`].
 pub fn normal(seed: u64, matter: DecisionKind, about: &[u64]) -> f64 {
     let bits = draw(seed, matter, about);
     // The radius is never 0, because 0 has no logarithm.

@@ -347,8 +347,8 @@ impl World {
         Channel::new(p, 0, self.places.iter().enumerate().map(radio).collect())
     }
 
-    /// Runs the channel and returns its outputs. Calls it every `step` nanoseconds; with `None`, exactly at
-    /// its timeouts.
+    /// Runs the channel and returns its outputs. Polls the channel every `step` nanoseconds; with `None`,
+    /// exactly at its timeouts.
     fn run(&self, step: Option<u64>) -> (Vec<Output>, Vec<Counters>) {
         let mut c = self.channel();
         let mut outputs = Vec::new();

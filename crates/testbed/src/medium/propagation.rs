@@ -31,7 +31,8 @@ pub struct Propagation {
 }
 
 impl Propagation {
-    /// Returns by how many dB a frame from one radio to another is above the limit of reception.
+    /// Returns by how many dB the strength of a frame from one radio to another exceeds the limit of
+    /// reception.
     pub fn link_margin_db(&self, from: (usize, Point), to: (usize, Point)) -> f64 {
         let distance = from.1.distance(to.1).max(NEAREST);
         let loss = 10.0 * self.exponent * (self.range / distance).log10();

@@ -170,7 +170,7 @@ impl Hwsim {
         }
     }
 
-    /// Passes a frame that a radio sends to the model.
+    /// Passes a frame that a radio sends on to the model's channel. Returns `None` for an incomplete message.
     fn handle_frame(&mut self, heard: &Heard<'_>, channel: &mut Channel) -> Option<()> {
         let transmitter = heard.get(attribute::ADDR_TRANSMITTER)?;
         let radio = (0..self.radios).find(|number| mac(*number) == transmitter)?;

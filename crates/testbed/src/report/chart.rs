@@ -500,7 +500,8 @@ mod tests {
         assert_eq!(svg.matches("a &lt;move&gt;</text>").count(), 1, "{svg}");
         assert!(svg.contains("lost (3)</text>"), "{svg}");
         assert_eq!((svg.matches("v280").count(), svg.matches("v-11").count()), (2, 3), "{svg}");
-        // The label of the paper's number is where it does not hide the curve, which is high on the right.
+        // The curve is high on the right. The label of the paper's number stands on the side on which it does
+        // not hide the curve.
         for (y, side) in [(91.9, "start"), (92.8, "end")] {
             let marks = vec![Mark { label: "router".into(), x: None, y }];
             let svg = draw(&Chart { marks, ..chart(Some("offered")) }, 400.0);

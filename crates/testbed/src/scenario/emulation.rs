@@ -105,8 +105,8 @@ impl Emulation {
         way.loss.burst = burst.or(way.loss.burst);
     }
 
-    /// Returns what is wrong with the emulation. Only a whole link may have a trace, and only both directions
-    /// together may have a signal strength.
+    /// Returns an error message about the emulation; `None` if it is valid. Only a whole link may have a
+    /// trace, and only both directions together may have a signal strength.
     fn fault(&self, trace: bool, back: bool) -> Option<String> {
         let probability = |name: &str, value: Option<f64>| {
             let value = value.filter(|v| !(0.0..=1.0).contains(v))?;

@@ -46,7 +46,8 @@ const NODE: [&str; 10] = [
     "tunnels.udp",
 ];
 
-/// Returns the first metric name that the scenario does not measure, and an error message.
+/// Returns the first metric name that the scenario does not measure, and an error message; `None` if it
+/// measures all.
 pub(super) fn wrong(scenario: &Scenario) -> Option<(&str, String)> {
     let expected = scenario.expect.iter().flat_map(|e| {
         [Some(&e.metric), e.plus.as_ref(), e.times.as_ref()].into_iter().flatten().map(String::as_str)

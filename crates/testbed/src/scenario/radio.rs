@@ -381,6 +381,7 @@ impl Scenario {
     }
 
     /// Returns the node whose radio an action puts behind a wall (true), or whose wall it removes (false).
+    /// `None` if the action changes no radio's wall.
     pub fn wall_change<'a>(&self, action: &'a Action) -> Option<(&'a str, bool)> {
         let ends = [(&action.blackhole, true), (&action.restore, false)];
         let (end, walled) =

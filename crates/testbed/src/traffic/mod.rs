@@ -121,8 +121,8 @@ impl Ends<'_> {
     }
 }
 
-/// Starts all traffic. The timetable will begin at `start_client` and end at `end`, with its times changed by
-/// `scaled`.
+/// Starts all traffic. The timetable will begin at `begin` and end at `end`. `scaled` converts a time of the
+/// scenario's timetable to this run's timetable.
 pub fn start(
     scenario: &Scenario,
     ends: Ends<'_>,
