@@ -45,7 +45,7 @@ const LIFETIME: u16 = 600;
 const IN_TIME: u64 = SECOND;
 /// Time that the sender sleeps between batches, in nanoseconds.
 const TICK: u64 = 200_000;
-/// Maximum number of delayed frames that the sender sends later; it skips further frames.
+/// Maximum number of frames that the sender makes up for after a delay. It skips all further frames.
 const DEBT: u64 = 4096;
 const E0: WorldInterface = WorldInterface { node: "mr", interface: "e0" };
 const C0: WorldInterface = WorldInterface { node: "cn", interface: "c0" };
@@ -184,12 +184,13 @@ struct AttackedNetwork<'a> {
     /// Packets per second of the stream.
     rate: f64,
     duration: u64,
-    /// Frames per second of a flood.
+    /// Frames per second of the flood.
     attack_rate: f64,
 }
 
 impl AttackedNetwork<'_> {
-    /// Lets all routers renew while the flood of `frames` and the stream pass.
+    /// Lets all routers renew their registrations while the stream and the flood of `frames` pass. An empty
+    /// list means no flood.
     fn under(&mut self, words: &str, frames: &[Frame]) -> anyhow::Result<AttackFigure> {
         let stop = AtomicBool::new(false);
         self.fleet.prepare();

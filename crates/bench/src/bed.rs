@@ -30,8 +30,8 @@ pub struct Testbeds {
 }
 
 impl Testbeds {
-    /// Builds a world for each path that this machine supports. Adds each unsupported path to `told`, with
-    /// the reason.
+    /// Builds a world for each path that this machine supports. Adds each wanted path to `told`, and for an
+    /// unsupported path the reason.
     pub fn build(
         wanted: &[Path],
         programs: &Programs,
@@ -136,7 +136,8 @@ impl PathWorlds {
     }
 }
 
-/// Returns the last line of the station's log that the error contains, otherwise the first line of the error.
+/// Returns the last line of a station's log in the error's text, as a short reason. Without such a line,
+/// returns the first line of the text.
 fn reason(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     let line = text.lines().filter_map(|line| line.trim().strip_prefix("| ")).next_back();

@@ -266,8 +266,8 @@ fn one(
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];
             let bindings = lane.bindings;
-            // Draw a number and write into each frame even for a single binding, so that the cost is the same
-            // for all.
+            // Draw a random number and write it into each frame even if all packets go to one binding. So the
+            // sender's cost is the same in all cases.
             let mut prepare = |frames: &mut [Frame], _: u64| {
                 for frame in frames {
                     let drawn = dice.below(bindings);

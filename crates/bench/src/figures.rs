@@ -67,8 +67,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Replaces results by the results of another run. If paths were compared in one run, replaces their
-    /// results together, and otherwise path by path. Keeps results that were measured later than those of the
+    /// Replaces results by those of another run. If one run has compared several paths, replaces the results
+    /// of these paths together, and otherwise path by path. Keeps results that are newer than those of the
     /// other run.
     pub fn merge(&mut self, mut other: Bench) {
         self.leave_out_what_is_older(&mut other);
@@ -155,13 +155,14 @@ impl Bench {
     }
 }
 
-/// Removes from `others` each figure that `here` has too, if the one in `others` is older.
+/// Removes each figure from the new figures `others` that `here` already has, if `is_older` says that the new
+/// figures are older.
 fn leave_out<T>(others: &mut Vec<T>, here: &[T], is_older: bool, same: impl Fn(&T, &T) -> bool) {
     others.retain(|other| !is_older || !here.iter().any(|figure| same(figure, other)));
 }
 
-/// Replaces figures by new ones of the same data path. Returns whether all figures are new afterwards; `None`
-/// if there are no new ones.
+/// Replaces the figures of each data path in `here` by the new figures `others` of the same path. Returns
+/// whether `here` now has only new figures; `None` if `others` is empty.
 fn put<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> Option<bool> {
     if others.is_empty() {
         return None;

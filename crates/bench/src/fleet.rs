@@ -221,8 +221,8 @@ impl Fleet {
             let taken = self.send(now, &batch)?;
             next += taken.min(fresh) as u32;
             for number in batch.iter().skip(taken.max(fresh)) {
-                // If the interface has no room for a repeated Binding Update, the router sends it again as
-                // soon as possible.
+                // The interface had no room for a repeated Binding Update. Make its time of sending so old
+                // that the router repeats it as soon as possible.
                 let router = &self.routers[*number as usize];
                 self.waiting.push_front((now.saturating_sub(self.patience), *number, router.sent));
             }

@@ -44,7 +44,7 @@ pub(super) struct Stream {
     pub rate: f64,
 }
 
-/// Sends numbered packets at a rate until `stop`, and waits until the last packet has arrived.
+/// Sends numbered packets at a rate until `stop` is set, and waits until the last packet has arrived.
 pub(super) fn stream(
     sender: &mut Sender,
     sink: &Sink,

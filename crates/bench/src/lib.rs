@@ -130,7 +130,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Whether the measurement builds its own networks and needs no bed.
+    /// Returns whether the measurement builds its own networks and so needs no [`Testbeds`].
     fn is_alone(self) -> bool {
         matches!(self, Part::Registrations | Part::Attack | Part::Takeover)
     }

@@ -28,7 +28,7 @@ pub enum Part {
     Router,
     /// Only the home agent uses the data path under test.
     Agent,
-    /// No router: a sink takes the packets before the first router. This measures the cost of source and
+    /// No router: a sink takes the packets before the first router. The figure is the cost of source and
     /// sink.
     None,
 }

@@ -89,8 +89,8 @@ pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyho
         Some(&world.node("ha")),
         "route add 2001:dbb::/32 via 2001:db8:f0::2\nroute add 2001:dbc::/32 via 2001:db8:f0::2\n",
     )?;
-    // The sender receives answers on the link. Blackhole routes keep the mobile router's kernel from sending
-    // errors, which would cost the home agent time.
+    // The sender reads the home agent's answers from the link. Blackhole routes keep the mobile router's
+    // kernel from answering these packets with errors, which would cost the home agent time.
     topology::batch(
         Some(&world.node("mr")),
         "route add blackhole 2001:dbb::/32\nroute add blackhole 2001:dbc::/32\n",

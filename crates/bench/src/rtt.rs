@@ -49,7 +49,7 @@ fn echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> {
     loop {
         let mut heard = [0; SIZE];
         let Ok(length) = socket.recv(&mut heard) else { return Ok(None) };
-        // Skips the late answer to an earlier echo.
+        // Skip an answer to an earlier echo, which arrives late.
         if length == SIZE && heard == buffer {
             return Ok(Some((monotonic() - sent) as f64));
         }

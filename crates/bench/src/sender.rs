@@ -188,8 +188,8 @@ fn front(frame: &Frame, count: usize) -> Vec<u8> {
     front
 }
 
-/// Attaches a program that makes room at the front of packets that leave by an interface, and adds the outer
-/// header, if any. Dropping the returned value detaches the program.
+/// Attaches a BPF program to packets that leave by an interface. It makes room in front of each packet and
+/// writes the outer header there, if one is given. Dropping the returned value detaches the program.
 fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
     let mut ebpf = Ebpf::load(&carnet_bpf::SOURCE.unpack()).context("cannot load the source's programs")?;
     if let Some(header) = outer {

@@ -6,7 +6,7 @@ use super::figures::{
 };
 use super::path::Path;
 
-/// Builds a target that several figures have to meet. `found` has each measured value and where it was
+/// Returns a target that several figures have to meet. `found` has the value of each figure and where it was
 /// measured. The target reports the worst value.
 fn target(
     what: &str,

@@ -42,8 +42,8 @@ impl Place {
     }
 }
 
-/// Converts nanoseconds since 1970 to a timestamp of packets: milliseconds of TAI since 2004, with five leap
-/// seconds (9.5.2.2).
+/// Converts nanoseconds since 1970 to the timestamp in a packet: milliseconds of TAI since 2004, with five
+/// leap seconds (9.5.2.2).
 pub fn timestamp(unix_nanoseconds: u64) -> u32 {
     let milliseconds = unix_nanoseconds / 1_000_000;
     milliseconds.wrapping_sub(1_072_915_200_000).wrapping_add(5000) as u32

@@ -81,7 +81,7 @@ impl MemberProcesses {
     }
 }
 
-/// A fault of a series.
+/// A fault that the benchmark causes.
 #[derive(Debug, Clone)]
 enum Fault {
     /// `kill -9` of processes of members.

@@ -458,7 +458,8 @@ impl Routers {
         let number_at =
             |at: usize| frame.get(at..at + 4).map(|it| u32::from_be_bytes(it.try_into().unwrap_or_default()));
         let protocol = frame.get(LINK + 6).copied();
-        // If a member does not lead the seat, its kernel may send a packet back unchanged. Skip it.
+        // If a member does not lead the seat, its kernel may send a packet back unchanged. Skip such a
+        // packet.
         let (inner, address) = match (hosts, protocol) {
             (false, Some(PROTOCOL_IPV6)) => (LINK + IPV6, LINK + IPV6 + 24),
             (true, Some(PROTOCOL_UDP)) => (LINK, LINK + 8),

@@ -61,7 +61,7 @@ fn text(mac: [u8; 6]) -> String {
 pub struct Member {
     /// Machine of the member, as an index into [`MACHINES`].
     pub machine: usize,
-    /// Index of the seat.
+    /// Index of the home agent (seat) that the member can lead.
     pub seat: usize,
     daemon: Option<Daemon>,
     starts: usize,
@@ -154,7 +154,8 @@ pub struct Machines {
     folder: PathBuf,
 }
 
-/// Returns the path of etcd. `tools/setup.sh` unpacks etcd if the machine has none.
+/// Returns the path of etcd: the program that `tools/setup.sh` has unpacked, otherwise the one in PATH.
+/// `None` if neither exists.
 pub fn etcd() -> Option<PathBuf> {
     tools::find_nearby("out/tools/etcd", File::is_file).or_else(|| tools::find_program("etcd"))
 }
