@@ -18,15 +18,15 @@
 
 // Result of a call.
 typedef enum CarnetSimStatus {
-  // Done; from `carnet_sim_poll_output`: there is an output.
+  // The call succeeded; `carnet_sim_poll_output` has written an output.
   CARNET_SIM_STATUS_DONE = 0,
   // There is no further output.
   CARNET_SIM_STATUS_EMPTY = 1,
-  // A pointer is null without permission, or a value does not exist.
+  // A pointer is null where null is not allowed, or a value is not one of its enumeration.
   CARNET_SIM_STATUS_BAD_ARGUMENT = 2,
   // The caller has not called `carnet_sim_poll_output` until it returned `Empty`.
   CARNET_SIM_STATUS_NOT_DRAINED = 3,
-  // The time is before that of an earlier call.
+  // The time is before the time of an earlier call.
   CARNET_SIM_STATUS_TIME_RUNS_BACKWARDS = 4,
   // The station refuses the input; `carnet_sim_last_error` has the reason.
   CARNET_SIM_STATUS_REFUSED = 5,
@@ -128,7 +128,7 @@ typedef struct CarnetSimRequest {
   uint8_t hop_limit;
   // Lifetime in milliseconds; 0 for the default.
   uint64_t lifetime_ms;
-  // Whether it may wait for a neighbour (SCF).
+  // Whether the packet may wait for a neighbour (SCF).
   bool store;
 } CarnetSimRequest;
 
@@ -136,13 +136,13 @@ typedef struct CarnetSimRequest {
 typedef struct CarnetSimOutput {
   // Kind of the output.
   enum CarnetSimOutputKind kind;
-  // The virtual interface.
+  // Virtual interface of a frame for the host.
   uint32_t link;
   // GN address of the station that sent a payload; 0 if unknown.
   uint64_t station;
-  // Link-layer source.
+  // Link-layer source of a frame.
   uint8_t source[6];
-  // Link-layer destination.
+  // Link-layer destination of a frame.
   uint8_t destination[6];
   // EtherType of a frame for the host.
   uint16_t ether_type;
@@ -152,7 +152,7 @@ typedef struct CarnetSimOutput {
   uint8_t hops;
   // Octets of the output, valid until the next call for this station.
   const uint8_t *octets;
-  // Number of octets.
+  // Number of octets of the output.
   size_t length;
 } CarnetSimOutput;
 
@@ -163,8 +163,8 @@ extern "C" {
 // Returns the version of this interface, which must equal the header's `CARNET_SIM_ABI_VERSION`.
 uint32_t carnet_sim_abi_version(void);
 
-// Returns whether a panic only ends one station: the library was built with unwinding. Otherwise it ends the
-// process.
+// Returns whether a panic ends only one station, because the library was built with unwinding. If false, a
+// panic ends the process.
 bool carnet_sim_contains_panics(void);
 
 // Creates a station, to be freed by `carnet_sim_free`; the outputs of its start wait. On failure returns
@@ -196,8 +196,8 @@ enum CarnetSimStatus carnet_sim_handle_frame(struct CarnetSimStation *station,
                                              const uint8_t *packet,
                                              size_t length);
 
-// Takes back a frame of this station to one other station that was not acknowledged; `packet` are the octets
-// behind the EtherType.
+// Handles a frame that this station sent to one other station, which did not acknowledge it; `packet` are
+// the octets behind the EtherType.
 //
 // # Safety
 // As for `carnet_sim_handle_frame`.
@@ -208,10 +208,11 @@ enum CarnetSimStatus carnet_sim_handle_unacknowledged(struct CarnetSimStation *s
                                                       const uint8_t *packet,
                                                       size_t length);
 
-// Takes a frame that the host has sent on the virtual interface `link` (0 is the one of `ipv6_interface`).
+// Takes a frame that the host has sent on the virtual interface `link`; 0 is the interface of the config key
+// `ipv6_interface`.
 //
 // # Safety
-// As for `carnet_sim_handle_frame`, `payload` like `packet`.
+// As for `carnet_sim_handle_frame`; `payload` is null or points to `length` octets.
 enum CarnetSimStatus carnet_sim_handle_host_frame(struct CarnetSimStation *station,
                                                   uint64_t now,
                                                   uint32_t link,
@@ -231,7 +232,7 @@ enum CarnetSimStatus carnet_sim_handle_addresses(struct CarnetSimStation *statio
                                                  const struct CarnetSimAddress *addresses,
                                                  size_t count);
 
-// Takes the present position of the node, before all other events of the same time.
+// Takes the present position of the node. The caller passes it before all other events of the same time.
 //
 // # Safety
 // `station` as for `carnet_sim_handle_frame`; `position` is null or points to a position.
@@ -259,10 +260,10 @@ enum CarnetSimStatus carnet_sim_handle_packet(struct CarnetSimStation *station,
                                               const uint8_t *packet,
                                               size_t length);
 
-// Takes any other input, as JSON like in a recording: the value of `"input"`.
+// Takes any other input as JSON: the value of `"input"` in a line of a recording.
 //
 // # Safety
-// As for `carnet_sim_handle_frame`, `json` like `packet`.
+// As for `carnet_sim_handle_frame`; `json` is null or points to `length` octets.
 enum CarnetSimStatus carnet_sim_handle_input(struct CarnetSimStation *station,
                                              uint64_t now,
                                              const uint8_t *json,
@@ -280,7 +281,7 @@ enum CarnetSimStatus carnet_sim_handle_timeout(struct CarnetSimStation *station,
 // `station` as for `carnet_sim_handle_frame`.
 uint64_t carnet_sim_deadline(struct CarnetSimStation *station);
 
-// Takes the next output; returns `Empty` if none is left. Until then the station takes no input.
+// Takes the next output; returns `Empty` if no output is left. Before that, the station refuses every input.
 //
 // # Safety
 // `station` as for `carnet_sim_handle_frame`; `output` is null or points to a writable output.
@@ -305,7 +306,7 @@ size_t carnet_sim_last_error(struct CarnetSimStation *station,
                              char *text,
                              size_t capacity);
 
-// Writes the recording to its file as far as it goes.
+// Writes all inputs recorded so far to the file of the recording.
 //
 // # Safety
 // `station` as for `carnet_sim_handle_frame`.

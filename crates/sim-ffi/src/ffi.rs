@@ -118,8 +118,8 @@ pub extern "C" fn carnet_sim_abi_version() -> u32 {
     CARNET_SIM_ABI_VERSION
 }
 
-/// Returns whether a panic only ends one station: the library was built with unwinding. Otherwise it ends the
-/// process.
+/// Returns whether a panic ends only one station, because the library was built with unwinding. If false, a
+/// panic ends the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn carnet_sim_contains_panics() -> bool {
     cfg!(panic = "unwind")
@@ -239,8 +239,8 @@ pub unsafe extern "C" fn carnet_sim_handle_frame(
     unsafe { with_frame(station, source, destination, packet, length, call) }
 }
 
-/// Takes back a frame of this station to one other station that was not acknowledged; `packet` are the octets
-/// behind the EtherType.
+/// Handles a frame that this station sent to one other station, which did not acknowledge it; `packet` are
+/// the octets behind the EtherType.
 ///
 /// # Safety
 /// As for `carnet_sim_handle_frame`.
@@ -260,10 +260,11 @@ pub unsafe extern "C" fn carnet_sim_handle_unacknowledged(
     unsafe { with_frame(station, source, destination, packet, length, call) }
 }
 
-/// Takes a frame that the host has sent on the virtual interface `link` (0 is the one of `ipv6_interface`).
+/// Takes a frame that the host has sent on the virtual interface `link`; 0 is the interface of the config key
+/// `ipv6_interface`.
 ///
 /// # Safety
-/// As for `carnet_sim_handle_frame`, `payload` like `packet`.
+/// As for `carnet_sim_handle_frame`; `payload` is null or points to `length` octets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carnet_sim_handle_host_frame(
     station: *mut CarnetSimStation,
@@ -313,7 +314,7 @@ pub unsafe extern "C" fn carnet_sim_handle_addresses(
     })
 }
 
-/// Takes the present position of the node, before all other events of the same time.
+/// Takes the present position of the node. The caller passes it before all other events of the same time.
 ///
 /// # Safety
 /// `station` as for `carnet_sim_handle_frame`; `position` is null or points to a position.
@@ -396,10 +397,10 @@ pub unsafe extern "C" fn carnet_sim_handle_packet(
     station.run(|station| station.handle_input(Time::from_nanos(now), Input::Packet(packet.to_vec())))
 }
 
-/// Takes any other input, as JSON like in a recording: the value of `"input"`.
+/// Takes any other input as JSON: the value of `"input"` in a line of a recording.
 ///
 /// # Safety
-/// As for `carnet_sim_handle_frame`, `json` like `packet`.
+/// As for `carnet_sim_handle_frame`; `json` is null or points to `length` octets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn carnet_sim_handle_input(
     station: *mut CarnetSimStation,
@@ -446,7 +447,7 @@ pub unsafe extern "C" fn carnet_sim_deadline(station: *mut CarnetSimStation) -> 
     deadline.map_or(CARNET_SIM_NEVER, Time::as_nanos)
 }
 
-/// Takes the next output; returns `Empty` if none is left. Until then the station takes no input.
+/// Takes the next output; returns `Empty` if no output is left. Before that, the station refuses every input.
 ///
 /// # Safety
 /// `station` as for `carnet_sim_handle_frame`; `output` is null or points to a writable output.
@@ -575,7 +576,7 @@ pub unsafe extern "C" fn carnet_sim_last_error(
     unsafe { copy_text(&station.error, text, capacity) }
 }
 
-/// Writes the recording to its file as far as it goes.
+/// Writes all inputs recorded so far to the file of the recording.
 ///
 /// # Safety
 /// `station` as for `carnet_sim_handle_frame`.

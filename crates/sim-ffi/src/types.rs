@@ -9,15 +9,15 @@ pub const CARNET_SIM_NEVER: u64 = u64::MAX;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CarnetSimStatus {
-    /// Done; from `carnet_sim_poll_output`: there is an output.
+    /// The call succeeded; `carnet_sim_poll_output` has written an output.
     Done = 0,
     /// There is no further output.
     Empty = 1,
-    /// A pointer is null without permission, or a value does not exist.
+    /// A pointer is null where null is not allowed, or a value is not one of its enumeration.
     BadArgument = 2,
     /// The caller has not called `carnet_sim_poll_output` until it returned `Empty`.
     NotDrained = 3,
-    /// The time is before that of an earlier call.
+    /// The time is before the time of an earlier call.
     TimeRunsBackwards = 4,
     /// The station refuses the input; `carnet_sim_last_error` has the reason.
     Refused = 5,
@@ -111,7 +111,7 @@ pub struct CarnetSimRequest {
     pub hop_limit: u8,
     /// Lifetime in milliseconds; 0 for the default.
     pub lifetime_ms: u64,
-    /// Whether it may wait for a neighbour (SCF).
+    /// Whether the packet may wait for a neighbour (SCF).
     pub store: bool,
 }
 
@@ -138,13 +138,13 @@ pub enum CarnetSimOutputKind {
 pub struct CarnetSimOutput {
     /// Kind of the output.
     pub kind: CarnetSimOutputKind,
-    /// The virtual interface.
+    /// Virtual interface of a frame for the host.
     pub link: u32,
     /// GN address of the station that sent a payload; 0 if unknown.
     pub station: u64,
-    /// Link-layer source.
+    /// Link-layer source of a frame.
     pub source: [u8; 6],
-    /// Link-layer destination.
+    /// Link-layer destination of a frame.
     pub destination: [u8; 6],
     /// EtherType of a frame for the host.
     pub ether_type: u16,
@@ -154,6 +154,6 @@ pub struct CarnetSimOutput {
     pub hops: u8,
     /// Octets of the output, valid until the next call for this station.
     pub octets: *const u8,
-    /// Number of octets.
+    /// Number of octets of the output.
     pub length: usize,
 }
