@@ -25,7 +25,7 @@ fn wanted() -> impl Iterator<Item = &'static Target> {
     TARGETS.iter().filter(move |target| only.as_deref().is_none_or(|only| only == target.name))
 }
 
-/// The checked in files of a target, by name.
+/// Returns the checked-in corpus files of a target, by name.
 fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
     files(&folder().join("corpus").join(target.name))
 }

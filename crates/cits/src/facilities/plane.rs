@@ -157,7 +157,7 @@ impl Facilities {
         Ok(())
     }
 
-    /// Passes the interval between CAMs that congestion control demands to the CA service.
+    /// Passes to the CA service the shortest interval between CAMs that congestion control permits.
     pub(crate) fn handle_interval_of_dcc(&mut self, now: Time, interval: Duration) {
         let now = self.now(now);
         self.services.ca.set_interval_of_dcc(now, interval);

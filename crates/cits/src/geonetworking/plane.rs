@@ -210,7 +210,8 @@ impl Geonet {
         self.collect(now);
     }
 
-    /// Returns a packet from the link in the form that the router has sent: without the envelope.
+    /// Returns a packet of the link without its envelope, as the router has sent the packet. A packet without
+    /// an envelope stays unchanged.
     fn as_routed<'a>(&self, packet: &'a [u8]) -> Cow<'a, [u8]> {
         if self.secured.is_some() { opened(packet) } else { Cow::Borrowed(packet) }
     }

@@ -433,7 +433,8 @@ fn elevation(altitude_cm: i32) -> u16 {
     u16::try_from((altitude_cm / 10).saturating_add(LOWEST).clamp(0, HIGHEST)).unwrap_or_default()
 }
 
-/// Returns a packet from the link in the form that the router has sent: without the envelope.
+/// Returns a packet of the link without its envelope, as the router has sent the packet. A packet without an
+/// envelope stays unchanged.
 pub(crate) fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
     without_envelope(packet).map_or(Cow::Borrowed(packet), Cow::Owned)
 }

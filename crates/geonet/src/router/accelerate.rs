@@ -148,7 +148,8 @@ pub(super) fn handle_report(router: &mut Router, now: Time, report: &FastPathRep
     update(router, now);
 }
 
-/// Learns from a sample as from its packets (10.3.8.4). The fast path has already detected duplicates.
+/// Updates the location table from a sample as from the packets that it summarizes (10.3.8.4). The fast path
+/// has already detected duplicates.
 fn learn_sample(router: &mut Router, now: Time, sample: &SourceSummary) -> Result<(), GeonetDrop> {
     let source = sample.vector;
     if mid_key(source.address) == mid_key(router.address) {

@@ -195,8 +195,9 @@ fn of_two_authorities(pki: &mut Pki) -> (Station, Station) {
     (car, foreign)
 }
 
-/// After a request for an authority's certificate, a station that has it sends it in a CAM with a digest.
-/// (The purpose has a chain in the signer, which TS 103 097 V1.3.1 replaces by requestedCertificate.)
+/// A station that receives a request for an authority's certificate, and has this certificate, sends the
+/// certificate in a CAM with a digest. (The purpose has a chain in the signer, which TS 103 097 V1.3.1
+/// replaces by requestedCertificate.)
 #[test]
 fn tc_sec_itss_snd_cam_09_01() {
     let mut pki = Pki::new(Curve::NistP256);
@@ -217,7 +218,7 @@ fn tc_sec_itss_snd_cam_09_01() {
     assert!(signed(&car.cam(at(300))).header.requested_certificate.is_none());
 }
 
-/// A station that receives another station's answer does not answer.
+/// A station does not answer a request for a certificate if another station has already sent the certificate.
 #[test]
 fn station_does_not_repeat_certificate_that_another_station_sent() {
     let mut pki = Pki::new(Curve::NistP256);
