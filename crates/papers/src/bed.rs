@@ -85,7 +85,8 @@ impl Routers {
         Ok(Routers { plain, subject, about, link: None })
     }
 
-    /// Returns the pairs of hosts.
+    /// Returns the pairs of hosts to measure: one with plain routing, one with the subject, and with `ipv4`
+    /// one with IPv4 and plain routing.
     pub fn ends(&self, ipv4: bool) -> Vec<HostPair> {
         let ends = |series, world: &World, address: &str| HostPair {
             series,
@@ -177,7 +178,7 @@ fn end(daemons: &mut [Daemon]) {
     }
 }
 
-/// Returns the process number of a program, unless it has ended.
+/// Returns the process number of a program; `None` if the program has ended.
 pub fn running(daemon: &mut Daemon) -> Option<u32> {
     daemon.ended().is_none().then(|| daemon.id())
 }

@@ -14,8 +14,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs the command and returns the exit status of the program. `inside` is the mode of a lab that runs
-    /// inside its namespaces.
+    /// Runs the command and returns the exit status of the program. `inside` is the isolation mode of a lab
+    /// that already runs inside its namespaces; `None` outside of them.
     pub fn execute(&self, inside: Option<IsolationMode>) -> anyhow::Result<ExitCode> {
         match self {
             Command::Eval(args) => {

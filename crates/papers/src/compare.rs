@@ -119,9 +119,9 @@ fn more_is_better(sample: &CurvePoint) -> bool {
     !matches!(sample.unit.as_str(), "ms") && sample.quantity != "loss" && !sample.quantity.contains("lost")
 }
 
-/// Returns the values of a point in both runs. A value is a repetition of the subject. If both runs have
-/// plain routing at the point, the repetition is divided by that of plain routing beside it. Leaves out a
-/// repetition in which plain routing passed nothing.
+/// Returns a point's values in the old and in the new run, one for each repetition of the subject. If both
+/// runs have plain routing at the point, divides each value by that of plain routing beside it. Leaves out a
+/// repetition in which plain routing passed no packets.
 fn stratum(
     old: (&Results, &CurvePoint),
     new: (&Results, &CurvePoint),
@@ -191,7 +191,7 @@ fn stratum(
     (ratios("old", old, before), ratios("new", new, after))
 }
 
-/// Returns the name of a point.
+/// Returns the text that names a point in messages.
 fn point(sample: &CurvePoint) -> String {
     let with = sample.with.as_ref().map_or(String::new(), |with| format!(", {with}"));
     let x = sample.x.map_or(String::new(), |x| format!(" at {x}"));
@@ -295,7 +295,7 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<ComparisonResult>
     Ok(ComparisonResult { compared, notes, lost })
 }
 
-/// Returns why the first measurement of an experiment's subject failed.
+/// Returns why the first failed measurement of an experiment's subject failed; `None` if none failed.
 fn failed<'a>(run: &'a Results, paper: &str, experiment: &str) -> Option<&'a str> {
     let of_it = run
         .failures
@@ -304,8 +304,8 @@ fn failed<'a>(run: &'a Results, paper: &str, experiment: &str) -> Option<&'a str
     of_it.map(|one| one.said.as_str())
 }
 
-/// Returns how the parameters of an experiment differ between the runs. A parameter that a file lacks counts
-/// as equal.
+/// Returns a text about the parameters of an experiment that differ between the runs; `None` if they are
+/// equal. A parameter that a file lacks counts as equal.
 fn differently(name: &Name<'_>, old: &Results, new: &Results) -> Option<String> {
     let [before, after] = [old, new].map(|run| run.parameters(name.0, name.1));
     let (before, after) = (before?, after?);
@@ -405,7 +405,7 @@ fn correct(compared: &mut [ComparedCurve]) {
 /// Result of van Elteren's test for pairs of old and new values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Test {
-    /// Statistic minus its expected value for equal runs: above 0 if the new values are higher.
+    /// Van Elteren's statistic minus its expected value for equal runs: above 0 if the new values are higher.
     direction: f64,
     /// Probability that equal runs differ this much, in either direction.
     chance: f64,
@@ -429,7 +429,8 @@ fn ranks(old: &[f64], new: &[f64]) -> (Vec<i64>, Vec<bool>) {
     (ranks, all.iter().map(|one| one.1).collect())
 }
 
-/// Returns the probabilities of the doubled rank sum of `chosen` of these ranks, minus its mean.
+/// Returns the probability of each value of a statistic: the sum of `chosen` of these doubled ranks, minus
+/// its mean.
 fn distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
     // For each number of chosen ranks: the number of ways to get each sum.
     let mut ways: Vec<BTreeMap<i64, f64>> = vec![BTreeMap::new(); chosen + 1];

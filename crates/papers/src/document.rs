@@ -66,7 +66,7 @@ pub fn ratio(value: Option<f64>) -> String {
     }
 }
 
-/// Returns the rows of a figure.
+/// Returns the rows of a figure: one for each number that the paper gives.
 pub fn rows(paper: &Paper, figure: &Figure, results: &Results) -> Vec<PaperNumber> {
     let row = |value: &paper::Value| {
         let ours = value.ours.as_ref().and_then(|ours| results.number(paper, figure, ours));

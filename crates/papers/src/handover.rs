@@ -118,8 +118,8 @@ fn until_answered(pings: &[Daemon], since: u64) -> anyhow::Result<bool> {
     }
 }
 
-/// Returns the longest time between two answered requests, minus the usual interval, in milliseconds. `None`
-/// if no request was answered that was sent after the move at `moved` (nanoseconds since 1970).
+/// Returns the longest time between the sending of two answered requests, minus the usual interval, in
+/// milliseconds. `None` if no request after the move at `moved` (nanoseconds since 1970) was answered.
 fn longest(answers: &[ping::Answer], moved: u64) -> Option<f64> {
     let sent: Vec<f64> = answers.iter().map(sent).collect();
     let mut gaps: Vec<f64> = sent.windows(2).map(|pair| pair[1] - pair[0]).collect();

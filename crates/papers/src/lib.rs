@@ -214,8 +214,8 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the papers that have neither a measurement nor, for each of their experiments, a reason for
-/// leaving it out. Returns all papers if the run has no measurement at all.
+/// Returns the papers for which the run has neither a measurement nor an experiment that was left out for a
+/// recorded reason. Returns all papers if the run has no measurement at all.
 fn unmeasured(results: &Results) -> Vec<&str> {
     let papers = results.papers.iter().map(String::as_str);
     let has_value = |paper: &str| results.samples.iter().any(|one| one.paper == paper);

@@ -24,7 +24,8 @@ pub fn spread(range: Option<(f64, f64)>) -> String {
     shown.filter(|(low, high)| low != high).map_or(String::new(), |(low, high)| format!("({low} to {high})"))
 }
 
-/// A place on the axis: the value from the medians, and the value in the selected repetition.
+/// A point of a curve: its place on the axis, the value from the medians, and the value of the selected
+/// repetition.
 #[derive(Debug, Clone, Copy)]
 struct AxisPlace {
     x: f64,
@@ -32,7 +33,7 @@ struct AxisPlace {
     value: f64,
 }
 
-/// Function that selects a value of a sample: a repetition, or the median.
+/// Function that selects the value of a sample that counts: one of its repetitions, or their median.
 type Taken<'a> = &'a dyn Fn(&CurvePoint) -> Option<f64>;
 
 /// Samples and rule from which a number is computed.
@@ -85,7 +86,8 @@ impl Source<'_> {
         points.filter(within).map(place).collect()
     }
 
-    /// Returns the places of the curve for comparison, if the number has one.
+    /// Returns the places of the curve by which this number is divided, or which is subtracted. `None` if a
+    /// place has no selected value, `Some(None)` if the number needs no second curve.
     fn base(&self, taken: Taken<'_>) -> Option<Option<Vec<AxisPlace>>> {
         let ours = self.ours;
         let base = match (&ours.over, &ours.minus, &ours.over_experiment) {
@@ -100,7 +102,8 @@ impl Source<'_> {
         if self.ours.minus.is_some() { a - b } else { a / b }
     }
 
-    /// Divides the curve by the curve for comparison, or subtracts that curve, point by point.
+    /// Divides each point of a curve by the point of the second curve at the same place, or subtracts that
+    /// point.
     fn each(&self, own: &[AxisPlace], base: &[AxisPlace]) -> Vec<AxisPlace> {
         let both = |own: &AxisPlace| {
             let base = base.iter().find(|base| base.x == own.x)?;

@@ -158,8 +158,7 @@ pub struct Experiment {
     /// Folder of the scenario.
     #[serde(default)]
     pub scenario: Option<String>,
-    /// Factor for the times of the scenario's timetable; with 0 the lab runs the scenario without this
-    /// option.
+    /// Factor for the times of the scenario's timetable. With 0 the lab does not run the scenario.
     #[serde(default)]
     pub factor: f64,
 }

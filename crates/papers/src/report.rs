@@ -22,7 +22,7 @@ const WIDTHS: [f64; 2] = [1020.0, 400.0];
 /// Maximum time that a browser may take to print a page.
 const PRINTING: u64 = 30 * SECOND;
 
-/// Returns the name of a curve.
+/// Returns the words for a curve in legends.
 pub fn series(name: &str, results: &Results) -> String {
     match name {
         PLAIN => "plain routing".into(),

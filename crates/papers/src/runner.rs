@@ -477,7 +477,8 @@ impl Runner<'_> {
     }
 }
 
-/// Records the values of a measurement, or its failure.
+/// Records the values of a measurement. If the measurement failed, or no echo was answered, records a
+/// failure.
 fn record(
     results: &mut Results,
     key: &CurvePoint,
