@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "carnet-lab", version, about, after_help = HELP, disable_help_subcommand = true)]
 struct Cli {
-    /// The lab inside its namespaces.
+    /// Isolation mode of a lab that already runs inside its namespaces.
     #[arg(long, hide = true, value_enum)]
     inside: Option<IsolationMode>,
     #[command(subcommand)]

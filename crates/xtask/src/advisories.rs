@@ -13,10 +13,11 @@ use anyhow::{Context, Error, bail};
 use semver::{Version, VersionReq};
 
 const SNAPSHOT: &str = "tools/advisories.tsv";
-/// Lock files beside the workspace's: of the fuzz targets, and of the oracle for messages.
+/// All lock files: of the workspace, of the fuzz targets, and of the program that compares message encodings
+/// with another implementation.
 const LOCK_FILES: [&str; 3] = ["Cargo.lock", "fuzz/Cargo.lock", "crates/its/oracle/Cargo.lock"];
 
-/// Content of an advisory about the versions of a crate.
+/// An advisory: the name of the crate, the advisory's identifier, and the versions that it does not concern.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Advisory {
     package: String,
@@ -135,7 +136,7 @@ fn parse_snapshot(text: &str) -> Result<BTreeMap<String, Vec<Advisory>>, Error> 
     Ok(advisories)
 }
 
-/// Returns the names and versions in a lock file.
+/// Returns the name and version of each crate in a lock file.
 fn locked(text: &str) -> Result<Vec<(String, Version)>, Error> {
     let table: toml::Table = text.parse()?;
     let packages = table

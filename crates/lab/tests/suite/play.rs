@@ -12,7 +12,7 @@ pub fn carnet() -> Option<PathBuf> {
     works.then_some(file)
 }
 
-/// Use of the machine in the first run of a scenario.
+/// Whether the first run of a scenario shares the machine with other tests.
 #[derive(Clone, Copy, PartialEq)]
 pub enum First {
     /// Shares the machine with other runs.

@@ -58,17 +58,19 @@ pub fn lower(definitions: &[ToplevelDefinition], module: &str) -> anyhow::Result
 }
 
 struct Lowering<'a> {
-    /// Types by name; of two with the same name, the module's own.
+    /// Types by name. If two modules define a type of the same name, this is the type of the module to
+    /// generate.
     known: BTreeMap<String, &'a ToplevelTypeDefinition>,
     values: BTreeMap<String, &'a ASN1Value>,
     sets: BTreeMap<String, &'a ObjectSet>,
-    /// Names that types in components must not get.
+    /// Names that are in use, so that an anonymous type of a component must get another name.
     taken: BTreeSet<String>,
     types: Vec<Type>,
 }
 
 impl<'a> Lowering<'a> {
-    /// Adds the type `name`. `more` are the constraints at the place that uses it, beside its own.
+    /// Adds the type `name`. `more` are constraints that a use of the type adds to the type's own
+    /// constraints.
     fn define(
         &mut self,
         name: String,
@@ -103,7 +105,7 @@ impl<'a> Lowering<'a> {
                     CharacterStringType::UTF8String => "Utf8",
                     other => bail!("{other:?}"),
                 };
-                // Longest text that the codec reads, if the type has no size.
+                // Bounds for a text without a size constraint: the codec reads at most 16,383 characters.
                 let any = Bounds { least: 0, most: 16_383, extensible: false };
                 Kind::Text { alphabet, size: bounds(&constraints, true)?.unwrap_or(any) }
             }
@@ -198,8 +200,8 @@ impl<'a> Lowering<'a> {
     }
 
     fn sequence(&mut self, name: &str, it: &SequenceOrSet) -> anyhow::Result<Kind> {
-        // rasn-compiler puts the components of COMPONENTS OF behind all others, although ETSI has them first.
-        // It also counts one component too many.
+        // rasn-compiler puts the components that COMPONENTS OF includes behind all others, although they are
+        // first in ETSI's types. It also counts one component too many for each COMPONENTS OF.
         let mut members: Vec<&SequenceOrSetMember> = it.members.iter().collect();
         let taken_over = self.taken_over(it)?;
         let own = members.len() - taken_over;
@@ -208,7 +210,8 @@ impl<'a> Lowering<'a> {
         let mut all = Vec::new();
         for member in members {
             let constraints: Vec<_> = member.constraints.iter().collect();
-            // [[ ]] is a SEQUENCE of its own (X.691 19.9), which rasn-compiler names by its first component.
+            // A group of additions in `[[ ]]` is encoded as a SEQUENCE of its own (X.691 19.9). rasn-compiler
+            // names the group by its first component.
             let group = member.name.strip_prefix("ext_group_").map(|first| format!("{first}Group"));
             let ty = match &group {
                 Some(group) => {
@@ -237,7 +240,7 @@ impl<'a> Lowering<'a> {
         Ok(Kind::Sequence { root: all, additions: it.extensible.map(|_| additions) })
     }
 
-    /// Returns the number of components from COMPONENTS OF.
+    /// Returns the number of components that COMPONENTS OF includes from other types.
     fn taken_over(&self, it: &SequenceOrSet) -> anyhow::Result<usize> {
         let mut count = 0;
         for name in &it.components_of {
@@ -252,7 +255,8 @@ impl<'a> Lowering<'a> {
         Ok(count)
     }
 
-    /// Returns a SEQUENCE of a number and a value whose type the number selects (X.681).
+    /// Returns the kind of a SEQUENCE that consists of a number and a value whose type depends on the number
+    /// (X.681). `None` for any other SEQUENCE.
     fn numbered(&self, it: &SequenceOrSet) -> anyhow::Result<Option<Kind>> {
         let [number, value] = &it.members[..] else { return Ok(None) };
         let ASN1Type::ObjectClassField(field) = &value.ty else { return Ok(None) };
@@ -305,9 +309,9 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Returns a DEFAULT as Rust; `ty` is the component's type.
+    /// Returns a DEFAULT value as a Rust expression. `ty` is the name of the component's Rust type.
     fn expression(&self, declared: &ASN1Type, ty: &str, value: &ASN1Value) -> anyhow::Result<String> {
-        // An alias has no constructor.
+        // A Rust type alias has no constructor, so use the constructor of the type behind it.
         let constructor = match declared {
             ASN1Type::ElsewhereDeclaredType(it) if pascal(&it.identifier) == ty => {
                 pascal(&self.base(&it.identifier)?.name)
@@ -329,7 +333,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Returns the type of this name, through all aliases.
+    /// Returns the definition of this type, after following all aliases.
     fn base(&self, name: &str) -> anyhow::Result<&'a ToplevelTypeDefinition> {
         let found = *self.known.get(name).with_context(|| format!("{name} is not there"))?;
         match &found.ty {
@@ -346,7 +350,8 @@ impl<'a> Lowering<'a> {
             Kind::Sequence { root, additions } => {
                 root.iter().chain(additions.iter().flatten()).all(|it| named(&it.ty))
             }
-            // An unknown alternative is kept as octets, so its type is not `Copy`.
+            // The codec stores an unknown alternative as octets, so a CHOICE with an extension marker is not
+            // `Copy`.
             Kind::Choice { root, additions: None } => root.iter().all(|(_, ty)| named(ty)),
             _ => false,
         }
@@ -413,7 +418,7 @@ fn set_bounds(set: &ElementOrSetOperation, sizes: bool) -> anyhow::Result<Option
                     most: one.most.max(other.most),
                     extensible: one.extensible || other.extensible,
                 }),
-                // A union with an invisible constraint is invisible.
+                // If one part of a union has no effect on the encoding, the whole union has none.
                 (SetOperator::Union, ..) => None,
                 (SetOperator::Intersection, Some(one), Some(other)) => Some(intersection(one, other)),
                 (SetOperator::Intersection, one, other) => one.or(other),

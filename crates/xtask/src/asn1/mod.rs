@@ -21,15 +21,16 @@ use std::rc::Rc;
 use anyhow::{Context, bail, ensure};
 use rasn_compiler::prelude::*;
 
-/// Modules to link together, and the modules of these to write. Modules of different messages may have types
-/// of the same name, which rasn-compiler confuses, so each message is linked separately.
+/// The ASN.1 modules of one message, which rasn-compiler links together, and those for which files are written.
+/// rasn-compiler confuses types of the same name in modules of different messages. So each message is linked
+/// separately.
 struct Family {
     folder: &'static str,
     modules: &'static [&'static str],
     written: &'static [Module],
 }
 
-/// A module to write: its name, and where it was published.
+/// A module for which a file is written: the module's name, and the standard that contains it.
 type Module = (&'static str, &'static str);
 
 const FAMILIES: &[Family] = &[
@@ -86,10 +87,11 @@ const FAMILIES: &[Family] = &[
     },
 ];
 
-/// Writes all files, or compares them.
+/// Writes all generated files. With `check`, writes nothing and compares the files with their new content.
 ///
 /// # Errors
-/// Returns an error if a module cannot be read or parsed, or if a file differs.
+///
+/// Returns an error if a module cannot be read or parsed, or if a compared file differs.
 pub fn generate(root: &Path, check: bool) -> anyhow::Result<()> {
     let crate_root = root.join("crates/its");
     let mut wrong = Vec::new();
@@ -123,7 +125,7 @@ pub fn generate(root: &Path, check: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the files of the modules that `module` imports from.
+/// Returns the names of the generated files that the file of `module` has to import.
 fn imports(definitions: &[ToplevelDefinition], module: &str) -> Vec<String> {
     let header = definitions.iter().find_map(|definition| match definition {
         ToplevelDefinition::Type(it) => it.module_header.clone().filter(|it| it.borrow().name == module),
@@ -176,7 +178,8 @@ fn text(octets: &[u8]) -> String {
     })
 }
 
-/// Returns our comments for types without one in the module: a line `Type: words` for each.
+/// Reads this project's comments for types that have no comment in the ASN.1 module, by type. Each line of
+/// the file is `Type: words`.
 fn words(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     if !path.exists() {
         return Ok(BTreeMap::new());

@@ -1,6 +1,7 @@
 //! Converts names of ASN.1 to Rust's spelling.
 
-/// Names whose words cannot be found by their letters: the ASN.1 name, and a name that can be split.
+/// ASN.1 names in which upper case does not show where a word begins. Each has a name that the function
+/// `words` splits correctly.
 const ODD: [(&str, &str); 9] = [
     ("WMInumber", "WmiNumber"),
     ("wMInumber", "wmiNumber"),
@@ -10,7 +11,7 @@ const ODD: [(&str, &str); 9] = [
     ("sGNSSplusDR", "SgnssPlusDr"),
     ("dGNSSplusDR", "DgnssPlusDr"),
     ("dR", "Dr"),
-    // Spelling error of release 1.
+    // ETSI's modules of release 1 spell the word wrongly.
     ("aquaplannning", "aquaplaning"),
 ];
 

@@ -5,20 +5,20 @@ use std::fmt::Write;
 
 use super::types::{Bounds, Component, Kind, Type};
 
-/// Head of a generated file.
+/// Values for the head of a generated file: the module, its standard, and its folder.
 pub struct Head<'a> {
     pub module: &'a str,
     pub source: &'a str,
     pub folder: &'a str,
 }
 
-/// Longest line.
+/// Longest line of a generated file in columns.
 const WIDTH: usize = 110;
 
-/// Returns a type's entry, if the type belongs into this macro.
+/// Returns the text of a type for one of the macros; `None` if the type belongs to another macro.
 type Entry = fn(&Type) -> Option<String>;
 
-/// Macros in the order of the file.
+/// Macros in the order in which a generated file calls them.
 const MACROS: [(&str, Entry); 13] = [
     ("integers", integers),
     ("enumerated", |it| enumerated(it, false)),
@@ -35,10 +35,10 @@ const MACROS: [(&str, Entry); 13] = [
     ("numbered", numbered),
 ];
 
-/// Types that are keys of maps or are compared.
+/// Types that Rust code uses as keys of maps, or compares by order.
 const ORDERED: [&str; 1] = ["ActionId"];
 
-/// Returns the text of the file.
+/// Returns the text of a generated file.
 pub fn write(
     head: &Head<'_>,
     types: &[Type],
@@ -92,7 +92,8 @@ pub fn digits(number: i128) -> String {
     if number < 0 { format!("-{text}") } else { text }
 }
 
-/// Returns the comment of a type: our words, or else the first sentences of its module's comment.
+/// Returns the doc comment of a type: this project's words if there are any, otherwise the first sentences of
+/// the comment in the ASN.1 module.
 fn comment(it: &Type, module: &str, words: &BTreeMap<String, String>, indent: &str) -> String {
     let mut said = words.get(&it.name).cloned().unwrap_or_else(|| published(&it.comment));
     if said.is_empty() {
@@ -114,9 +115,9 @@ fn comment(it: &Type, module: &str, words: &BTreeMap<String, String>, indent: &s
     text
 }
 
-/// Returns the first paragraph of a module's comment, for rustdoc.
+/// Returns the first paragraph of a comment in an ASN.1 module, in a form for rustdoc.
 fn published(comment: &str) -> String {
-    // This crate has written the comment, with links.
+    // A comment with a link was written by this generator, so it needs no change.
     if comment.contains("[`") {
         return comment.to_owned();
     }
@@ -143,7 +144,7 @@ fn published(comment: &str) -> String {
 }
 
 fn derives(it: &Type) -> String {
-    // The macros of all other kinds derive it themselves.
+    // The macros of all kinds except sequences and choices derive these traits themselves.
     let by_macro = !matches!(it.kind, Kind::Sequence { .. } | Kind::Choice { .. });
     match (it.copy && !by_macro, ORDERED.contains(&it.name.as_str())) {
         (true, true) => "    #[derive(Copy, PartialOrd, Ord, Hash)]\n".to_owned(),
@@ -155,7 +156,7 @@ fn derives(it: &Type) -> String {
 /// Returns the smallest integer type of Rust for these bounds.
 fn integer_type(bounds: Bounds) -> &'static str {
     let Bounds { least, most, extensible } = bounds;
-    // A later release may have larger values.
+    // Do not use a small type for an extensible constraint, because a later release may have larger values.
     let small = !extensible;
     match least {
         0.. if small && most <= u8::MAX.into() => "u8",
@@ -192,9 +193,9 @@ fn integers(it: &Type) -> Option<String> {
     let within = |value: i128| (bounds.least..=bounds.most).contains(&value);
     let unavailable = named.iter().find(|(name, value)| name == "UNAVAILABLE" && within(*value));
     let default = match (it.name.as_str(), unavailable) {
-        // Present version of the protocol.
+        // Version 2 of the messages.
         ("ProtocolVersion", _) => 2,
-        // Default of a DENM without this value.
+        // 600 s is the default validity of a DENM that has no such value.
         ("ValidityDuration", _) => 600,
         (_, Some((_, value))) => *value,
         _ if within(0) => 0,

@@ -3,9 +3,9 @@
 /// A type with its name.
 pub struct Type {
     pub name: String,
-    /// Name in the module.
+    /// Name of the type in the ASN.1 module.
     pub asn1_name: String,
-    /// Comment of the module.
+    /// Comment on the type in the ASN.1 module.
     pub comment: String,
     pub kind: Kind,
     /// Whether the Rust type is `Copy`.
@@ -25,7 +25,7 @@ pub struct Component {
     pub name: String,
     pub ty: String,
     pub optional: bool,
-    /// DEFAULT value, as an expression.
+    /// DEFAULT value as a Rust expression.
     pub default: Option<String>,
 }
 
@@ -62,7 +62,8 @@ pub enum Kind {
         root: Vec<(String, String)>,
         additions: Option<Vec<(String, String)>>,
     },
-    /// A number, and the value of the type that an object set has for it.
+    /// A number, and a value whose type depends on the number. `values` has the type for each number, from an
+    /// object set.
     Numbered {
         number: String,
         values: Vec<(i128, String)>,

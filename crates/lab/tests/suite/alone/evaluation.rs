@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use crate::common::{As, LAB, alone, folder, obstacle, repository, said, skipped};
 use serde_json::Value;
 
-/// Returns the carnet program, unless the test cannot run here.
+/// Returns the path of the carnet program; `None` if the test cannot run here.
 fn carnet(test: &str) -> Option<PathBuf> {
     let carnet = Path::new(LAB).with_file_name("carnet");
     if !Command::new(&carnet).arg("--version").output().is_ok_and(|out| !out.stdout.is_empty()) {
@@ -257,8 +257,8 @@ fn evaluation_measures_carnet() {
     std::fs::remove_dir_all(out).expect("remove");
 }
 
-/// Commands of a subject that notices a move after four seconds. Both ends use plain routes, which they
-/// change after the carrier has changed.
+/// Commands that set up a slow subject: it notices a move only after four seconds. Both ends have plain
+/// routes and change them after the carrier has changed.
 const SLOW: &str = r#"
 set -eu
 echo 1 >/proc/sys/net/ipv6/conf/all/forwarding

@@ -27,8 +27,8 @@ fn two_uplinks_over_xdp() {
     holds_over("two_uplinks_over_xdp", "two-uplinks", As::Root, &["--path", "xdp"]);
 }
 
-/// Checks that no packet is lost or duplicated. Only a release build on an idle machine also judges by how
-/// much packets are late.
+/// Checks that no packet between the hosts is lost or duplicated. A release build on an idle machine also
+/// checks how late packets are.
 #[test]
 fn hosts_reach_each_other_over_geonetworking_over_one_hop_and_two() {
     let test = "hosts_reach_each_other_over_geonetworking_over_one_hop_and_two";
@@ -206,7 +206,7 @@ after = "cut"
 equals = 0
 "#;
 
-/// Runs [`CUT`], which must not pass. Returns its output and its results.
+/// Runs the scenario [`CUT`], which must fail. Returns the lab's output and its results.
 fn cut(name: &str, target: &str, action: &str) -> (String, serde_json::Value) {
     let place = small(name, "exit 3\n", "");
     let text = CUT.replace("TARGET", target).replace("ACTION", action);
@@ -416,7 +416,7 @@ fn export_that_begins_at_second_0_runs_and_packets_without_position_are_lost() {
     std::fs::remove_dir_all(place).expect("remove");
 }
 
-/// A stand-in for carnet that has a socket and does nothing.
+/// A stand-in for carnet that only opens a socket, so that the lab believes the station is ready.
 const IDLE: &str = r#"case "$1" in
 run) exec python3 -c "
 import socket
@@ -514,7 +514,7 @@ fn shell_enters_testbed_and_testbed_is_removed() {
     }
 }
 
-/// Returns the number of processes with this text on their command line.
+/// Returns the number of processes, except this one, with this text on their command line.
 fn alive(mark: &str) -> usize {
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").expect("proc").flatten();
