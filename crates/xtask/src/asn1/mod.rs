@@ -22,8 +22,8 @@ use anyhow::{Context, bail, ensure};
 use rasn_compiler::prelude::*;
 
 /// The ASN.1 modules of one message, which rasn-compiler links together, and those for which files are written.
-/// rasn-compiler confuses types of the same name in modules of different messages. So each message is linked
-/// separately.
+/// Each message is linked separately, because rasn-compiler confuses types of the same name in modules of
+/// different messages.
 struct Family {
     folder: &'static str,
     modules: &'static [&'static str],
