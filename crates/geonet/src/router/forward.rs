@@ -202,7 +202,8 @@ impl Router {
                 return Ok(());
             }
             Target::Station { .. } => return self.non_area(now, packet, origin),
-            // Inside the area, only own GACs reach this point: a received GAC has arrived (10.3.12.2).
+            // A received GAC is never inside its area here: the station has delivered it there and does not
+            // forward it (10.3.12.2).
             Target::Area { area, .. } | Target::Anybody { area, .. } => area,
         };
         match self.select(now, &area, origin) {

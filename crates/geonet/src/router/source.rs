@@ -17,7 +17,7 @@ use crate::location_table::{is_station_mid, mid_key};
 use crate::packet::{BufferedPacket, PacketProperties, Target};
 use crate::packet_rate::is_yielding;
 
-/// Next header of an IPv6 packet (RFC 4443).
+/// Next Header value of ICMPv6 (RFC 4443).
 const ICMPV6: u8 = 58;
 
 /// A packet that the router sends repeatedly.

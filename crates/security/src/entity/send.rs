@@ -252,8 +252,8 @@ impl Security {
     /// Returns the largest number of octets that an envelope adds to a packet: header, longest own ticket,
     /// and signature.
     pub fn overhead(&self) -> usize {
-        /// All parts but certificate and signature: versions, tags, lengths, generationTime and
-        /// generationLocation.
+        /// Octets of all parts of an envelope but certificate and signature: versions, tags, lengths,
+        /// generationTime and generationLocation.
         const ENVELOPE_OVERHEAD_OCTETS: usize = 40;
         let with = |certificate: &Certificate| {
             ENVELOPE_OVERHEAD_OCTETS
