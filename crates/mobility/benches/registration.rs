@@ -71,10 +71,10 @@ fn bench(criterion: &mut Criterion) {
             authentication: Authentication::SharedKey(association()),
         }],
     });
-    // Every sequence number once, in a cycle: each is newer than the one before.
+    // One update for each sequence number; used in a cycle, each is newer than the one before.
     let updates: Vec<Vec<u8>> = (0..=u16::MAX).map(binding_update).collect();
     let mut next = updates.iter().cycle();
-    // The clock advances so that the node stays within its share.
+    // The clock advances, so that the node stays below its limit of Binding Updates.
     let mut now = Time::ZERO;
     let mut group = criterion.benchmark_group("home agent");
     group.throughput(Throughput::Elements(1));
@@ -98,8 +98,8 @@ fn bench(criterion: &mut Criterion) {
             }
         });
     });
-    // Updates of a sender without the key, from an address where no node is bound: within the rate that is
-    // not limited, and beyond it.
+    // A forged update without the key, from an address where no node is bound. It is measured below the rate
+    // that has no limit, and above it.
     let forged = {
         let mut message = Builder::binding_update(1, BindingUpdateFlags::default(), 15)
             .option(&MobilityOption::AlternateCareOfAddress(AGENT))

@@ -17,8 +17,7 @@
 //! deadline. The modules never read a clock or open a socket, and all random numbers come from the caller's
 //! generator.
 //!
-//! Left out: route optimisation with correspondent nodes (RFC 6275 section 9), mobile prefix discovery at the
-//! mobile router, IPsec.
+//! Left out: route optimisation with correspondent nodes (RFC 6275 section 9), IPsec.
 #![forbid(unsafe_code)]
 
 pub mod agents;

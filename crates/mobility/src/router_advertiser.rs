@@ -206,7 +206,8 @@ pub struct RouterAdvertiser {
     /// Address of the interface in one of the prefixes.
     own_address: Option<Ipv6Addr>,
     link_address: Option<[u8; 6]>,
-    /// Another default router on the link, the same until it was reported, and the limit of reports.
+    /// Another default router on the link. `new_other_router` is the same until it was reported, and
+    /// `other_router_limiter` limits the reports.
     other_router: Option<Ipv6Addr>,
     new_other_router: Option<Ipv6Addr>,
     other_router_limiter: RateLimiter,

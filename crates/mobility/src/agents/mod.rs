@@ -220,7 +220,8 @@ impl Agents {
         });
         let waiting = self.trial.is_none();
         let pause = self.next_round.filter(|_| waiting);
-        // After `ANSWER_TIMEOUT` has passed, only the pause or an answer matters.
+        // The deadline of `unanswered_since` applies only until the router has tried another home agent, and
+        // not during a pause.
         let patient = waiting && self.tried.is_empty() && pause.is_none();
         let unanswered = self.unanswered_since.filter(|_| patient).map(|since| since + ANSWER_TIMEOUT);
         let asked = self.discovery.poll_timeout().into_iter().chain(self.home_prefix.poll_timeout());
@@ -335,7 +336,7 @@ impl Agents {
             self.discovery.start(now, &mut self.rng);
         }
         if let Some(packet) = self.discovery.request(now, current) {
-            // The packet needs the forwarding rules that lead it to its uplink, so they come before it.
+            // Output the forwarding rules before the packet, because they lead the packet to its uplink.
             self.outputs.push_back(Output::Forwarding(current.config().home_address));
             self.outputs.push_back(Output::Packet(packet));
         }
@@ -350,7 +351,8 @@ impl Agents {
         if under_way {
             return; // A repeated message changes nothing.
         }
-        // A valid config does not have several home agents with one key.
+        // Warn only if the router has no other home agent: with several home agents a valid config has a key
+        // for each.
         let authentication = &current.config().authentication;
         if authentication.is_one_for_all_agents() && !self.is_choice() {
             let message = format!(
@@ -542,7 +544,7 @@ impl Agents {
         }
         self.former.retain(|left| left.accept_until.is_none_or(|until| until > now));
         if self.former.len() < before {
-            // The address does not matter, because a station has only one mobile router.
+            // `Output::Forwarding` has no home address here, because a station has only one mobile router.
             self.outputs.push_back(Output::Forwarding(Ipv6Addr::UNSPECIFIED));
         }
     }
@@ -558,7 +560,7 @@ impl Agents {
         }
     }
 
-    /// Returns whether no de-registration is outstanding at a shutdown.
+    /// Returns whether all de-registrations of a shutdown have ended.
     pub fn is_quiescent(&self) -> bool {
         self.machines().all(MobileRouter::is_quiescent)
     }

@@ -26,8 +26,8 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Returns this registration as the successor of `before`. If the care-of address is the same, the time
-    /// since which it has been registered stays.
+    /// Returns this registration. If `before` has the same care-of address, the result keeps the `since` of
+    /// `before`.
     pub(crate) fn after(self, before: Option<&Registration>) -> Registration {
         let here = |other: &&Registration| {
             (other.uplink, other.care_of_address) == (self.uplink, self.care_of_address)
@@ -64,7 +64,7 @@ pub(crate) enum Renewal {
         /// Whether the uplink is full.
         is_full: bool,
     },
-    /// At this age, for each lifetime.
+    /// Renew at this age, whatever the lifetime is.
     AtAge(Duration),
 }
 

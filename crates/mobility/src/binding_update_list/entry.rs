@@ -21,8 +21,7 @@ const MAX_REMOVALS: u32 = 5;
 /// One entry of the Binding Update List.
 #[derive(Debug, Clone)]
 pub struct BindingUpdateListEntry {
-    /// Index of the uplink. The entry without identifier gets another uplink with each request that uses
-    /// another one.
+    /// Index of the uplink. The entry without identifier takes the uplink of its last request.
     pub uplink: usize,
     /// The Binding Identifier, if the entry has one.
     pub bid: Option<Bid>,
@@ -30,8 +29,8 @@ pub struct BindingUpdateListEntry {
     pub registration: Option<Registration>,
     /// BID-PRI of the registration (RFC 6089 4.1).
     pub(crate) priority: u8,
-    /// Outstanding request to register the care-of address. An entry with identifier that must wait has a
-    /// request that is held.
+    /// Outstanding request to register the care-of address. While an entry with identifier must wait, its
+    /// request is held, see [`Exchange::is_held`].
     pub(crate) exchange: Option<Exchange>,
     /// Outstanding request to remove a binding that the home agent may still have. Only an entry with an
     /// identifier has it.
@@ -93,12 +92,13 @@ impl BindingUpdateListEntry {
         self.removal = Some(Exchange::to_home_agent(Purpose::Deregister, Vec::new(), next, false));
     }
 
-    /// Returns the end of the hold, if the entry is held.
+    /// Returns the time until which the router sends no request for this entry; `None` if the entry is not
+    /// held.
     pub(crate) fn hold_until(&self) -> Option<Time> {
         self.exchange.as_ref().filter(|exchange| exchange.is_held())?.next_transmission()
     }
 
-    /// Ends a hold.
+    /// Ends a hold, so that the router may send requests again.
     pub(crate) fn end_hold(&mut self) {
         self.exchange.take_if(|exchange| exchange.is_held());
     }
@@ -179,7 +179,7 @@ pub(crate) struct Update {
     pub sequence: u16,
     pub at: Time,
     pub timestamp: Option<u64>,
-    /// Whether the update concerns the entry without identifier. It has no members.
+    /// Whether the update concerns the entry without identifier. Then `members` is empty.
     pub is_plain: bool,
     /// O flag: the home agent removes all other bindings.
     pub overwrite: bool,
@@ -187,7 +187,8 @@ pub(crate) struct Update {
     pub removal: bool,
     /// Uplink and care-of address that the router sent the update from.
     pub via: (usize, IpAddr),
-    /// Bindings of the update for which the router still uses the answer.
+    /// Bindings to which the router will apply the acknowledgement. A binding leaves the list if a later
+    /// event makes the acknowledgement useless for it.
     pub members: Vec<UpdatedBinding>,
     /// Number of bindings in the update.
     pub count: usize,

@@ -78,7 +78,7 @@ pub(crate) enum Event {
     Correction,
     /// The peer refused until this time.
     Refusal(Time),
-    /// Packets wait, or a hint says that the peer has lost the binding.
+    /// Packets wait for a registration, or a hint says that the peer has lost the binding.
     Haste,
     /// Another request has precedence: the router sends this one at this time at the earliest.
     Delay(Time),
@@ -155,8 +155,8 @@ impl<P> Exchange<P> {
         self.next_transmission.is_some_and(|next| next <= now)
     }
 
-    /// Handles an answer that asks for another request at once. Returns false if the peer sent too many of
-    /// them.
+    /// Handles an answer that asks for another request at once. Returns false if the peer sent more such
+    /// answers than permitted.
     pub fn correct(&mut self, now: Time) -> bool {
         self.apply(now, Event::Correction);
         self.retransmission.may_correct()

@@ -51,8 +51,8 @@ pub(crate) struct DueUpdate {
 }
 
 impl BindingUpdateList {
-    /// Returns a care-of address of the best registered uplink that works, without the uplinks `except`. The
-    /// router sends from it on their behalf.
+    /// Returns a care-of address from which the router may send Binding Updates of other uplinks. It is on
+    /// the best registered uplink that works, except the uplinks in `except`.
     fn living(&self, links: &dyn Links, except: &[usize]) -> Option<(usize, IpAddr)> {
         let mut living: Vec<(bool, u8, usize, IpAddr)> = self
             .bindings
@@ -112,7 +112,8 @@ impl BindingUpdateList {
             .filter_map(Exchange::next_transmission)
             .chain(ends)
             .chain(refreshes)
-            // A due request that cannot be sent now has no time; it waits for a change of the uplinks.
+            // Leave out times that are over: such a request waits for a change of the uplinks, not for a
+            // time.
             .filter(|at| *at > now)
             .min()
     }
@@ -153,8 +154,8 @@ impl BindingUpdateList {
             if !differs {
                 binding.take_request();
             } else if binding.request().is_some() {
-                // With another care-of address or priority it is a new request, not a retransmission. A
-                // Binding Update that was sent to the router of a link that the uplink has left is lost.
+                // Start a new request if the care-of address or its router has changed. A Binding Update to
+                // the router of a former link is lost, so a retransmission would not help.
                 let is_moot = |address: IpAddr| {
                     let router = links.next_hop(uplink, address);
                     !candidates.contains(&address)
@@ -213,8 +214,8 @@ impl BindingUpdateList {
             let kept = self.bindings[index].registration.is_some() && links.is_silent(uplink);
             if kept && self.others_live(links, uplink) {
                 self.forget(now, index);
-                // All paths had failed, so perhaps the home agent was unreachable. So the uplink has no
-                // hold-down.
+                // Register the uplink again without a hold-down: all paths had failed, so perhaps the home
+                // agent was unreachable.
                 self.bindings[index].is_due_again = true;
             }
         }
@@ -263,8 +264,8 @@ impl BindingUpdateList {
                 .registration
                 .is_some_and(|r| r.expires.saturating_since(now) <= r.lifetime / TOGETHER + r.lifetime / 4)
         };
-        // A Binding Update that waits for seconds in the queue of a full uplink would be overtaken by the
-        // next renewals of other uplinks. So renewals that would be due in this time go first.
+        // Renew the bindings of other uplinks first if they are due within half a lifetime. Otherwise their
+        // later updates would overtake this one, which waits for seconds in the queue of a full uplink.
         let begins = |router: &BindingUpdateList, index: usize| {
             router.bindings[index].request().is_some_and(|request| !request.is_sent())
         };

@@ -46,7 +46,8 @@ pub(crate) type Bid = u16;
 pub(crate) struct BindingUpdateList {
     /// The entry without identifier.
     pub(crate) plain: BindingUpdateListEntry,
-    /// Last Binding Update without an answer. The router sends no other one while that could overtake it.
+    /// Last Binding Update without an answer. The router sends no other Binding Update that could arrive
+    /// before this one.
     pub(crate) outstanding: Option<Outstanding>,
     /// Whether the request of the entry without identifier waits for the answer to `outstanding`.
     pub(crate) is_waiting: bool,
@@ -57,7 +58,8 @@ pub(crate) struct BindingUpdateList {
     /// Outstanding Binding Updates with identifiers, the oldest first.
     pub(crate) updates: VecDeque<Update>,
     pub(crate) abilities: MultipleCareOfSupport,
-    /// First timeout of the next Binding Update, if no uplink has had an answer.
+    /// Time to wait for the first answer to the next Binding Update; `None` after an answer of the home
+    /// agent.
     pub(crate) back_off: Option<Duration>,
     /// Former care-of addresses, with the time until which the router accepts packets to them.
     pub(crate) previous: Vec<(IpAddr, Time)>,

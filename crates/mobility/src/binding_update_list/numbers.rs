@@ -133,8 +133,9 @@ impl UpdateNumbers {
     }
 
     /// Returns sequence number and timestamp of a Binding Update that leaves now. A router without stored
-    /// state starts with the number of minutes of its clock. So each start uses as many numbers as minutes
-    /// have passed. Random start numbers would use up the key's 2^15 numbers (RFC 6275 15.3) in a few starts.
+    /// state starts with the number of minutes of its clock. So from one start to the next the number
+    /// advances by the minutes between them. Random start numbers would use up the key's 2^15 numbers (RFC
+    /// 6275 15.3) in a few starts.
     pub(crate) fn next(&mut self, now: Time, wall: WallTime) -> (u16, Option<u64>) {
         self.sent_at.push_back(now);
         if !self.is_numbered {

@@ -107,8 +107,8 @@ impl Direct {
             && (peer.remote.is_none() || peer.heartbeats.has_failed() || peer.is_unanswered)
             && is_unicast_routable(hint)
         {
-            // An unproven care-of address only decides where this router sends its test. The node there
-            // learns this router's care-of address.
+            // Use the unproven care-of address only as the destination of this router's own test. The test
+            // discloses this router's care-of address to the node there.
             peer.remote = Some(hint);
         }
         let nonce = self.secret.nonce(now);
@@ -140,8 +140,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Returns the care-of address that this router names to another one: the registered one if its path
-    /// works, otherwise the one to be tried next.
+    /// Returns the care-of address of this router that its messages to another router contain. It is the
+    /// registered address if its path works, otherwise the address that this router tries next.
     fn told_care_of_address(&self, home_address: Ipv6Addr) -> Option<Ipv6Addr> {
         let Some(peer) = self.peers.get(&home_address) else {
             return self.care_of_addresses.first().copied();
@@ -210,7 +210,8 @@ impl Direct {
             if old.is_some() {
                 return Err(DirectDrop::Sequence);
             }
-            // The event lists the prefixes of the router, so it comes before the removal of the binding.
+            // Output the event before the binding is removed, because the event lists the prefixes of the
+            // binding.
             self.set_direct(now, home_address, false, "it de-registered");
             if let Some(peer) = self.peers.get_mut(&home_address) {
                 (peer.binding, peer.last_sequence) = (None, Some((message.sequence, now + MEMORY)));
@@ -293,7 +294,8 @@ impl Direct {
             }
         }
         self.counters.bound += 1;
-        // The other router may send packets as soon as it has the answer, so the data path changes before.
+        // Change the data path before the answer leaves, because the other router may send packets as soon as
+        // it has the answer.
         self.outputs.push_back(Output::Routes);
         self.acknowledge(ends, message, 0, lifetime, Some(&key));
         self.look(now, home_address);

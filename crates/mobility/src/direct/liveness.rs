@@ -39,12 +39,12 @@ const SLACK: Duration = Duration::from_millis(50);
 /// Status of an answer: the other router has no binding for this router.
 const UNKNOWN: u8 = 128;
 
-/// Returns for how long this router waits for an answer.
+/// Returns how long this router waits for the answer to a heartbeat.
 fn patience(beats: &PathLiveness<u64>) -> Duration {
     beats.round_trip().smoothed().map_or(PATIENCE, |rtt| (rtt * 2 + SLACK).max(PATIENCE))
 }
 
-/// Returns the intervals of the heartbeats to a router.
+/// Returns the interval and the timeouts of the heartbeats to a router.
 fn sequence(now: Time, peer: &Peer) -> AnswerSchedule {
     let beats = &peer.heartbeats;
     let in_use = peer.used.is_some_and(|used| now.saturating_since(used) <= IN_USE);

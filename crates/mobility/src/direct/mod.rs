@@ -103,7 +103,7 @@ pub const LENGTH: u8 = 64;
 const MAX_CARE_OF_ADDRESSES: usize = 4;
 /// Time without a packet after which a route is not renewed.
 const IDLE: Duration = Duration::from_secs(120);
-/// Minimum time between two packets to one network that this module handles.
+/// Time after a packet in which this module ignores further packets to the same network.
 const USE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Config of direct routes.
@@ -322,8 +322,8 @@ impl Direct {
         }
         let moved = addresses != self.care_of_addresses;
         if addresses.is_empty() {
-            // As long as a direct path works, the router reports the end of the route, so that the other
-            // router does not need heartbeats to detect it.
+            // While the direct path still works, tell the other router that the route ends. Otherwise it
+            // would need heartbeats to detect the end.
             self.end_all(now, "the care-of address is gone");
         }
         self.care_of_addresses = addresses;
@@ -511,7 +511,8 @@ impl Direct {
     fn expire(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
         if peer.binding.as_ref().is_some_and(|binding| binding.expires <= now) {
-            // The event lists the prefixes of the router, so it comes before the removal of the binding.
+            // Output the event before the binding is removed, because the event lists the prefixes of the
+            // binding.
             self.set_direct(now, home_address, false, "its binding has expired");
         }
         let Some(peer) = self.peers.get_mut(&home_address) else { return };

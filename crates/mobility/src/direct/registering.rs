@@ -22,7 +22,8 @@ use crate::{is_unicast_routable, lifetime_from_units, lifetime_units};
 /// a network without a known router, 30 s, which doubles up to 8 minutes.
 const HOLD: Duration = Duration::from_secs(1);
 const CANDIDATE_HOLD: Duration = Duration::from_secs(30);
-/// Time after the last packet to a network for which this router asks for its router.
+/// Time for which this router looks for the mobile router of a network, after the last packet to that
+/// network.
 const LATELY: Duration = Duration::from_secs(10);
 /// Statuses of an acknowledgement (RFC 6275 6.1.8).
 const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
@@ -79,9 +80,9 @@ impl Direct {
         }
     }
 
-    /// Sends a Home Test Init. It contains this router's care-of address only if the other router is
-    /// registered and knows an earlier one; then it is authenticated by the key. Otherwise the router at the
-    /// destination has proven nothing yet.
+    /// Sends a Home Test Init. If this router is registered with the router at `destination`, the message
+    /// contains this router's care-of address, authenticated by the key. Otherwise the message contains no
+    /// care-of address, because the destination has proven nothing yet.
     fn send_home_test_init(&mut self, destination: Ipv6Addr, cookie: u64) {
         let mut message = DirectRoute {
             cookie,
@@ -249,8 +250,8 @@ impl Direct {
                 peer.care_of_index += 1;
                 return;
             }
-            // The other router may have moved. Asked through the home agents, it names its new care-of
-            // address.
+            // The other router may have moved. A Home Test Init through the home agents makes it name its new
+            // care-of address.
             (peer.care_of_index, peer.home, peer.is_unanswered) = (0, None, true);
         }
         self.back_off(now, home_address);
@@ -304,7 +305,7 @@ impl Direct {
             }
             self.check_prefixes(source, &[claim])?;
             if let Some(peer) = self.peers.get_mut(&source) {
-                // The router is already known with other prefixes.
+                // This router already knows the sender by other prefixes, so it only adds the claim.
                 peer.claim(now, claim);
                 if let Some(candidate) = self.candidates.get_mut(&network) {
                     // If the router never proves that it has this prefix, the long pause limits further
@@ -412,8 +413,9 @@ impl Direct {
         let Some((exchange, Request::Update(key))) = asked.map(|it| (it, &it.purpose.request)) else {
             return Err(DirectDrop::Unasked);
         };
-        // RFC 6275 11.7.3: an acknowledgement must have the sequence number and key of a Binding Update
-        // that this router sent. If its status means that the other router has no key, it needs none.
+        // RFC 6275 11.7.3: an acknowledgement must have the sequence number and key of a Binding Update that
+        // this router sent. An acknowledgement whose status says that the other router has no key needs no
+        // authenticator.
         if message.status != SEQUENCE_OUT_OF_WINDOW && exchange.find(message.sequence).is_none() {
             return Err(DirectDrop::Sequence);
         }

@@ -40,8 +40,8 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Creates an answer that refuses a request or confirms a de-registration, so it has no values of a
-    /// registration.
+    /// Creates the answer to a refused request or a de-registration, which grants no lifetime and no
+    /// prefixes.
     pub fn plain(request: &Request) -> Answer {
         Answer { sequence: request.sequence, timestamp: request.timestamp, ..Answer::default() }
     }

@@ -229,7 +229,8 @@ impl BindingCache {
     /// Returns the bindings through which the home agent forwards packets to this address, without the
     /// bindings of the node `except`. Includes bindings whose home address is still being tested.
     pub(super) fn leading_to(&self, address: Ipv6Addr, except: Ipv6Addr) -> impl Iterator<Item = Binding> {
-        // A binding forwards prefixes of its own node only.
+        // Search only the owners of prefixes around the address, because a node may register only its own
+        // prefixes.
         self.prefix_table
             .of_prefixes_around(address)
             .filter(move |owner| *owner != except)
@@ -313,7 +314,7 @@ impl BindingCache {
         Some((at, timer))
     }
 
-    /// Records that the home agent has asked the node to renew this binding, or will not ask.
+    /// Marks a binding as asked, so that the home agent sends no further Binding Refresh Request for it.
     pub(super) fn set_asked(&mut self, home_address: Ipv6Addr, bid: Option<u16>) {
         self.change(home_address, bid, |node, _| node.set_asked(bid));
     }

@@ -77,8 +77,8 @@ impl HomeAgent {
                     self.log_unanswered_update(now, &request, octets, reason);
                     return Err(reason);
                 }
-                // An update from another address or an old one may be an attacker's replay, so it must not
-                // use up the limit of the node.
+                // Count only updates that come from the signed address and are not old. Others may be an
+                // attacker's replays, which must not use up the limit of the node.
                 if is_authentic && from_signed && reason == MobilityDrop::Refused {
                     self.node_update_limits.take(now, home_address);
                 }
@@ -170,7 +170,7 @@ impl HomeAgent {
         if has_key && self.is_old(request) && !self.may_refuse(now, request) {
             return Err(MobilityDrop::RateLimited);
         }
-        // An update without a key needs no verification, so no limit.
+        // The limit bounds the cost of verification, so updates of nodes without a key are exempt from it.
         if has_key && !self.comes_from_binding(request) {
             let source = match message.outer {
                 Some((_, node)) => node.ipv4().map(|address| address.to_ipv6_mapped()),
@@ -245,7 +245,8 @@ impl HomeAgent {
         let Some(node) = self.config.node(request.home_address) else { return };
         let Some(association) = node.authentication.association_of(request.spi) else { return };
         let numbers = self.cache.numbers(request.home_address, &node.authentication, request.spi);
-        // A node with a higher count has sent timestamps before, so the operator has had this report.
+        // Report only the first demand: if the count is already above the maximum, the node has sent
+        // timestamps before.
         let is_first = association.replay == ReplayProtection::Sequence && numbers <= MAX_NUMBERS;
         if is_first && self.unanswered_log.allows(now, request.home_address, MobilityDrop::Timestamp) {
             let message = format!(
@@ -285,8 +286,8 @@ impl HomeAgent {
             let before = node.numbers(other_key);
             node.count_number(other_key, request.sequence);
             let last = node.replay().timestamp;
-            // With `replay = "sequence"` the home agent ignores an older timestamp, which must not replace
-            // the stored one.
+            // Never replace the stored timestamp by an older one, which `replay = "sequence"` accepts in an
+            // update.
             let timestamp =
                 request.timestamp.filter(|new| last.is_none_or(|last| is_later(*new, last))).or(last);
             node.set_replay(Replay { sequence: Some(request.sequence), timestamp });
@@ -344,8 +345,8 @@ impl HomeAgent {
         }
         let tested = UntestedRegistration { request, registration };
         let waiting = self.testing.entry(home_address).or_default();
-        // An update for the same identifiers is a retransmission: the acknowledgement repeats the number
-        // of the last one.
+        // Replace a waiting update with the same identifiers: the new one is its retransmission, and the
+        // acknowledgement must have the new sequence number.
         waiting.retain(|other| !other.bids().eq(tested.bids()));
         if waiting.len() < MAX_TESTED {
             waiting.push(tested);

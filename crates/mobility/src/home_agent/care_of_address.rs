@@ -111,7 +111,7 @@ pub(super) fn ipv4_path(
     force_udp: bool,
 ) -> Ipv4Path {
     if matches!(node, Endpoint::Ipv4(_)) {
-        // A request in plain IPv4 is answered in plain IPv4, not in UDP as RFC 5555 4.4.2 has it.
+        // Answer a request in plain IPv4 in plain IPv4, although RFC 5555 4.4.2 asks for UDP.
         return Ipv4Path { ends: (agent, node), nat_detection: None };
     }
     let translated = declared.is_none() || declared != node.ipv4();

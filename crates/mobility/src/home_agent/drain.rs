@@ -294,7 +294,8 @@ impl HomeAgent {
     pub(super) fn departed(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(drain) = &self.drain else { return };
         let to = drain.requests.get(&home_address).map(|asked| asked.to);
-        // On a real home link the other home agent answers for the home address.
+        // Relay packets only on a virtual home link. On a real home link the other home agent answers for the
+        // home address.
         if let Some(to) = to.filter(|_| self.config.home_link.is_none()) {
             let prefixes = self.cache.prefixes(home_address).to_vec();
             self.send_after(home_address, Relay { to, prefixes }, now + RELAY_LIFETIME);

@@ -105,8 +105,8 @@ pub(super) fn judge(
         Some(_) if !judged.bindings.is_empty() => {
             Ok(IdentifierVerdict { status: Status::MCOA_NOTCOMPLETE, ..judged })
         }
-        // "Otherwise, the Status field of the Binding Identifier mobility option MUST be set to zero". For
-        // status 167 the RFC has "the status for that Binding Identifier mobility option".
+        // RFC 5648: "Otherwise, the Status field of the Binding Identifier mobility option MUST be set to
+        // zero". Status 167 is the exception: it goes into the option.
         Some(status) if judged.statuses.len() == 1 && status != Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
             Err((status, vec![0]))
         }
@@ -144,9 +144,9 @@ fn ends(
         Some(IpAddr::V4(address)) if !is_unicast(address) => return Err(Status::MCOA_MALFORMED),
         Some(IpAddr::V6(address)) => ((config.address.into(), address.into()), None),
         Some(IpAddr::V4(address)) => {
-            // RFC 5648 8.1: an IPv4 binding is at the message's source if no other binding is in the
-            // message, or if it names the source. The home agent renews other IPv4 bindings but does not
-            // change them. Only a message on a binding's own path shows whether a NAT is there.
+            // RFC 5648 8.1: an IPv4 binding takes the source of the message if the option names it or the
+            // message has no other binding. In all other cases the home agent renews an IPv4 binding but does
+            // not change it. Only a message over the path of a binding shows whether that path has a NAT.
             let here = single || request.outer.and_then(|(_, node)| node.ipv4()) == Some(address);
             let renewed = known.filter(|(_, node)| match node {
                 Endpoint::Ipv4(registered) => *registered == address,
@@ -164,7 +164,8 @@ fn ends(
             let known = known.ok_or(Status::MCOA_UNKNOWN_CARE_OF_ADDRESS)?;
             let (_, node) = known;
             let moved = node.ipv6().is_none() && single;
-            // A node behind a NAT does not know its outer address and port, so it cannot name them.
+            // Only a plain IPv4 address counts as declared: a node behind a NAT does not know its outer
+            // address and port.
             let declared = match node {
                 Endpoint::Ipv4(address) => Some(address),
                 _ => None,

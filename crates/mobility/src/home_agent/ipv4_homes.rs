@@ -23,7 +23,7 @@ use super::request::{Ipv4Home, Request};
 /// An IPv4 Address Acknowledgement option (RFC 5555 3.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ipv4Answer {
-    /// See [`ipv4_status`].
+    /// Status of the answer, one of [`ipv4_status`].
     pub status: u8,
     /// Length of the accepted prefix; 0 in a refusal.
     pub prefix_length: u8,
@@ -106,7 +106,7 @@ fn judge_one(
         let prefix = of_length.or_else(|| own(node).find(&free));
         prefix.map(|prefix| (prefix.network(), prefix))
     } else {
-        // The address may be a host's in the prefix.
+        // The option may name a host address inside the prefix, so clear the host bits.
         let prefix = named.trunc();
         own(node).any(|own| own.contains(&prefix)).then_some((address, prefix))
     };

@@ -220,7 +220,8 @@ enum Timer {
     Announce(Ipv6Addr),
 }
 
-/// The parts of the home agent that the methods of its other parts use.
+/// Fields of the home agent that the methods of its parts (proxy Neighbor Discovery, tests of care-of
+/// addresses) need.
 struct Context<'a> {
     now: Time,
     config: &'a HomeAgentConfig,
@@ -229,11 +230,12 @@ struct Context<'a> {
     outputs: &'a mut VecDeque<Output>,
 }
 
-/// The home agent. The documentation of the module says how to drive it.
+/// The home agent. After each `handle_*` call the caller calls [`HomeAgent::poll_output`] until it returns
+/// `None`.
 #[derive(Debug)]
 pub struct HomeAgent {
     config: HomeAgentConfig,
-    /// SPI of the key that a node with several keys used last.
+    /// SPI of the key that each node with several keys used last, by home address.
     spis: BTreeMap<Ipv6Addr, u32>,
     cache: BindingCache,
     /// Nodes that the operator has removed from the config, by home address.
@@ -430,8 +432,8 @@ impl HomeAgent {
         }
     }
 
-    /// Returns the parts that the methods of other parts use, the proxy Neighbor Discovery, and the tests of
-    /// care-of addresses.
+    /// Borrows separate fields: the context for the methods of the parts, the proxy Neighbor Discovery, and
+    /// the tests of care-of addresses.
     fn context(&mut self, now: Time) -> (Context<'_>, &mut ProxyNd, &mut CareOfTests) {
         let HomeAgent { config, cache, timers, outputs, proxy_nd, care_of_tests, .. } = self;
         (Context { now, config, cache, timers, outputs }, proxy_nd, care_of_tests)
@@ -674,7 +676,8 @@ impl HomeAgent {
                         self.outputs.push_back(Output::Event(Event::Warning { message }));
                     }
                 } else if !is_agent {
-                    // Until a node has come here, its former home agent answers for its address.
+                    // A home agent that still answers for the address of its former node is no duplicate; any
+                    // other node is.
                     self.duplicate(target);
                 }
             }

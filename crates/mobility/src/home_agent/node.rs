@@ -82,7 +82,7 @@ pub(super) struct BindingEntry {
     /// Whether the care-of address was tested, see [`Binding::care_of_tested`].
     pub care_of_tested: bool,
     priority: u8,
-    /// Lifetime in seconds. It is granted in units of four.
+    /// Lifetime in seconds, a multiple of four.
     lifetime: u32,
     ends: TunnelEnds,
     stay: CareOfAddressAge,
@@ -170,7 +170,7 @@ pub(super) struct Node {
     /// Last accepted sequence number. It is kept for `MAX_DELETE_BCE_TIMEOUT` after a de-registration. So the
     /// home agent refuses an old Binding Update that arrives late from the visited link (RFC 6275 10.3.2).
     pub sequence: Option<u16>,
-    /// Sequence number of [`Replay`]. A flag beside the timestamp says whether there is one.
+    /// Sequence number of [`Replay`]; `accepted_timestamp` and `has_timestamp` are its timestamp.
     accepted_sequence: Option<u16>,
     /// Number of sequence numbers that the node has used under the first key of the config, see [`count`].
     numbers: u32,

@@ -14,7 +14,7 @@ use ipnet::Ipv6Net;
 
 use super::AuthorizedNode;
 
-/// Place in an index entry that has no node.
+/// Value in an index entry without a node, in place of the node's index.
 const NO_NODE: u32 = u32::MAX;
 
 /// The prefix table.
@@ -27,7 +27,7 @@ pub(super) struct PrefixTable {
     /// of the hash. A different hash shows that the address differs, so the search need not read the address
     /// from memory.
     index: Box<[u32]>,
-    /// Mask of the bits of an index entry that hold the place.
+    /// Mask of the bits of an index entry that hold the place of a node.
     places: u32,
     hasher: RandomState,
     /// Prefixes by length, the longest first. Each prefix has the place of its owner; a valid config has one

@@ -7,7 +7,7 @@
 //!
 //! The home agent stores nothing about targets. It limits its answers to multicast solicitations. A scan of a
 //! large mobile network would otherwise fill the neighbor cache of the provider's router. Unicast
-//! solicitations, by which this router checks the neighbors that it has in its cache, have no limit.
+//! solicitations have no limit: by these the provider's router checks neighbors that its cache already has.
 //!
 //! Left out: duplicate address detection for addresses of mobile networks. Left out: advertisements to all
 //! nodes after a take-over, because the home agent does not know which hosts exist.
@@ -76,8 +76,8 @@ impl ProxiedLink {
         if message.destination.is_multicast() && !self.answers.allow(now) {
             return Err(MobilityDrop::RateLimited);
         }
-        // RFC 4861 7.2.8: without the Override flag. So a node that really has the address wins. RFC 4861
-        // asks for a random delay only if several proxies are on the link.
+        // RFC 4861 7.2.8: an answer of a proxy has no Override flag, so a node that really has the address
+        // wins. A random delay is necessary only with several proxies on the link.
         let override_ = target == config.address;
         Ok(self.link.answer(target, router, override_, source, peer))
     }

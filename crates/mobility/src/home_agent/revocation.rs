@@ -2,9 +2,9 @@
 //!
 //! The home agent sends the node a Binding Revocation Indication, and repeats it after one and after two more
 //! seconds. The bindings end when the node acknowledges, or when it has not answered the last indication.
-//! Until then they carry traffic, and the home agent refuses Binding Updates of the node with status 129. RFC
-//! 5846 7 lets the reason of the revocation decide this. carnet refuses them, because a node that registers
-//! again would undo the operator's command.
+//! Until then they carry traffic, and the home agent refuses Binding Updates of the node with status 129. By
+//! RFC 5846 7 the reason of the revocation decides whether the node may register meanwhile. The home agent
+//! always refuses, because a new registration would undo the operator's command.
 //!
 //! Left out: the G and P flags, which are for mobility anchors and gateways (Proxy Mobile IPv6), and V,
 //! because carnet assigns no IPv4 home addresses. The RFC defines no indications from mobile nodes.

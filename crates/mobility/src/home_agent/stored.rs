@@ -21,10 +21,10 @@ use crate::flow::FlowBinding;
 use crate::sequence::count;
 use crate::{OLD_PATH_GRACE, Output, is_newer};
 
-/// Maximum distance between the last signed sequence number and a later number that was accepted without a
-/// key. The distance covers two days of registrations with a lifetime of 60 s. An unsigned number brings old
-/// recorded messages closer to being newer again. With this limit at most the oldest eighth of the 32,768
-/// numbers becomes newer.
+/// Maximum distance from the last signed sequence number to a later number that was accepted without a key.
+/// Sequence numbers wrap around, so every step forward makes the oldest recorded messages count as newer
+/// again. With this limit only the oldest eighth of the 32,768 numbers does. The distance suffices for two
+/// days of registrations with a lifetime of 60 s.
 const UNSIGNED_LEAD: u16 = 4096;
 
 /// Stored state of a node.
@@ -35,9 +35,10 @@ pub struct StoredBinding {
     /// Last accepted sequence number, if any. For a node with a key it is the number of the last signed
     /// message.
     pub sequence: Option<u16>,
-    /// Last sequence number that was accepted with a signature. It is present only if it differs from
-    /// [`Self::sequence`], or if no SPI shows that both are equal. No SPI exists for a node without a key or
-    /// outside the config, nor for a node with several keys before its next update.
+    /// Last sequence number that was accepted with a signature. It is stored if it differs from
+    /// [`Self::sequence`], or if [`Self::spi`] is missing, because then nothing else shows that the number
+    /// was signed. The SPI is missing for a node without a key or outside the config, and for a node with
+    /// several keys before its next update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_sequence: Option<u16>,
     /// Last accepted NTP timestamp, if any.
@@ -127,8 +128,8 @@ fn is_zero(priority: &u8) -> bool {
 }
 
 impl StoredBinding {
-    /// Returns whether [`Self::sequence`] is the number of a signed message. Earlier versions stored no SPI,
-    /// and stored only the bindings of nodes without a key.
+    /// Returns whether [`Self::sequence`] is the number of a signed message. State of an earlier version has
+    /// no SPI; with a binding and without a timestamp it is of a node without a key.
     fn is_signed(&self) -> bool {
         let is_bound = self.registration.is_some() || !self.identified.is_empty();
         self.spi.is_some() || self.timestamp.is_some() || !is_bound && self.relay.is_none()
@@ -281,15 +282,15 @@ impl HomeAgent {
             let has_test = node.care_of_test;
             let has_key = node.authentication.association().is_some();
             if has_key {
-                // RFC 6275 9.5.1: the next number must also be newer than the binding's number, even if
-                // that was unsigned. But an attacker may have sent an unsigned number, and it must not make
-                // recorded messages newer again.
+                // RFC 6275 9.5.1: the next number must be newer than the number of the binding, even if that
+                // number was unsigned. But an attacker may have sent the unsigned number, so it may lead the
+                // signed one by [`UNSIGNED_LEAD`] only.
                 let newer = |it: u16, than| is_newer(it, than) && it.wrapping_sub(than) <= UNSIGNED_LEAD;
                 let unsigned = entry.sequence.filter(|it| signed.is_none_or(|signed| newer(*it, signed)));
                 replay.sequence = unsigned.or(signed);
                 if let Some(sequence) = replay.sequence {
-                    // Numbers that were accepted without a key also bring recorded messages closer to
-                    // being newer, so they count.
+                    // Count unsigned numbers too, because they use up the key's sequence numbers in the same
+                    // way.
                     keys.iter_mut().for_each(|key| key.numbers = count(key.numbers, signed, sequence));
                 }
                 if let Some(spi) = entry.spi.filter(|_| node.authentication.has_several()) {

@@ -313,7 +313,8 @@ fn judge_timestamp(
     if close && replay.timestamp.is_none_or(|last| is_later(timestamp, last)) {
         return None;
     }
-    // "copies only the low-order 32 bits ..., and supplies the high-order 32 bits from its own time".
+    // RFC 4285 6: the home agent "copies only the low-order 32 bits ..., and supplies the high-order 32 bits
+    // from its own time".
     let answer = (time.to_ntp() & 0xffff_ffff_0000_0000) | (timestamp & 0xffff_ffff);
     Some((Status::ID_MISMATCH, answer))
 }

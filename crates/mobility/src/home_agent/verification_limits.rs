@@ -161,7 +161,7 @@ mod tests {
         assert!(admission.full_at.is_empty(), "nothing is kept of them");
     }
 
-    /// 100,000 routers behind one address of a NAT, at once.
+    /// 100,000 routers behind one NAT register at the same time.
     #[test]
     fn many_routers_behind_one_address_register_at_once_after_a_power_cut() {
         let mut admission = UnboundSourceLimits::new(1);

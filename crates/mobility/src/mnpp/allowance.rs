@@ -21,8 +21,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const STRANGERS: u32 = 32;
 const STRANGERS_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of limits in the table. At most [`super::MAX_PEERS`] known stations have a limit that is
-/// not full. Of unknown stations there are at most 32 + 80: those that get answers before the first limit is
-/// full again.
+/// not full. At most 32 + 80 unknown stations have one. All unknown stations together get that many answers
+/// in 1.6 s, after which a limit is full again.
 const MOST: usize = 256;
 
 /// Limit of one kind of answers.

@@ -423,7 +423,7 @@ impl Mnpp {
         }
         if any {
             self.counters.received += 1;
-            // This station may not have received an announcement of this router yet.
+            // Announce soon if this router has sent no announcement since the station appeared.
             if !self.peers.get(&from).is_some_and(|peer| peer.announcement_sent) {
                 if let Some(peer) = self.peers.get_mut(&from) {
                     peer.announcement_sent = true;
@@ -594,7 +594,8 @@ impl Mnpp {
             let is_at_home = claims.into_iter().any(|claim| claim.prefix.contains(&source));
             self.answer(now, test.asker, to, test, is_at_home, around)
         } else {
-            // Another station announces this router's prefix.
+            // The test is for this router's prefix but names another station: that station announces the
+            // prefix falsely.
             if let Some(prefix) = asked {
                 self.warn(now, test.responder, prefix);
             }

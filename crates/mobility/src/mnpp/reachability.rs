@@ -141,7 +141,7 @@ impl Mnpp {
         let claims = peer.announced_prefixes.iter_mut().filter(|claim| claim.next_test <= now);
         let open = claims.filter(|claim| !self.is_settled(now, station, claim.prefix));
         let claim = open.min_by_key(|claim| claim.next_test);
-        // A test that the router could not send does not count.
+        // Record a test only if the router could send it.
         if let Some(claim) = claim.filter(|_| reachable)
             && let Some(cookie) = self.test(now, station, claim.prefix)
         {

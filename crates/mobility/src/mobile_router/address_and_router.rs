@@ -268,8 +268,8 @@ fn fit(
     }
 }
 
-/// Returns the default routers that have advertised but are not in the kernel's list. Any router matches a
-/// default route without gateway.
+/// Returns the default routers that have advertised but are not in the kernel's list. Returns an empty list
+/// if the kernel has no default route, or one without gateway, which stands for any router.
 fn unlisted(routes: &[Ipv6Router], heard: &LinkRouters) -> Vec<Ipv6Router> {
     if routes.is_empty() || routes.iter().any(|route| route.gateway.is_unspecified()) {
         return Vec::new();
@@ -288,7 +288,7 @@ pub(super) struct Experience<'a> {
 struct Ranked<A, R> {
     rank: R,
     candidate: Candidate<A>,
-    /// Whether the address fits no other router better, and whether the kernel's list has the router.
+    /// `fits`: the address fits no other router better. `is_listed`: the kernel's list has the router.
     fits: bool,
     is_listed: bool,
     /// Whether the router answers. `works` also requires that the candidate has not failed.
@@ -301,8 +301,9 @@ impl<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy> Ranked<A, R> {
         proven.contains(self.candidate.address.into(), self.candidate.router.into())
     }
 
-    /// Returns whether the address takes this router, although another one has a better rank. The last proven
-    /// router of an address has precedence while it works. After a failure of another one it is tried again.
+    /// Returns whether packets of the address go to this router although another router has a better rank.
+    /// The last proven router of an address has precedence while it works. After a failed attempt over
+    /// another router it is next again.
     fn is_preferred(&self, experience: &Experience<'_>) -> bool {
         let (address, router) = (self.candidate.address.into(), self.candidate.router.into());
         let is_next = || self.answers && experience.failed.is_latest_of_other_router(address, router);

@@ -39,7 +39,7 @@ pub(super) struct AnsweredRevocation {
 }
 
 impl AnsweredRevocation {
-    /// Returns whether an indication is a repetition of this one.
+    /// Returns whether an indication repeats the revocation that the router has already acknowledged.
     pub(super) fn is_of(&self, message: &MobilityMessage<'_>, revocation: &BindingRevocation<'_>) -> bool {
         self.sequence == revocation.sequence && self.came_to == came_to(message)
     }

@@ -6,10 +6,10 @@
 //! (RFC 3963 5.4). From then on it sends one Binding Update every [`REFUSED_INTERVAL`]. So it registers again
 //! without help when the operator has corrected the home agent's config.
 //!
-//! A home agent may send status 129 and 131 to 133 while it starts. So after these the pauses begin with
-//! seconds and double up to that interval. The refusal may also have answered an attacker's message with the
-//! number of this router's Binding Update. If the home agent accepts that Binding Update after the refusal,
-//! the router registers again at once.
+//! A home agent may send status 129 and 131 to 133 while it starts. So after these statuses the pauses begin
+//! with seconds and double up to [`REFUSED_INTERVAL`]. A refusal may also be the answer to an attacker's
+//! message that copies the number of this router's Binding Update. If the home agent accepts that Binding
+//! Update after the refusal, the router registers again at once.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -145,7 +145,7 @@ impl MobileRouter {
     ) {
         let status = Status(acknowledgement.status);
         if let Some(single) = self.list.plain.exchange.take_if(|exchange| exchange.is_single()) {
-            // This answer may refuse again; then it sets a new refusal.
+            // End the state of the former refusal first, because this answer may set a new one.
             self.end_refusal();
             let exchange = self.list.plain.exchange.insert(single);
             exchange.apply(now, binding_update_list::Event::Answer);
@@ -173,8 +173,8 @@ impl MobileRouter {
         self.list.back_off = None;
         let reason = self.reason_to_move(now);
         self.forwarding_changed(&reason);
-        // The home agent may have received a later Binding Update for another care-of address, which the
-        // acknowledged registration now replaces.
+        // Register again if a later Binding Update named another care-of address. The home agent may have
+        // received it, so its binding may differ from this registration.
         let overtakes = |other: &Transmission| {
             other.care_of_address != update.via.1 && is_newer(other.sequence, update.sequence)
         };
@@ -314,7 +314,8 @@ impl MobileRouter {
             RefusalReaction::Retry(after) => format!("trying again in {} s", after.as_secs()),
             RefusalReaction::StartOver => "de-registering first".into(),
             RefusalReaction::BackOff | RefusalReaction::Stop => {
-                // RFC 3963 5.4: the home agent has no binding for this router.
+                // RFC 3963 5.4: after this refusal the home agent has no binding of this router, so clear all
+                // bindings with identifiers.
                 if member.is_some() {
                     self.clear_bindings(now);
                 }
@@ -679,9 +680,9 @@ impl MobileRouter {
         }
     }
 
-    /// Records the timestamp of an acknowledgement. It repeats the timestamp of the Binding Update. If a
-    /// registration had none, the acknowledgement contains the home agent's time; the acknowledgement of a
-    /// de-registration without one has no timestamp.
+    /// Records the timestamp of an acknowledgement. If the Binding Update had a timestamp, the
+    /// acknowledgement repeats it. Otherwise the acknowledgement of a registration contains the home agent's
+    /// time, and that of a de-registration contains no timestamp.
     fn timestamp_acknowledged(&mut self, update: &Update, told: Option<u64>) {
         if update.timestamp.is_some() {
             self.numbers.timestamp_acknowledged(told);
@@ -728,8 +729,8 @@ impl MobileRouter {
         let registration = self.granted(now, update, update.via, acknowledgement);
         if !self.taken_for_a_host(acknowledgement) && !registration.lifetime.is_zero() {
             self.list.plain.registration = Some(registration);
-            // If the update named an IPv4 care-of address in the option, a home agent without RFC 5648 has
-            // ignored that address.
+            // A home agent without RFC 5648 ignores an IPv4 care-of address in the option, so register it
+            // again without identifier.
             self.list.plain.is_due_again = update.via.1.is_ipv4();
             self.timers.set(Timer::Expire, registration.expires);
         }
@@ -802,7 +803,8 @@ impl MobileRouter {
             // no longer prefers the addresses that it tried earlier.
             let before = request.sent.iter().filter(|sent| !is_newer(sent.sequence, update.sequence));
             let winner = registration.care_of_address;
-            // The answer says nothing about a router that the address has got in the meantime.
+            // If the address has another router since the request was sent, the answer does not prove the new
+            // router.
             let is_proven = !request.used_other_router(winner, uplink.next_hop(winner));
             uplink.race_decided(now, (winner, is_proven), before.map(|sent| sent.care_of_address));
             self.watch_candidates(now, registration.uplink);

@@ -29,9 +29,10 @@ const HOME_ROUTER_SILENT: &str = "the router of the home link does not answer";
 struct Found {
     ipv6: Candidates<Ipv6Addr>,
     ipv4: Candidates<Ipv4Addr>,
-    /// Direct address that the router prefers.
+    /// Preferred address of this router on the visited link before a parent router, see [`crate::nesting`].
     direct: Option<Ipv6Addr>,
-    /// Reason why the best router cannot be this router's parent, if all candidates have such a reason.
+    /// Reason why the best router cannot be this router's parent; `None` if any candidate has a suitable
+    /// router.
     refusal: Option<&'static str>,
     /// First default router of the kernel's list.
     gateway: Option<Ipv6Addr>,

@@ -20,7 +20,7 @@ use super::DEMAND_INTERVAL;
 /// Pause between the first hint that the router follows and the next. It is also the minimum time between two
 /// Binding Updates after hints.
 pub(super) const HINT_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest pause.
+/// Maximum pause between two hints that the router follows.
 const MAX_HINT_INTERVAL: Duration = Duration::from_secs(64);
 /// Time without a hint after which the pause starts again at its minimum.
 const HINT_QUIET: Duration = Duration::from_secs(300);
@@ -38,7 +38,8 @@ impl BindingLossHints {
         if is_proven { &mut self.proven } else { &mut self.unproven }
     }
 
-    /// Returns whether the router follows a hint that arrives now.
+    /// Returns whether the router follows a hint that arrives now. `is_proven` says whether the hint quotes a
+    /// packet of this router.
     pub(super) fn allow(&mut self, now: Time, is_proven: bool) -> bool {
         self.of(is_proven).allow(now)
     }

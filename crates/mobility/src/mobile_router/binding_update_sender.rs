@@ -64,8 +64,9 @@ impl MobileRouter {
             && exchange.care_of_addresses.contains(&care_of_address)
         {
             exchange.care_of_addresses.retain(|address| care_of_addresses.contains(address));
-            // The kernel keeps addresses and default routes of a link that was left. An update by such a
-            // route is lost, and only the advertisement of the link's own router shows it.
+            // Begin anew if the address has another router than at the last transmission. The kernel keeps
+            // addresses and routes of a former link, so earlier updates may have gone to a router that is out
+            // of reach.
             let router = self.uplinks[uplink].next_hop(care_of_address);
             if exchange.used_other_router(care_of_address, router) && !exchange.is_held() {
                 exchange.care_of_addresses = care_of_addresses;
@@ -83,7 +84,7 @@ impl MobileRouter {
         if registered && !self.list.plain.is_due_again {
             self.watch_exchange();
             if self.timers.get(Timer::Refresh).is_none() {
-                // The refresh timer was stopped while no uplink was usable.
+                // Start the refresh timer again: it was stopped while no uplink was usable.
                 let is_full = self.uplinks.is_full(uplink);
                 let due = self.list.plain.refresh_at(is_full).unwrap_or(now);
                 self.timers.set(Timer::Refresh, due.max(now));
@@ -238,7 +239,8 @@ impl MobileRouter {
 
     pub(super) fn leave_home(&mut self) {
         if self.home.at_home && self.list.plain_request(Purpose::Deregister).is_some() {
-            // The home agent may have received the de-registration.
+            // Register again after an interrupted de-registration, because the home agent may have received
+            // it.
             self.list.abandon();
             self.watch_exchange();
             self.list.bindings.iter_mut().for_each(|binding| binding.is_due_again = true);
@@ -407,7 +409,8 @@ impl MobileRouter {
 
     fn send_draft(&mut self, now: Time, wall: WallTime, draft: DueUpdate) {
         let about = (draft.members.as_slice(), draft.removal);
-        // An IPv4 prefix needs a third of the octets of an IPv6 prefix.
+        // Space that the prefixes need in the update, counted in IPv6 prefixes: an IPv4 prefix needs a third
+        // of the octets of an IPv6 prefix.
         let prefixes = self.config.prefixes.len() + self.config.ipv4_prefixes.len().div_ceil(3);
         let (flows, summary) = self.flows.described(&self.uplinks, &self.list, about, prefixes);
         let own_address = draft.members.iter().find(|_| !draft.removal).map(|m| mapped(m.care_of_address));
@@ -467,7 +470,7 @@ impl MobileRouter {
         }
         if self.is_return_unanswered(now) {
             self.break_off_return(now, wall);
-            // At home without another uplink the de-registration goes on.
+            // If the router is still at home, no other uplink exists, so the de-registration continues.
             if !self.home.at_home {
                 return;
             }

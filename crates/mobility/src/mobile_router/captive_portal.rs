@@ -183,7 +183,7 @@ impl PortalProber {
                 (is_told.then(portal), false)
             }
             PortalProbe::Passed => (None, probes.found.take().is_some()),
-            // A known portal that does not answer once still exists.
+            // A single probe without an answer does not show that a known portal has gone.
             PortalProbe::Redirected(_) | PortalProbe::Unanswered => (None, false),
         }
     }

@@ -116,7 +116,7 @@ impl Flows {
         }
         uplinks.sort_by_key(|&uplink| all.is_avoided(uplink));
         if configured.action == FlowAction::Balance {
-            // An uplink that the router avoids gets no share, unless all are such.
+            // Leave out the uplinks that the router avoids, unless it avoids all of them.
             let good = uplinks.iter().filter(|&&uplink| !all.is_avoided(uplink)).count();
             uplinks.truncate(if good > 0 { good } else { uplinks.len() });
         }
@@ -189,8 +189,8 @@ impl Flows {
         (!same).then_some(wanted)
     }
 
-    /// Returns the binding whose Binding Update reports changed flows to the home agent; `None` without a
-    /// change. It is `best`, the first binding that traffic may use.
+    /// Returns the binding whose Binding Update reports changed flows to the home agent: `best`, the first
+    /// binding that traffic may use. Returns `None` if there is no change to report.
     pub(super) fn carrier(
         &self,
         all: &Uplinks,
@@ -291,8 +291,7 @@ impl Flows {
         }
     }
 
-    /// Returns whether the Binding Update with this number is the last description of some flow and has no
-    /// answer yet.
+    /// Returns whether a flow waits for the answer to the Binding Update with this number.
     pub(super) fn tells(&self, sequence: u16) -> bool {
         self.states.iter().any(|flow| flow.pending.as_ref().is_some_and(|(last, _)| *last == sequence))
     }

@@ -5,9 +5,9 @@
 //! which needs nothing special. In an aggregated home network (RFC 4887 6) the home prefix contains the
 //! mobile networks. Then two rules change:
 //!
-//! * A prefix that is a part of the home prefix does not show that a link is the home link: it may be another
-//!   vehicle's mobile network. It shows it only if it contains the home agent's address (RFC 4887 6.2: "a
-//!   prefix match with its Home Agent").
+//! * A prefix that is a part of the home prefix does not show the home link: it may be another vehicle's
+//!   mobile network. Such a part shows the home link only if it contains the home agent's address (RFC 4887
+//!   6.2: "a prefix match with its Home Agent").
 //! * Hosts on the home link solicit hosts of the mobile network as neighbours. A router at home answers for
 //!   them (RFC 4887 6.2.1, "ND proxying for all addresses in its MNPs") and forwards their packets. While the
 //!   router is away, the home agent does so.
@@ -145,8 +145,8 @@ mod tests {
         }
     }
 
-    /// RFC 4887 6.2: the whole home prefix shows the home link, and so does its part with the home agent. No
-    /// other part does, and no shorter prefix.
+    /// RFC 4887 6.2: the whole home prefix shows the home link, and so does its part with the home agent.
+    /// Other parts and shorter prefixes do not show the home link.
     #[test]
     fn the_home_link_is_where_the_home_agent_is() {
         let aggregated = config("2001:db8:1::/48");

@@ -41,7 +41,7 @@ const REST_OF_ANSWER: Duration = Duration::from_millis(600);
 const MAX_RETURNS: u32 = 2;
 /// Number of advertisements without a prefix after which the prefix is suspected in any case.
 const MAX_OMISSIONS: u32 = 8;
-/// Number of Router Solicitations to routers that omit a prefix: at once, and the pause until the next.
+/// Limit of Router Solicitations to routers that omit a prefix: the burst, and the interval after it.
 const QUESTIONS: (u32, Duration) = (3, Duration::from_secs(1));
 /// Number of missed advertisements after which a router is unreachable. RFC 6275 11.5.1 permits a node to
 /// tolerate some.
@@ -69,9 +69,10 @@ struct AdvertisedPrefix {
     prefix: Ipv6Net,
     router: Ipv6Addr,
     at: Time,
-    /// End of its valid lifetime, unless the router advertises it again; `None` if the lifetime is infinite.
+    /// End of the prefix's valid lifetime, unless the router advertises the prefix again; `None` if the
+    /// lifetime is infinite.
     ends_at: Option<Time>,
-    /// Whether its valid lifetime has ended.
+    /// Whether the valid lifetime of the prefix has ended.
     ended: bool,
     /// Advertisements with other prefixes that the router has sent since the last one with this prefix.
     omissions: u32,

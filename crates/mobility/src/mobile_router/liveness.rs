@@ -248,8 +248,8 @@ impl MobileRouter {
         self.schedule_heartbeat(now, uplink, now);
     }
 
-    /// Handles an acknowledgement over an uplink. If there are no heartbeats, it measures the round trip.
-    /// `took` is `None` if the home agent may have delayed its answer.
+    /// Handles an acknowledgement over an uplink. If the router sends no heartbeats, `took` measures the
+    /// round trip. It is `None` if the home agent may have delayed its answer.
     pub(super) fn path_answered(&mut self, now: Time, uplink: usize, took: Option<Duration>) {
         let heartbeats = self.uplinks.heartbeats.are_sent();
         let Some(path) = self.uplinks.path_mut(uplink) else { return };
@@ -258,8 +258,7 @@ impl MobileRouter {
         if let Some(took) = took.filter(|_| round_trip.smoothed().is_none() || !heartbeats) {
             round_trip.measure(took);
         }
-        // The answers to these heartbeats may still wait in a queue. If they arrive, they show that the
-        // path works.
+        // Do not count the outstanding heartbeats as lost: their answers may still wait in a queue.
         path.liveness.excuse();
         path.arrivals.answered(now, None, None);
     }

@@ -74,8 +74,9 @@ impl MobileRouter {
         }
         let kind = message.message.first().copied().unwrap_or_default();
         let is_link_local = message.source.is_unicast_link_local();
-        // RFC 4861 6.1.2 and 7.1.2. A router sends the advertisement of its link-local address from this
-        // address; other sources do not matter. No router forwards an Echo Reply from such an address.
+        // RFC 4861 6.1.2 and 7.1.2: Router Advertisements come from a link-local address. Neighbor
+        // Advertisements and Echo Replies matter only from a link-local address. No router forwards packets
+        // from such an address, so an Echo Reply needs no check of the hop limit.
         match kind {
             icmpv6::types::ROUTER_ADVERTISEMENT => {}
             icmpv6::types::NEIGHBOR_ADVERTISEMENT | icmpv6::types::ECHO_REPLY if is_link_local => {}
@@ -329,8 +330,8 @@ impl MobileRouter {
         self.forwarding_changed(reason);
     }
 
-    /// Handles the time until a home agent is known. On the home link the router needs none, because it has
-    /// no registration to end.
+    /// Sets the state while no home agent is known. On the home link the router works without a home agent,
+    /// because it has no registration to end.
     fn without_home_agent(&mut self, now: Time, reason: &str) {
         let home = self
             .uplinks
@@ -404,7 +405,7 @@ impl MobileRouter {
         }
         self.evaluate(now, wall, &reason);
         if self.list.plain.exchange.is_some() && self.list.plain.uplink == index {
-            // Although it failed, this uplink is still the best one.
+            // Send again over the uplink that has failed, because it is still the best one.
             self.transmit(now, wall);
         } else {
             self.handovers.reason = Some((now, reason));
@@ -449,7 +450,7 @@ impl MobileRouter {
         }
     }
 
-    /// Handles the end of that timer: the signal strength is unknown now.
+    /// Handles the end of the time after which an unreported signal strength becomes unknown.
     pub(super) fn signal_expired(&mut self, now: Time, wall: WallTime, index: usize) {
         let name = &self.uplinks[index].config.interface;
         let message = format!("the signal of {name} is unknown: no program has reported it in time");

@@ -18,9 +18,9 @@ use carnet_base::{Time, WallTime};
 use crate::security::NOTICE_WINDOW;
 use crate::sequence::is_later;
 
-/// Limit of a small lead of the home agent's clock. If the last timestamp leads the home agent's time by
-/// less, later messages are refused until then. If a timestamp leads the one before by more, the clock counts
-/// as ahead from then on.
+/// Lead of the home agent's clock above which it counts as ahead. If the last timestamp leads the home
+/// agent's time by less, the router refuses later messages until that time. If it leads by more, the router
+/// continues with the present time.
 const SLIGHTLY_AHEAD: Duration = Duration::from_secs(3600);
 
 /// Timestamps of the home agent's messages, and the home agent's time.
@@ -39,7 +39,7 @@ pub(super) struct Notices {
 }
 
 impl Notices {
-    /// Removes the home agent's time, because another home agent has another clock.
+    /// Removes the known time of the home agent, because another home agent has another clock.
     pub(super) fn forget_clock(&mut self) {
         self.clock = None;
     }

@@ -102,8 +102,9 @@ impl MobileRouter {
         order.into_iter().find(moving).into_iter().collect()
     }
 
-    /// Returns whether packets may leave from a registered care-of address of an uplink. While the router is
-    /// coming home, any address of the interface is good: the home agent still has it in the binding.
+    /// Returns whether packets may leave from a registered care-of address of an uplink. During a return to
+    /// the home link any registered address that the interface still has is usable, because the home agent
+    /// still has the binding.
     fn may_send_from(&self, uplink: usize, address: IpAddr) -> bool {
         let uplink = &self.uplinks[uplink];
         uplink.has_care_of_address(address) || (self.home.at_home && uplink.has_address(address))
@@ -115,7 +116,7 @@ impl MobileRouter {
     }
 
     /// Adds the tunnels of a care-of address. From an IPv4 address the router accepts both encapsulations.
-    /// `transmit` says whether it sends packets, and whether inside UDP.
+    /// `transmit` is `None` if the router must not send through them, otherwise whether it sends inside UDP.
     fn push_ends(
         &self,
         paths: &mut Vec<Path>,
@@ -149,7 +150,8 @@ impl MobileRouter {
             return None;
         }
         if self.is_home() {
-            // On the home link only packets that were already on their way into the tunnel use it.
+            // On the home link the last care-of address serves only packets that were already on their way
+            // into the tunnel.
             return self
                 .list
                 .previous

@@ -134,8 +134,9 @@ impl PathPackets {
         (self.received_samples & 0b1111).count_ones() >= 3
     }
 
-    /// Returns whether a path has failed after the permitted number of heartbeats without an answer.
-    /// `patience` is the time without an arriving packet that a path must have, too.
+    /// Returns whether a path has failed after the permitted number of heartbeats without an answer. It has
+    /// failed if no packet has arrived for `patience` ([`FULL_SILENCE`] on a full path), or no answer for
+    /// [`NO_ANSWER`].
     pub(super) fn has_failed(&self, now: Time, patience: Duration) -> bool {
         let since = |at: Option<Time>| at.map_or(Duration::MAX, |at| now.saturating_since(at));
         let silence = if self.is_full { FULL_SILENCE } else { patience };

@@ -47,7 +47,8 @@ const LATE: Duration = Duration::from_millis(50);
 /// Number of answers to Neighbor Solicitations, without an Echo Reply between them, after which a router
 /// counts as one that drops Echo Requests.
 const MAX_WITHOUT_ECHO: u32 = 3;
-/// Time that a router has for the answer to the last of these solicitations.
+/// Time to wait for the answer to the last Neighbor Solicitation before a router that carnet does not know
+/// yet has failed.
 const ANSWER_TIME: Duration = Duration::from_millis(200);
 /// Number of last Echo Requests whose replies are accepted.
 const RECENT_ECHOES: u16 = 8;
@@ -82,7 +83,7 @@ struct RouterProbe {
     other_link_seen: bool,
 }
 
-/// Messages to a router, by which RFC 4861 and this module limit the next ones.
+/// Last messages to a router, from which the rate limits of RFC 4861 and of this module follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ProbedRouter {
     router: Ipv6Addr,
@@ -236,7 +237,8 @@ impl Reachability {
         if probe.sent > 0 {
             within = now.saturating_since(probe.began).max(within / 2);
         }
-        // Otherwise the router has repeated its answer, or has answered a solicitation of the kernel.
+        // Keep a probe that is not sent yet: this answer is a repetition, or answers a solicitation of the
+        // kernel.
         if probe.sent > 0 || !probe.at_home || probe.new_router_seen {
             self.probe = None;
         }
@@ -382,8 +384,8 @@ impl Reachability {
     }
 }
 
-/// Returns the time before which no router of the home link can have advertised last. `since` is the time
-/// since which the home router is known.
+/// Returns the time of the earliest last advertisement that a router of the home link can have. A router that
+/// advertised last before it is on another link. `since` is the time since which the home router is known.
 fn before_link(since: Time) -> Time {
     Time::ZERO + since.saturating_since(Time::ZERO + SAME_LINK)
 }

@@ -13,7 +13,7 @@ use crate::binding_update_list::{RefusalReaction, refusal_reaction};
 pub const REFUSED_INTERVAL: Duration = Duration::from_secs(600);
 /// First pause after status 129 and 131 to 133 from a home agent that has acknowledged this router before.
 const KNOWN_PAUSE: Duration = Duration::from_secs(2);
-/// First pause after these statuses from a home agent that has never acknowledged this router.
+/// First pause after status 129 and 131 to 133 from a home agent that has never acknowledged this router.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(32);
 
 /// A Binding Update that the home agent has refused.

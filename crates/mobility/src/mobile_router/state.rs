@@ -1,4 +1,5 @@
-//! The state of the mobile router as others see it, what of it survives a restart, and the timers.
+//! State of the mobile router as its callers see it, the part of the state that survives a restart, and the
+//! timers.
 
 use std::net::Ipv6Addr;
 

@@ -8,7 +8,7 @@ use carnet_base::Time;
 /// Time without effect of the home prefix after a return that the home agent has not answered: the first and
 /// the longest. The time doubles with each such return.
 const HOME_DOUBTED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(960));
-/// Divisor of that time: after this part it may end early.
+/// Divisor of the times in [`HOME_DOUBTED`]: after this fraction the time may end early.
 const EARLY_END: u32 = 12;
 /// Maximum number of home routers that are stored because the home agent did not answer a return over them.
 const MAX_ROUTERS: usize = 8;
@@ -22,7 +22,7 @@ pub(super) struct UnansweredReturns {
     routers: Vec<Ipv6Addr>,
     /// Time until which the home prefix has no effect.
     until: Option<Time>,
-    /// Earliest time at which that may end.
+    /// Earliest time at which the home prefix may have effect again.
     earliest: Time,
 }
 
@@ -55,7 +55,7 @@ impl UnansweredReturns {
         self.earliest = now + lasts / EARLY_END;
     }
 
-    /// Lets that time end as early as it may.
+    /// Lets the home prefix have effect again at the earliest permitted time.
     pub fn hasten(&mut self, now: Time) {
         self.until = self.until.map(|until| until.min(self.earliest.max(now)));
     }

@@ -77,8 +77,8 @@ impl Uplinks {
             .all(|uplink| uplink.demoted_until.is_some())
     }
 
-    /// Returns whether another uplink on a foreign link is up. If the router already avoids this uplink, only
-    /// one counts that it does not avoid.
+    /// Returns whether another uplink on a foreign link is up. If the router already avoids the uplink
+    /// `index`, uplinks that it avoids do not count.
     pub(super) fn has_alternative(&self, index: usize) -> bool {
         let is_demoted = self.demoted_until(index).is_some();
         self.iter().enumerate().any(|(other, uplink)| {

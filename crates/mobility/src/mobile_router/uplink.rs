@@ -111,7 +111,7 @@ pub enum Attachment {
 /// State of an uplink.
 #[derive(Debug)]
 pub struct Uplink {
-    /// The operator's config of nesting.
+    /// The operator's config of the uplink.
     pub config: UplinkConfig,
     /// Current attachment.
     pub attachment: Attachment,
@@ -158,15 +158,15 @@ pub struct Uplink {
     pub(super) renewed: bool,
     /// Router that advertises the home prefix on this link now.
     pub(super) home_router: Option<Ipv6Addr>,
-    /// Whether another router advertises the home prefix on this link, over which the home agent has not
-    /// failed to answer.
+    /// Whether another router advertises the home prefix on this link. A router over which a return got no
+    /// answer does not count.
     pub(super) has_other_home_router: bool,
     /// Last router that advertised the home prefix while the home agent answered a return.
     pub(super) proven_home_router: Option<Ipv6Addr>,
     /// Whether the home agent has answered a return while a router on this interface advertised the home
     /// prefix.
     pub(super) home_was_advertised: bool,
-    /// Returns that the home agent has not answered since the link came up.
+    /// Unanswered returns to the home link since the link came up.
     pub(super) unanswered_returns: UnansweredReturns,
     /// Number of Router Solicitations since the link came up.
     solicitations: u32,
@@ -291,8 +291,8 @@ impl Uplink {
         ipv6.sort_by_key(|address| is_direct(address) && self.has_failed(*address));
         let known = self.ipv4_candidates.best.iter().map(|candidate| IpAddr::V4(candidate.address));
         let ipv4: Vec<IpAddr> = known.filter(|_| self.ipv4_care_of_address().is_some()).collect();
-        // RFC 8305 4: the order alternates between the IP versions. Direct addresses belong to the first
-        // group.
+        // RFC 8305 4: the order alternates between the IP versions. Direct addresses come before this
+        // alternation.
         let ipv6_leads = !self.lost.is_some_and(|lost| lost.is_ipv6());
         let together = 1 + direct.len();
         let (mut first, mut second) = (ipv6.into_iter(), ipv4.into_iter());

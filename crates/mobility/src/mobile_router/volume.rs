@@ -35,7 +35,8 @@ const STORE_OCTETS: u64 = 1_000_000;
 /// 2020-01-01 in days since 1970-01-01. A clock that shows an earlier date has not been set.
 const SET_CLOCK: u64 = 18_262;
 const DAY_S: u64 = 86_400;
-/// Difference in seconds to the monotonic clock above which the clock was set.
+/// Difference in seconds between the progress of the time of day and of the monotonic clock, above which the
+/// clock counts as set.
 const STEP_S: u64 = 60;
 /// Time in seconds after which an earlier date is believed although the clock was not set.
 const DOUBT_S: u64 = DAY_S;
@@ -259,8 +260,8 @@ impl StoredVolume {
         let mut clock = Clock::of(now, wall);
         let restored = std::mem::take(&mut self.restored);
         match self.clock {
-            // If the program has restarted, the machine has restarted as well, unless its counters or its
-            // clocks continue.
+            // At the first count after a restart of the program, the machine has restarted too, unless its
+            // counters or its clocks continue.
             Some(before)
                 if restored
                     && (before.now_s > clock.now_s || !same_epoch && before.is_set_before(&clock)) =>
@@ -280,7 +281,7 @@ impl StoredVolume {
         let begins = shown.is_some_and(|shown| shown != self.period);
         self.period = shown.unwrap_or(self.period);
         let in_period = |piece: &&DayCount| {
-            // A clock that is not believed does not end a period.
+            // If the date is not believed, no period ends, so all counts belong to the present one.
             shown.is_none() || kind.number(clock.date_of(piece.begin_s)).is_none_or(|it| it == self.period)
         };
         let counted = self.pieces.iter().filter(in_period).map(|piece| piece.octets);

@@ -61,8 +61,8 @@ impl RegistrationLimits {
         if has_room && !of.entry(sender).or_insert_with(own).allow(now) {
             return false;
         }
-        // A sender with a registration finds the table full only if it is full of senders whose
-        // registration has just ended.
+        // If the table is full, refuse even a sender with a registration. The table can then only contain
+        // senders whose registration has just ended.
         if is_known { has_room } else { self.strangers.allow(now) }
     }
 }

@@ -75,7 +75,7 @@ impl Nesting {
         let Some(way) = self.network_of_address(address).cloned() else {
             return refuse(self, status::TOPOLOGICALLY_INCORRECT, NestingDrop::NotOffered);
         };
-        // The subnet-router anycast address (RFC 4291 2.6.1), or an address of this router.
+        // Refuse an address of this router, and the subnet-router anycast address (RFC 4291 2.6.1).
         let is_ours = router.uplinks().iter().any(|uplink| uplink.has_address(address.into()));
         if is_ours || address == way.network {
             return refuse(self, status::DUPLICATE, NestingDrop::Duplicate);
@@ -114,8 +114,8 @@ impl Nesting {
                     (&before.lan, before.gateway) != (&after.lan, after.gateway)
                 });
                 if let State::Valid { renew, .. } = &mut entry.state {
-                    // The child has moved inside the tree, so the outer routers learn at once that their
-                    // registration is outdated.
+                    // Renew at once if the child has moved inside the tree, so that the outer routers get the
+                    // new registration.
                     *renew = renew.map(|at| if moved { now } else { at });
                     if moved {
                         self.outputs.push_back(Output::Forwarding);

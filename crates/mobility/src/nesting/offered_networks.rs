@@ -46,8 +46,8 @@ impl Nesting {
             let offered = uplink.parent().filter(|parent| !parent.information.prefixes.is_empty());
             let found: Vec<(Ipv6Addr, _)> = match offered {
                 Some(parent) => {
-                    // The kernel knows the next hop; the parent's advertisement contains its link-layer
-                    // address.
+                    // The next hop comes from the kernel's default route, its link-layer address from the
+                    // parent's advertisement.
                     let router = if gateway.is_unspecified() { parent.router } else { gateway };
                     let parent_is = Some((router, parent.link_address));
                     {

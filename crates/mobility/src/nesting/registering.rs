@@ -180,8 +180,8 @@ impl Nesting {
         });
         let Some(entry) = known else { return Err(NestingDrop::Unexpected) };
         if registration.status == status::SUCCESS {
-            // An answer counts only with the transaction ID of the last request. Lifetime 0 answers the
-            // end of an older registration.
+            // The answer must have the transaction ID of the last request. An answer with lifetime 0 only
+            // confirms that an older registration has ended.
             if registration.lifetime == 0 || entry.transaction != registration.transaction {
                 return Err(NestingDrop::Unexpected);
             }

@@ -3,8 +3,7 @@
 //!
 //! | path | message | next heartbeat |
 //! |---|---|---|
-//! | uplink to the home agent | Heartbeat (RFC 5847) | at an interval, answered or not: [`IntervalSchedule`]
-//! |
+//! | uplink to the home agent | Heartbeat (RFC 5847) | at an interval: [`IntervalSchedule`] |
 //! | direct route | Heartbeat of direct routes | after an answer, or when it is late: [`AnswerSchedule`] |
 //! | neighbouring mobile network | Probe | after an answer, or when it is late: [`AnswerSchedule`] |
 //!
@@ -154,7 +153,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         &mut self.round_trip
     }
 
-    /// Returns whether the last heartbeats contain an answered one.
+    /// Returns whether any of the last 64 heartbeats was answered.
     pub(crate) fn has_answered(&self) -> bool {
         self.results > self.losses.count_ones()
     }
@@ -286,7 +285,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         for _ in 0..overtaken {
             self.note_result(true);
         }
-        // The answers to later heartbeats may still arrive.
+        // Keep the later heartbeats, because their answers may still arrive.
         self.outstanding.retain(|it| it.sent >= heartbeat.sent);
         self.answered = self.answered.saturating_add(1);
         let before = self.phase;

@@ -49,8 +49,8 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.last_sent.is_none_or(|sent| now.saturating_since(sent) >= timing.interval)
     }
 
-    /// Returns the time of the next check of the path. `has_enough` is the return value of
-    /// [`Self::has_enough`] before the heartbeat that may have left now.
+    /// Returns the time of the next check of the path. `has_enough` must be the value of [`Self::has_enough`]
+    /// before the last heartbeat was sent.
     pub(crate) fn next(&self, now: Time, timing: &IntervalSchedule, has_enough: bool) -> Time {
         let first_open = self.outstanding.iter().find(|it| !it.is_missed).map(|it| it.sent);
         let time = if timing.is_series || self.has_failed() { timing.timeout } else { timing.late };

@@ -1,4 +1,4 @@
-//! Home agent: authentication and replay protection by RFC 4285 (item 59).
+//! Home agent: authentication and replay protection by RFC 4285 (conformance item 59).
 
 use std::time::Duration;
 

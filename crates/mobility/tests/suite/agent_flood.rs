@@ -53,8 +53,8 @@ fn a_flood_of_forged_updates_keeps_no_node_from_registering() {
     }
     assert_eq!(agent.machine.bindings().iter().count(), usize::from(NODES));
     assert_eq!(agent.machine.stored(agent.now, agent.wall()).len(), usize::from(NODES));
-    // Most answers: status 146, one in 10 s for each node; status 132, a burst of 20 and then 20 a second in
-    // total.
+    // Maximum number of answers: one status 146 in 10 s per node; for status 132 a burst of 20, then 20 per
+    // second in total.
     let seconds = f64::from(ROUNDS) * SECONDS;
     let most = f64::from(NODES) * (1.0 + seconds / 10.0) + 20.0 + 20.0 * seconds;
     let sent = u64::from(ROUNDS) * FORGERIES;

@@ -29,7 +29,7 @@ fn with_flow() -> Agent {
     agent
 }
 
-/// 5.3.2.1: a new flow, in the same Binding Update as the bindings that it refers to (5.3.1).
+/// RFC 6089 5.3.2.1: a new flow, in the same Binding Update as the bindings that it refers to (5.3.1).
 #[test]
 fn new_flow_binding_is_accepted() {
     let mut agent = Agent::new(config());
@@ -41,15 +41,15 @@ fn new_flow_binding_is_accepted() {
         .bid(2, OTHER_CARE_OF);
     let answer = agent.accept(&first);
     assert_eq!(said(&answer).flows, [(7, 0), (4, 0)], "RFC 6089 5.3.5: each is copied with its status");
-    // 4.3: the list is ordered by FID-PRI.
+    // RFC 6089 4.3: the list is ordered by FID-PRI.
     assert_eq!(flows(&agent), [(4, 10, vec![2]), (7, 30, vec![1, 2])]);
     let flow = &agent.machine.flows(addr(HOME))[0];
     assert_eq!((flow.selector, flow.action), (udp_to(5000), FlowAction::Failover));
-    // 5.3.6: "a copy of the packet is forwarded to each".
+    // RFC 6089 5.3.6: "a copy of the packet is forwarded to each".
     assert_eq!(agent.machine.flows(addr(HOME))[1].action, FlowAction::Duplicate);
 }
 
-/// 5.3.2.2: an update replaces priority, selector and bindings of a flow as far as it names them.
+/// RFC 6089 5.3.2.2: an update replaces priority, selector and bindings of a flow as far as it names them.
 #[test]
 fn known_flow_binding_is_changed() {
     let mut agent = with_flow();
@@ -67,8 +67,8 @@ fn known_flow_binding_is_changed() {
     assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5001));
 }
 
-/// 4.2: two flows never have one priority. By 5.3.2 the home agent applies the options of a message together,
-/// "in any order". So two flows can exchange their priorities.
+/// RFC 6089 4.2: two flows never have one priority. By 5.3.2 the home agent applies the options of a message
+/// together, "in any order", so two flows can exchange their priorities.
 #[test]
 fn flow_bindings_change_order() {
     let mut agent = with_flow();
@@ -91,8 +91,8 @@ fn flow_bindings_change_order() {
     assert_eq!(flows(&agent), [(5, 5, vec![1]), (6, 10, vec![1]), (4, 30, vec![2])]);
 }
 
-/// Conformance item 58; 5.3.4: a flow that the update does not name is removed; 5.3.3: a flow that the
-/// summary names stays.
+/// Conformance item 58; RFC 6089 5.3.4: a flow that the update does not name is removed; 5.3.3: a flow that
+/// the summary names stays.
 #[test]
 fn unnamed_flow_binding_is_removed() {
     let mut agent = with_flow();
@@ -105,7 +105,7 @@ fn unnamed_flow_binding_is_removed() {
     assert_eq!(flows(&agent), []);
 }
 
-/// 5.3.3: status 132 for an unknown flow in the summary.
+/// RFC 6089 5.3.3: status 132 for an unknown flow in the summary.
 #[test]
 fn unknown_flow_in_summary_gets_status_132() {
     let mut agent = with_flow();
@@ -114,7 +114,7 @@ fn unknown_flow_in_summary_gets_status_132() {
     assert_eq!(flows(&agent), [(4, 10, vec![2])]);
 }
 
-/// Conformance item 57; 5.3.2.1: status 131 for an unknown BID, and the flow stays unchanged.
+/// Conformance item 57; RFC 6089 5.3.2.1: status 131 for an unknown BID, and the flow stays unchanged.
 #[test]
 fn flow_with_unknown_bid_gets_status_131() {
     let mut agent = with_flow();
@@ -124,8 +124,8 @@ fn flow_with_unknown_bid_gets_status_131() {
     assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5000));
 }
 
-/// Conformance item 57; 5.3.2.1, 4.2: status 130 for an option that lacks a required value or has a forbidden
-/// one.
+/// Conformance item 57; RFC 6089 5.3.2.1, 4.2: status 130 for an option that lacks a required value or has a
+/// forbidden one.
 #[test]
 fn malformed_flow_gets_status_130() {
     let selector = || sub_options(Some(&udp_to(6000)), &[]);
@@ -148,7 +148,7 @@ fn malformed_flow_gets_status_130() {
     }
 }
 
-/// 5.3.2: "all the flow identification mobility options MUST be rejected" when two have one FID.
+/// RFC 6089 5.3.2: "all the flow identification mobility options MUST be rejected" when two have one FID.
 #[test]
 fn repeated_flow_id_refuses_all_flows() {
     let mut agent = two();
@@ -157,8 +157,8 @@ fn repeated_flow_id_refuses_all_flows() {
     assert_eq!(flows(&agent), []);
 }
 
-/// Conformance item 57; 5.3.2.1: status 133 for an unsupported selector format. RFC 6088 defines formats of
-/// IPv4 and IPv6, and the home agent takes both.
+/// Conformance item 57; RFC 6089 5.3.2.1: status 133 for an unsupported selector format. RFC 6088 defines
+/// formats of IPv4 and IPv6, and the home agent takes both.
 #[test]
 fn unknown_selector_format_gets_status_133() {
     let mut agent = two();
@@ -169,7 +169,7 @@ fn unknown_selector_format_gets_status_133() {
     assert_eq!(flows(&agent), [(4, 10, vec![1])]);
 }
 
-/// 4.3: a flow stays while its bindings are gone, and works again when the bindings are back.
+/// RFC 6089 4.3: a flow stays while its bindings are gone, and works again when the bindings are back.
 #[test]
 fn flow_without_registered_binding_waits() {
     let mut agent = with_flow();
@@ -180,12 +180,12 @@ fn flow_without_registered_binding_waits() {
     // the update does not name).
     agent.accept(&Update::explicit(5).bid(2, THIRD_CARE_OF).flow_with(4, 11, Vec::new()));
     assert_eq!(flows(&agent), [(4, 11, vec![2])]);
-    // 5.3.3: "a specific binding deregistration ... SHOULD include flow summary mobility options".
+    // RFC 6089 5.3.3: "a specific binding deregistration ... SHOULD include flow summary mobility options".
     agent.accept(&Update::implicit(6).lifetime(0).known_bid(2));
     assert_eq!(flows(&agent), []);
 }
 
-/// 5.3.3: the flows end with the last binding, whatever ended it.
+/// RFC 6089 5.3.3: the flows end with the last binding, whatever ended it.
 #[test]
 fn flows_end_with_the_last_binding() {
     let mut agent = with_flow();

@@ -5,7 +5,7 @@ use carnet_wire::mobility::BindingUpdateFlags;
 use crate::agent::{AGENT_MAC, Agent, config, node};
 use crate::craft::*;
 
-/// The link-local address that L derives from [`HOME`].
+/// The link-local address that the L flag derives from [`HOME`].
 const HOME_LINK_LOCAL: &str = "fe80::1234";
 const WITH_LINK_LOCAL: BindingUpdateFlags = BindingUpdateFlags { link_local: true, ..ROUTER };
 
@@ -162,8 +162,8 @@ fn a_deregistration_during_the_test_ends_it() {
     assert!(agent.advertisements().is_empty());
 }
 
-/// TAHI BU_NA; RFC 6275 10.4.1, RFC 3963 6.2 (item 15): the advertisement that directs the home link's
-/// packets to the home agent.
+/// TAHI BU_NA; RFC 6275 10.4.1, RFC 3963 6.2 (item 15): the home agent multicasts an advertisement, which
+/// directs packets of the home link to it.
 #[test]
 fn the_home_address_is_advertised() {
     for (update, router) in [(Update::explicit(1), true), (Update::node(1), false)] {
@@ -198,7 +198,8 @@ fn link_local_address_with_l_flag_is_advertised_and_defended() {
     assert!(said[0].router);
 }
 
-/// TAHI BU_ND; RFC 6275 10.4.1: solicitations for a bound home address are answered, with S.
+/// TAHI BU_ND; RFC 6275 10.4.1: the home agent answers solicitations for a bound home address, with the
+/// Solicited flag.
 #[test]
 fn solicitations_for_a_bound_home_address_are_answered() {
     let mut agent = Agent::on_home_link(config());
@@ -209,7 +210,8 @@ fn solicitations_for_a_bound_home_address_are_answered() {
     assert_eq!(said.len(), 1);
     assert!(said[0].solicited && said[0].override_ && said[0].router);
     assert_eq!(said[0].target_link_address, Some(AGENT_MAC));
-    // RFC 4861 7.2.4: a test of the address is answered to all nodes, without S.
+    // RFC 4861 7.2.4: the home agent answers duplicate address detection of the address to all nodes, without
+    // the Solicited flag.
     let said = agent.solicit(HOME, "::");
     assert_eq!(said.len(), 1);
     assert!(!said[0].solicited);

@@ -256,7 +256,8 @@ fn a_change_of_key_in_three_steps_ends_no_binding() {
     assert_eq!(agent.ignore(&Update::explicit(9).signed().packet()), MobilityDrop::UnknownSpi);
 }
 
-/// From the reload that drops a key, the key verifies no update, also if its SPI has another key now.
+/// After the reload that drops a key, the home agent accepts no update signed with it, even if its SPI has
+/// another key now.
 #[test]
 fn a_removed_key_verifies_no_message() {
     let mut agent = Agent::new(both());

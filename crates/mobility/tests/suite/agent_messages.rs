@@ -50,8 +50,8 @@ fn a_checksum_over_the_care_of_address_is_wrong() {
     assert_eq!(agent.ignore(&packet), MobilityDrop::BadChecksum);
 }
 
-/// Conformance item 29, TAHI HA_1_1_1 and 1_1_5; RFC 6275 9.2, 9.3.3: Binding Error 2, with and without a
-/// binding.
+/// Conformance item 29, TAHI HA_1_1_1 and 1_1_5; RFC 6275 9.2, 9.3.3: a Binding Error with status 2, with and
+/// without a binding.
 #[test]
 fn an_unknown_type_is_answered_with_a_binding_error() {
     let mut agent = Agent::new(config());
@@ -151,7 +151,8 @@ fn known_option_with_wrong_length_gets_no_answer() {
     assert_eq!(agent.ignore(&Update::explicit(1).with(short).packet()), MobilityDrop::Malformed);
 }
 
-/// Strangers get a few answers a second, not one for each packet, so the home agent is no reflector.
+/// The home agent answers unauthenticated sources a few times per second, not once for each packet, so it is
+/// no reflector.
 #[test]
 fn answers_to_unknown_sources_are_rate_limited() {
     let mut agent = Agent::new(config());
@@ -164,8 +165,8 @@ fn answers_to_unknown_sources_are_rate_limited() {
     assert!(answers < 100, "{answers} answers at one instant");
 }
 
-/// Answers to unknown message types have an allowance of their own: a burst of 20, then 20 a second, as
-/// documented. Strangers who use it up take nothing from the Binding Errors that report lost bindings.
+/// Answers to unknown message types have their own limit: a burst of 20, then 20 per second, as documented.
+/// Sources that use it up do not delay the Binding Errors that report lost bindings.
 #[test]
 fn answers_to_unknown_message_types_have_the_allowance_of_strangers() {
     let mut agent = Agent::new(config());

@@ -443,7 +443,8 @@ fn a_node_may_come_from_another_home_agent_of_the_home_link() {
     let answers = agent.wait(1.1);
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].status(), 0);
-    // The node may go to that home agent when a Home Agent Switch asks it: no conflict is reported.
+    // The node may go to the other home agent after a Home Agent Switch, so the home agent reports no
+    // conflict with that one.
     let wall = agent.wall();
     agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is another");
     sent(&mut agent.machine);

@@ -218,7 +218,7 @@ fn third(sequence: u16, care_of: &str) -> Update {
     Update::implicit(sequence).of(THIRD_HOME).alternate(care_of)
 }
 
-/// The home agent's address and home addresses are not valid as care-of address: status 174.
+/// The home agent refuses its own address and home addresses as care-of addresses: status 174.
 #[test]
 fn addresses_of_the_home_link_s_owners_are_no_care_of_addresses() {
     let mut agent = three();

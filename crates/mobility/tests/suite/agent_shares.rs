@@ -1,5 +1,4 @@
-//! Home agent: allowances. Unverified strangers and nodes with authentic messages get no more than their
-//! share.
+//! Home agent: rate limits for unauthenticated sources and for nodes with authentic messages.
 
 use std::collections::BTreeMap;
 

@@ -152,7 +152,7 @@ fn day(seed: u64, traffic: bool) {
         }
         pair.run(0.1);
     }
-    // The state stays good.
+    // Without further faults both routers stay registered.
     pair.run(10.0);
     pair.forget();
     pair.run(120.0);

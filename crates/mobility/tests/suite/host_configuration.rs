@@ -124,7 +124,8 @@ fn without_config_hosts_are_told_prefix_and_mtu() {
     assert_eq!(told(&messages), Told { mtu: vec![1460], prefixes: 1, ..Told::default() });
 }
 
-/// RFC 8106 5.1: the lifetime 0 ends a server. It is said as often as RFC 4861 10 ends a router.
+/// RFC 8106 5.1: a lifetime of 0 withdraws a server. The router repeats the withdrawal three times, as RFC
+/// 4861 10 does for a router that ceases to advertise.
 #[test]
 fn removed_host_values_are_withdrawn_three_times() {
     let mut old = advertiser(hosts(), None);
@@ -303,7 +304,7 @@ fn another_router_on_the_link_is_reported_once() {
     assert_eq!(hear("2001:db8::9", 1800), None, "no router of the link");
     assert_eq!(hear("fe80::9", 1800), Some(addr("fe80::9")));
     assert_eq!(hear("fe80::9", 1800), None);
-    // Forged ones have a limit.
+    // Reports of other routers are limited, because their advertisements may be forged.
     assert_eq!(hear("fe80::a", 1800), None);
     assert_eq!(advertiser.other_router(), Some(addr("fe80::a")));
 }

@@ -78,7 +78,8 @@ fn updates() -> Vec<Vec<u8>> {
         Update::explicit(10).prefix(SECOND_PREFIX).signed().packet(),
         Update::node(10).with(MobilityOption::MessageIdentifier(1 << 40)).signed().packet(),
         Update::implicit(10).at_home().lifetime(0).signed().packet(),
-        // Golden packet of the notes: this key, another prefix, sequence number 0x8100.
+        // A Binding Update that another program made, with the same key, another prefix and sequence number
+        // 0x8100.
         hex("60000000004c3c40 20010db800f100000000000000000010 20010db8000100000000000000000001
              870201020000c910 20010db8000100000000000000001234
              3b0605000f810003c400003c061200402001 0db80002000000000000000000000911 010000012c99119f05ec6a

@@ -146,7 +146,8 @@ fn home_agent_prohibits_ipv4_prefixes_without_r_flag() {
     assert!(bound(&agent).is_empty());
 }
 
-/// RFC 5555 3.2.1: the answer to a request for any prefix has the prefix, and its length overrides.
+/// RFC 5555 3.2.1: the home agent answers a request for any prefix with a prefix of the config, whose length
+/// overrides the requested one.
 #[test]
 fn home_agent_chooses_a_prefix_of_the_config_for_the_unspecified_address() {
     let mut agent = Agent::new(config());
@@ -303,7 +304,7 @@ proptest! {
     }
 }
 
-// The mobile router
+// Tests of the mobile router
 
 fn router() -> MobileRouterConfig {
     MobileRouterConfig { ipv4_prefixes: vec![ipv4(IPV4), ipv4(SECOND_IPV4)], ..router_config() }

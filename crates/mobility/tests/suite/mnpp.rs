@@ -253,7 +253,7 @@ fn ms(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
-/// Announces `route` to A as coming from `from`.
+/// Announces the prefix `text` to station A, in the name of station `from`.
 fn claim(world: &mut World, from: Mac, text: &str, lifetime: u32) {
     let (address, length) = text.split_once('/').expect("a prefix");
     let options = [NdOption::RouteInformation(RouteInformation {
@@ -423,7 +423,7 @@ fn answers_to_prefix_tests_are_rate_limited() {
     let stranger = PrefixTest { asker: C, ..test };
     assert!(world.machine(B).handle_init(now, ELSEWHERE, &stranger, &view));
     assert_eq!(world.dropped(B, MnppDrop::Unreachable), 1);
-    // A question about another prefix is left to the mobile network.
+    // B does not take a Prefix Test Init for another router's prefix; its caller forwards the message.
     let other = PrefixTest { prefix: own(C).network(), ..test };
     assert!(!world.machine(B).handle_init(now, ELSEWHERE, &other, &view));
 }

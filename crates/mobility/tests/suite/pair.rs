@@ -573,8 +573,9 @@ impl Pair {
 
     // Traffic
 
-    /// Sends one packet of the mobile network, as a station does. Without a path the packet is demand. The
-    /// router gets an ICMPv6 error if the home agent cannot forward the decapsulated packet.
+    /// Sends one packet of the mobile network, as a station does. Without a path the packet makes the router
+    /// register sooner (`handle_demand`). The router gets an ICMPv6 error if the home agent cannot forward
+    /// the decapsulated packet.
     pub fn traffic(&mut self, index: usize) {
         match self.routers[index].machine.path().and_then(Endpoint::ipv6) {
             None => self.router_does(index, |machine, now, wall| machine.handle_demand(now, wall)),

@@ -156,7 +156,7 @@ fn uplink_is_not_full_for_ever_after_a_reload_without_heartbeats() {
     assert!(!road.router.is_full(0));
 }
 
-/// Packets arrive over an uplink that sends none.
+/// The uplink delivers packets to the router but loses all that the router sends.
 #[test]
 fn an_uplink_that_only_receives_is_left() {
     let mut road = Road::registered();

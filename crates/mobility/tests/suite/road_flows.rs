@@ -57,8 +57,8 @@ fn shown(road: &Road) -> String {
     format!("{} {chosen} {} {}", status.name, status.takes.join(","), status.home_agent)
 }
 
-/// 5.2.2.1: the router describes a flow for each selector, in the Binding Update that registers its uplinks
-/// (5.3.1: identifiers come first).
+/// RFC 6089 5.2.2.1: the router describes a flow for each selector, in the Binding Update that registers its
+/// uplinks (5.3.1: identifiers come first).
 #[test]
 fn policies_are_flow_bindings() {
     let road = started(vec![policy("video", FlowAction::Failover, &["cell", "sat"])]);
@@ -69,7 +69,8 @@ fn policies_are_flow_bindings() {
     assert_eq!(road.updates.len(), 1, "and that is all");
 }
 
-/// 5.2.3: every Binding Update names the flows that stay, or the home agent would remove them (5.2.4).
+/// RFC 6089 5.2.3: every Binding Update names the flows that stay, or the home agent would remove them
+/// (5.2.4).
 #[test]
 fn every_binding_update_names_the_flows() {
     let mut road = started(vec![policy("video", FlowAction::Duplicate, &["wifi", "cell"])]);
@@ -84,8 +85,8 @@ fn every_binding_update_names_the_flows() {
     assert_eq!(at_agent(&road)[0], (1, FlowAction::Duplicate, vec![1, 2]));
 }
 
-/// 4.3: a flow that has lost one of its uplinks uses the remaining ones, and all of them when the uplink is
-/// back.
+/// RFC 6089 4.3: a flow that has lost one of its uplinks uses the remaining ones, and all of them when the
+/// uplink is back.
 #[test]
 fn flows_follow_their_uplinks() {
     let mut road = started(vec![policy("video", FlowAction::Duplicate, &["wifi", "cell"])]);
@@ -105,8 +106,8 @@ fn flows_follow_their_uplinks() {
     assert!(road.is_carried());
 }
 
-/// The router adds an uplink of a policy that comes up later to the flows (5.2.2.2), but only after its
-/// registration (131 otherwise).
+/// RFC 6089 5.2.2.2: the router adds an uplink that comes up later to the flows of its policies. It does so
+/// only after the registration; otherwise the home agent would answer status 131.
 #[test]
 fn an_uplink_that_comes_later_joins_its_flows() {
     let mut road = Road::new(with(vec![policy("video", FlowAction::Balance, &["wifi", "cell"])]));
@@ -262,7 +263,8 @@ fn by_hand(action: FlowAction) -> Road {
     road
 }
 
-/// 5.2.6: the answer names no flow, so the home agent knows no flow bindings. The router sends it no more.
+/// RFC 6089 5.2.6: the answer names no flow, so the home agent knows no flow bindings. The router sends it no
+/// more.
 #[test]
 fn home_agent_without_flow_bindings_gets_none() {
     let mut road = by_hand(FlowAction::Duplicate);
@@ -320,7 +322,8 @@ fn refused_flow_is_reported_and_not_used() {
     }
 }
 
-/// 5.3.3: the home agent has lost a flow that the summary names (132): the router describes it again.
+/// RFC 6089 5.3.3: status 132 shows that the home agent has lost a flow that the summary names, so the router
+/// describes it again.
 #[test]
 fn a_forgotten_flow_is_described_again() {
     let mut road = started(vec![policy("video", FlowAction::Balance, &["wifi", "cell"])]);

@@ -29,7 +29,7 @@ fn all_uplinks_are_registered_by_one_binding_update() {
     assert!(road.is_carried());
 }
 
-/// 5.2: the router adds a later uplink without the O flag, and the other bindings stay.
+/// RFC 5648 5.2: the router adds a later uplink without the O flag, and the other bindings stay.
 #[test]
 fn an_uplink_that_comes_up_later_is_added() {
     let mut road = Road::new(config());
@@ -45,7 +45,7 @@ fn an_uplink_that_comes_up_later_is_added() {
     assert_eq!(road.bound_bids(), [1, 2]);
 }
 
-/// 4.1: all bindings share one sequence number.
+/// RFC 5648 4.1: all bindings share one sequence number.
 #[test]
 fn bindings_of_a_router_share_the_sequence_number() {
     let mut road = Road::registered();
@@ -55,7 +55,7 @@ fn bindings_of_a_router_share_the_sequence_number() {
     assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "{numbers:?}");
 }
 
-/// 5.3: one update renews the bindings that are due together, and the path does not change.
+/// RFC 5648 5.3: one update renews the bindings that are due together, and the path does not change.
 #[test]
 fn bindings_are_renewed_together() {
     let mut road = Road::registered();
@@ -68,8 +68,8 @@ fn bindings_are_renewed_together() {
     assert!(!road.events.iter().any(|(_, event)| matches!(event, Event::Handover { .. })));
 }
 
-/// 5.4: the router at once de-registers the binding of a lost uplink over another uplink. Traffic has a path
-/// before and afterwards.
+/// RFC 5648 5.4: the router at once de-registers the binding of a lost uplink over another uplink. Traffic
+/// has a path before and afterwards.
 #[test]
 fn a_lost_uplink_is_deregistered_over_another() {
     let mut road = Road::registered();
@@ -188,8 +188,8 @@ fn a_handover_is_a_change_of_priority() {
     assert_eq!(road.preferred_bids(), [1, 2, 3]);
 }
 
-/// 5.7: the acknowledgement has no Binding Identifier option: the router sends plain registrations from then
-/// on.
+/// RFC 5648 5.7: the acknowledgement has no Binding Identifier option: the router sends plain registrations
+/// from then on.
 #[test]
 fn an_agent_without_identifiers_gets_plain_registrations() {
     let mut road = Road::new(Road::unsigned());
@@ -215,7 +215,7 @@ fn an_agent_without_identifiers_gets_plain_registrations() {
     assert!(road.is_carried());
 }
 
-/// 5.7 on 166: "MUST stop registering multiple bindings".
+/// RFC 5648 5.7, status 166: "MUST stop registering multiple bindings".
 #[test]
 fn status_166_ends_in_plain_registrations() {
     let mut agent = agent_config();
@@ -230,7 +230,7 @@ fn status_166_ends_in_plain_registrations() {
     assert!(road.is_carried());
 }
 
-/// 5.7 on 168: the router registers each binding by a Binding Update of its own.
+/// RFC 5648 5.7, status 168: the router registers each binding by a Binding Update of its own.
 #[test]
 fn status_168_ends_bulk_registration() {
     let mut agent = agent_config();
@@ -248,7 +248,7 @@ fn status_168_ends_bulk_registration() {
     assert_eq!(road.bound_bids(), [1, 2, 3]);
 }
 
-/// 5.7 on 165: "MUST set 'O' flag". The router replaces a former plain binding.
+/// RFC 5648 5.7, status 165: "MUST set 'O' flag". The router replaces a former plain binding.
 #[test]
 fn status_165_is_answered_by_the_o_flag() {
     let mut road = Road::registered();
@@ -263,12 +263,12 @@ fn status_165_is_answered_by_the_o_flag() {
     assert!(road.updates.iter().any(|update| update.overwrite));
 }
 
-/// 6.2: status 4, and an own status for one binding: the others are registered, and the router retries the
-/// refused one later.
+/// RFC 5648 6.2: status 4, and an own status for one binding: the others are registered, and the router
+/// retries the refused one later.
 #[test]
 fn one_refused_binding_keeps_the_others() {
     let mut config = Road::unsigned();
-    // Short heartbeat intervals would detect that the home agent is gone.
+    // Send heartbeats so rarely that they do not detect the failure of the home agent.
     config.liveness = Some(Liveness { busy: Duration::from_secs(300), idle: Duration::from_secs(300) });
     let mut road = Road::with(config, Road::plain_agent(), 1);
     road.agent_down = true;
@@ -346,8 +346,8 @@ fn accepted_binding_after_refusal_is_registered_at_once() {
     assert!(road.is_carried());
 }
 
-/// 5.5.1: on the home link the router de-registers all bindings (RFC 6275 11.5.5), and registers them again
-/// when it leaves.
+/// RFC 5648 5.5.1: on the home link the router de-registers all bindings (RFC 6275 11.5.5), and registers
+/// them again when it leaves.
 #[test]
 fn returning_home_ends_all_bindings() {
     let mut road = Road::registered();
@@ -366,7 +366,7 @@ fn returning_home_ends_all_bindings() {
     assert!(road.is_carried());
 }
 
-/// At a shutdown one plain de-registration ends all bindings (5.4).
+/// RFC 5648 5.4: at a shutdown one plain de-registration ends all bindings.
 #[test]
 fn shutdown_deregisters_everything() {
     let mut road = Road::registered();
@@ -385,7 +385,8 @@ fn a_router_registers_again_at_once_when_its_home_agent_lost_the_binding() {
     road.restart_agent();
     assert!(!road.is_carried());
     road.run_while(2.0, "carried", |road| !road.is_carried());
-    // Three Binding Updates a second, some of which restore failed uplinks.
+    // The other bindings follow within 2.5 s: the router may send three Binding Updates per second, and uses
+    // some for failed uplinks.
     road.run(2.5);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
 }

@@ -58,8 +58,8 @@ fn an_ipv4_uplink_behind_a_nat_suffices() {
     }
 }
 
-/// 4.2: without a NAT data goes in plain IPv4, unless the router asks for UDP; Binding Updates always go in
-/// UDP.
+/// RFC 5555 4.2: without a NAT data goes in plain IPv4, unless the router asks for UDP; Binding Updates
+/// always go in UDP.
 #[test]
 fn without_a_nat_data_goes_in_plain_ipv4() {
     for (force_udp, config) in [(false, config()), (true, config()), (false, plain()), (true, plain())] {
@@ -76,7 +76,7 @@ fn without_a_nat_data_goes_in_plain_ipv4() {
     }
 }
 
-/// 4.4.1: the router soon asks for UDP in a network that drops protocol 41.
+/// RFC 5555 4.4.1: the router soon asks for UDP in a network that drops protocol 41.
 #[test]
 fn router_uses_udp_if_network_drops_protocol_41() {
     let mut road = Road::new(config());
@@ -369,8 +369,8 @@ fn cut_off(road: &mut Road, seconds: u64) -> (Duration, Duration) {
     }
 }
 
-/// 4.4.1: after an outage of IPv6 the uplink returns to IPv6 within a minute. The return and the attempts
-/// before it lose no packets.
+/// RFC 5555 4.4.1: after an outage of IPv6 the uplink returns to IPv6 within a minute. The return and the
+/// attempts before it lose no packets.
 #[test]
 fn uplink_goes_back_to_ipv6_after_an_outage_without_loss() {
     for config in [config(), plain()] {

@@ -452,8 +452,8 @@ fn the_first_heartbeat_response_disproves_a_denial_of_heartbeats() {
     assert!(road.heartbeats.len() > 10, "{}", road.heartbeats.len());
 }
 
-/// The router also ignores such a Binding Error while another path gets answers, even on a new uplink.
-/// Otherwise it would no longer detect failed paths.
+/// The router also ignores a Binding Error about heartbeats while another path gets answers, even on a new
+/// uplink. Otherwise it would no longer detect failed paths.
 #[test]
 fn a_denial_of_heartbeats_is_ignored_while_one_path_answers() {
     let mut road = Road::registered();

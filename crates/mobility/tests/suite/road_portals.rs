@@ -164,7 +164,7 @@ fn late_portal_probe_result_of_former_network_is_ignored() {
     probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
     assert_eq!(portal_of(&road, "wifi"), None);
     assert_eq!(told(&road), []);
-    // The router probes the next network in turn.
+    // The router also probes the network that follows.
     road.forget();
     road.run_while(25.0, "a probe", |road| road.probes.is_empty());
     probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));

@@ -138,7 +138,8 @@ fn flash_renumbering_is_left_as_soon_as_the_new_address_may_be_used() {
         pair.hear_router("wifi", ROUTER_A, &[OTHER_NETWORK]);
         let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
         assert_eq!(asked, [addr(ROUTER_A)], "the router is asked");
-        // `MAX_RA_DELAY_TIME` of the router's answer, during duplicate address detection of the new address.
+        // The router answers within `MAX_RA_DELAY_TIME`; meanwhile duplicate address detection of the new
+        // address runs.
         pair.run(0.5);
         pair.hear_router("wifi", ROUTER_A, &[OTHER_NETWORK]);
         pair.run(0.6);
@@ -728,7 +729,7 @@ fn home_link_counts_again_when_its_router_is_back() {
 
 #[test]
 fn home_link_is_kept_when_answers_are_lost() {
-    // Probes in a minute in which the home router answers every fourth.
+    // Maximum number of probes per minute. At first the home router answers only every fourth.
     for (setup, most) in [(with_heartbeats(), 240), (Setup::plain(), 60)] {
         let mut pair = at_home(setup);
         run_with_answers(&mut pair, 60, |number| number % 4 == 0);

@@ -142,9 +142,9 @@ fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
     }
 }
 
-/// Another sender used the number of the router's update, and the refusal of that came first. Or the home
-/// agent has a new config, and received the update twice. On the acceptance the router does not wait ten
-/// minutes and does not trust it either: it asks again.
+/// The acceptance follows a refusal. Either the refusal answered another sender's message with the same
+/// number, or the home agent has a new config and received the update twice. The router then asks again at
+/// once: it neither waits ten minutes nor trusts the acceptance.
 #[test]
 fn accepted_update_after_refusal_ends_the_pause() {
     for mut pair in [by_hand(), registered_by_hand()] {

@@ -128,7 +128,7 @@ fn flapping_uplinks_do_not_break_the_rate() {
     assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
 }
 
-/// A tentative address is no care-of address (section 7 of the notes: UMIP sends from one).
+/// A tentative address is no care-of address; UMIP, for example, wrongly sends from one.
 #[test]
 fn nothing_is_sent_from_a_tentative_duplicate_or_own_address() {
     let mut pair = unheard();
@@ -164,8 +164,8 @@ fn nothing_is_sent_from_a_tentative_duplicate_or_own_address() {
     assert_eq!(show(&mut pair, &interface), 1);
 }
 
-/// While traffic waits, an update leaves every two seconds; without traffic the back-off applies (the
-/// design's answer to the slow rate of 11.8).
+/// While traffic waits, an update leaves every two seconds. Without traffic the back-off of RFC 6275 11.8
+/// applies.
 #[test]
 fn waiting_traffic_shortens_the_back_off_but_not_below_two_seconds() {
     let mut pair = unheard();
@@ -329,7 +329,7 @@ fn binding_error(status: u8, home: &str) -> Vec<u8> {
     control_packet(addr(AGENT), addr(CARE_OF), None, &mut Builder::binding_error(status, addr(home)).finish())
 }
 
-/// Design, "hints": a Binding Error makes the router register again, first at once and then at growing
+/// A Binding Error is only a hint: it makes the router register again, first at once and then at growing
 /// intervals.
 #[test]
 fn a_binding_error_makes_the_router_register_again_but_not_often() {

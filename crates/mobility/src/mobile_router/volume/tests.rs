@@ -187,8 +187,8 @@ fn a_clock_that_is_behind_opens_no_period() {
     machine.boot(noon(19_732).cast_unsigned());
     machine.count(50);
     assert_eq!(machine.volume.used, 950);
-    // The clock is right although it is behind the former date, because that one was years ahead. After a
-    // day it is believed.
+    // The clock is right but behind the former date, which was years ahead. carnet believes the right date
+    // after a day.
     machine.wait(DAY_S + 20);
     assert!(machine.count(1));
     assert_eq!(machine.volume.used, 51);

@@ -233,8 +233,8 @@ fn invalid_prefixes_of_a_peer_are_refused() {
     assert_eq!(world.log.len(), 3, "an answer, and a test for each");
 }
 
-/// A router sends its care-of address only into the networks in question. An asker has proven nothing, and
-/// neither has an asked router as long as nothing is registered there.
+/// A router sends its care-of address only to addresses in the networks of direct routes. A Home Test Init
+/// proves nothing about its sender, and a router that was asked has proven nothing before it registers.
 #[test]
 fn an_unverified_peer_learns_no_care_of_address() {
     let mut world = World::new(1);

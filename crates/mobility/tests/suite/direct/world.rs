@@ -231,7 +231,7 @@ impl World {
         assert!(taken.next().is_none(), "one way for each packet");
         let seen = self.seen.entry((from, to)).or_default();
         match tunnel {
-            // The test counts registrations with home agents as instant.
+            // A packet through the home agents counts as delivered at once.
             None => seen.home += 1,
             Some(tunnel) => {
                 let data = Data { from, to, local: tunnel.local, remote: tunnel.remote };

@@ -30,7 +30,7 @@ fn question(kind: PrefixTestKind, asker: Mac, responder: Mac) -> PrefixTest {
     PrefixTest { kind, cookie: 7, responder, asker, prefix, prefix_length }
 }
 
-/// Returns A's questions to the home agents since entry `from` of the log.
+/// Returns the Prefix Test Inits that A has sent to the home agents since entry `from` of the log.
 fn asked_by_a(world: &World, from: usize) -> Vec<(Header, PrefixTest)> {
     let asked = world.log[from..].iter().filter_map(|(_, mac, output)| match output {
         Output::ThroughTunnel(packet) if *mac == A => Some(test_in(packet)),
@@ -39,7 +39,7 @@ fn asked_by_a(world: &World, from: usize) -> Vec<(Header, PrefixTest)> {
     asked.collect()
 }
 
-/// Returns the cookie to A, as the asked station does.
+/// Returns the cookie of a Prefix Test Init to A, as the tested station does.
 fn answer(world: &mut World, asked: &PrefixTest) -> Result<(), MnppDrop> {
     let test = PrefixTest { kind: PrefixTestKind::Test, ..*asked };
     let (now, view) = (world.now, world.views[&A].clone());
@@ -282,7 +282,8 @@ fn proof_of_whole_short_prefix_is_accepted() {
     assert_eq!(world.routes(A), [(host, link_local(B))]);
 }
 
-/// A question about a part of an own network, or about a prefix around it, does not reach the mobile network.
+/// A Prefix Test Init for a part of an own network, or for a prefix around it, does not reach the mobile
+/// network.
 #[test]
 fn tests_of_own_prefix_are_not_forwarded() {
     let mut world = World::pair();
@@ -310,7 +311,7 @@ fn tests_of_own_prefix_are_not_forwarded() {
         assert_eq!(ask(&mut world, text, C), (true, false), "{text}");
     }
     assert_eq!(world.dropped(A, MnppDrop::OwnPrefix), refused + 2 * touching.len() as u64);
-    // A question about another prefix passes to its destination.
+    // The caller forwards a Prefix Test Init for a foreign prefix to its destination.
     assert_eq!(ask(&mut world, "2001:db8:a:1::/64", A), (false, false));
     assert_eq!(world.machines[&A].counters().tests_answered, 2);
 }
