@@ -69,10 +69,10 @@ pub use carnet_cits::position::{AreaShape, GnArea, GnCircle, GnPlace};
 pub use carnet_cits::security::command::PseudonymRequest;
 pub use carnet_cits::security::status::{Security, SecurityTicket};
 pub use carnet_nemo::command::{DrainRequest, HandoverRequest, RevokeRequest, SignalRequest};
-pub use carnet_nemo::status::LanAdvertisement;
 pub use carnet_nemo::status::{
     Binding, Drain, HomeAgentStatus, LanInterface, MobileRouterStatus, Policy, Route, Tunnel, Uplink,
 };
+pub use carnet_nemo::status::{LanAdvertisement, LanAllowed};
 pub use lan::{Lan, LanDhcp, LanDns, LanHost};
 
 /// A station in a few lines.

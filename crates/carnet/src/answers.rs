@@ -63,14 +63,26 @@ pub fn status(
 /// Returns the answer to `GET /v1/lan`.
 pub fn lan(config: &Config, station: &Station, services: &LanServices, now: Time) -> Vec<model::Lan> {
     let Some(router) = &config.mobile_router else { return Vec::new() };
-    let states: BTreeMap<String, String> =
-        station.nemo().lan_status().into_iter().map(|lan| (lan.interface, lan.state)).collect();
+    let mut known: BTreeMap<String, model::LanInterface> =
+        station.nemo().lan_status().into_iter().map(|lan| (lan.interface.clone(), lan)).collect();
     let lans = router.lan_with_ipv4_prefix().map(|(lan, ipv4_prefix)| {
         let interface = lan.interface.as_str();
         let link = services.links().iter().find(|link| link.name == interface);
-        model::Lan {
+        let status = known.remove(interface).unwrap_or_else(|| model::LanInterface {
             interface: interface.to_owned(),
-            state: states.get(interface).cloned().unwrap_or_else(|| "no_such_interface".to_owned()),
+            state: "no_such_interface".to_owned(),
+            inbound: String::new(),
+            allow: Vec::new(),
+            isolated: false,
+            closed: None,
+        });
+        model::Lan {
+            interface: status.interface,
+            state: status.state,
+            inbound: status.inbound,
+            allow: status.allow,
+            isolated: status.isolated,
+            closed: status.closed,
             ipv4_prefix,
             advertisement: station.nemo().lan_advertisement(interface),
             dhcp: link.map(dhcp),

@@ -15,11 +15,14 @@ pub use carnet_mobility::mobile_router::PolicyStatus as Policy;
 use carnet_mobility::mobile_router::{Attachment, Ipv4PrefixState, Registration, Response, State};
 use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_wire::address::MacAddress;
+use carnet_wire::ipv4;
+use carnet_wire::ipv6::protocol;
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 use crate::drop_reason::TunnelDrop;
-use crate::forwarding::{LanSettings, uplink_of};
+use crate::forwarding::packet_rules::PortRange;
+use crate::forwarding::{AllowedPackets, LanSettings, uplink_of};
 use crate::plane::Nemo;
 
 /// The mobile router in a few words.
@@ -88,6 +91,9 @@ pub struct LanInterface {
     /// began.
     #[serde(default)]
     pub inbound: String,
+    /// Exceptions: packets from outside that reach hosts nevertheless.
+    #[serde(default)]
+    pub allow: Vec<LanAllowed>,
     /// Whether no packets pass between this interface and others on board.
     #[serde(default)]
     pub isolated: bool,
@@ -95,6 +101,17 @@ pub struct LanInterface {
     /// from outside; `null` if the door works.
     #[serde(default)]
     pub closed: Option<String>,
+}
+
+/// Packets from outside that reach hosts on an interface without a connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LanAllowed {
+    /// `tcp`, `udp`, `icmp` or `icmpv6`; of the last two only Echo Requests pass.
+    pub protocol: String,
+    /// Destination ports, such as `443` or `5000-5010`; none for all.
+    pub ports: Vec<String>,
+    /// Hosts; none for every host of the interface.
+    pub to: Vec<IpAddr>,
 }
 
 /// The home agent in a few words.
@@ -321,6 +338,23 @@ fn ipv4_prefixes(router: &MobileRouter) -> Vec<Ipv4Prefix> {
     prefixes.map(status).collect()
 }
 
+/// Returns an exception of a door.
+fn allowed(packets: &AllowedPackets) -> LanAllowed {
+    let protocol = match packets.protocol {
+        protocol::TCP => "tcp".to_owned(),
+        protocol::UDP => "udp".to_owned(),
+        ipv4::ICMP => "icmp".to_owned(),
+        protocol::ICMPV6 => "icmpv6".to_owned(),
+        other => other.to_string(),
+    };
+    let port = |ports: &PortRange| match ports.first == ports.last {
+        true => ports.first.to_string(),
+        false => format!("{}-{}", ports.first, ports.last),
+    };
+    let hosts = packets.destinations.iter().map(|host| host.addr().to_canonical());
+    LanAllowed { protocol, ports: packets.ports.iter().map(port).collect(), to: hosts.collect() }
+}
+
 impl Nemo {
     /// Returns the mobile router's status, if the station is a mobile router or a mobile node.
     pub fn mobile_router_status(&self) -> Option<MobileRouterStatus> {
@@ -514,6 +548,7 @@ impl Nemo {
                 interface: name.clone(),
                 state: state.into(),
                 inbound: door.inbound.name().into(),
+                allow: door.allowed.iter().map(allowed).collect(),
                 isolated: door.is_isolated,
                 closed: self.packet_rule_error.clone().filter(|_| door.needs_rules()),
             }

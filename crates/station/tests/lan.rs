@@ -5,9 +5,10 @@ mod common;
 use std::collections::BTreeMap;
 
 use carnet_base::{LinkMessage, Rng, Time};
+use carnet_nemo::forwarding::AllowedPackets;
 use carnet_nemo::forwarding::desired::{Change, Entry, Key};
 use carnet_station::io::{Event, Input, NemoOutput, Output};
-use carnet_station::{Door, Inbound, LanSettings, PersistentState, Station, StationConfig};
+use carnet_station::{Door, Inbound, LanSettings, PersistentState, PortRange, Station, StationConfig};
 use carnet_wire::nd::{NdOption, NestingInformation, RecursiveDnsServers, RouterAdvertisement};
 use common::{WALL, address, interface, router_config};
 
@@ -168,6 +169,31 @@ fn doors_are_shut_before_anything_else_and_closed_without_packet_filter() {
     assert_eq!((closed(&station), status(&station)), (all.collect(), error));
     station.handle_input(Time::ZERO, WALL, Input::PacketRules(None)).expect("accepted");
     assert_eq!((closed(&station), status(&station)), (vec![], None));
+}
+
+#[test]
+fn status_shows_the_door_of_each_interface() {
+    let mut shut = LanSettings::from("i1");
+    let allowed = AllowedPackets {
+        protocol: 6,
+        ports: vec![PortRange { first: 443, last: 443 }, PortRange { first: 5000, last: 5010 }],
+        destinations: ["2001:db8:b::77/128", "::ffff:10.42.7.9/128"].map(|it| it.parse().expect(it)).into(),
+    };
+    let ping = AllowedPackets { protocol: 58, ports: Vec::new(), destinations: Vec::new() };
+    shut.door = Door { inbound: Inbound::Established, allowed: vec![allowed, ping], is_isolated: true };
+    let config = config(vec!["i0".into(), shut]);
+    let station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+    let lan = serde_json::to_value(station.nemo().lan_status()).expect("JSON");
+    let expected = serde_json::json!([
+        {"interface": "i0", "state": "no_such_interface", "inbound": "any", "allow": [], "isolated": false,
+         "closed": null},
+        {"interface": "i1", "state": "no_such_interface", "inbound": "established", "isolated": true,
+         "closed": null, "allow": [
+             {"protocol": "tcp", "ports": ["443", "5000-5010"], "to": ["2001:db8:b::77", "10.42.7.9"]},
+             {"protocol": "icmpv6", "ports": [], "to": []},
+         ]},
+    ]);
+    assert_eq!(lan, expected);
 }
 
 /// An operator's radvd takes over one of the interfaces.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use carnet_nemo::status::LanAdvertisement;
+use carnet_nemo::status::{LanAdvertisement, LanAllowed};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,19 @@ pub struct Lan {
     pub interface: String,
     /// `up`, `no_carrier` or `no_such_interface`.
     pub state: String,
+    /// Packets from outside that reach hosts: `any`, or `established` for those of connections that hosts
+    /// began.
+    #[serde(default)]
+    pub inbound: String,
+    /// Exceptions: packets from outside that reach hosts nevertheless.
+    #[serde(default)]
+    pub allow: Vec<LanAllowed>,
+    /// Whether no packets pass between this interface and others on board.
+    #[serde(default)]
+    pub isolated: bool,
+    /// Why the router forwards nothing to this interface, or `null` if the door works.
+    #[serde(default)]
+    pub closed: Option<String>,
     /// First IPv4 prefix of the interface, or `null`.
     pub ipv4_prefix: Option<Ipv4Net>,
     /// Content of the Router Advertisements, or `null` if carnet sends none.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use carnet_api::model::{Lan, LanDhcp};
+use carnet_api::model::{Lan, LanAllowed, LanDhcp};
 
 use super::{NOTHING, lay_out, list, or_nothing, span, words};
 
@@ -22,6 +22,15 @@ fn interface(lan: &Lan, width: Option<usize>) -> String {
         }
     };
     line("interface", format!("{}: {}", lan.interface, words(&lan.state)));
+    line("inbound", inbound(lan));
+    for allowed in &lan.allow {
+        line("  allow", exception(allowed));
+    }
+    if lan.isolated {
+        line("isolated", "from the other interfaces on board".to_owned());
+    }
+    let closed = lan.closed.as_ref().map(|why| format!("gets no packets from others: {why}"));
+    line("closed", or_nothing(closed));
     match &lan.advertisement {
         Some(said) => {
             let state = if said.valid { "" } else { ": withdrawn, the home agent has refused the prefixes" };
@@ -58,6 +67,29 @@ fn interface(lan: &Lan, width: Option<usize>) -> String {
     out
 }
 
+/// Returns which packets from outside reach hosts. An older station does not say.
+fn inbound(lan: &Lan) -> String {
+    match lan.inbound.as_str() {
+        "" => NOTHING.to_owned(),
+        "any" => "any: everyone outside reaches the hosts".to_owned(),
+        "established" => "established: only connections that hosts begin".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// Returns an exception of the door.
+fn exception(allowed: &LanAllowed) -> String {
+    let is_ping = allowed.protocol.starts_with("icmp");
+    let mut text = if is_ping { format!("{} ping", allowed.protocol) } else { allowed.protocol.clone() };
+    if !allowed.ports.is_empty() {
+        let _ = write!(text, " {}", list(&allowed.ports));
+    }
+    match allowed.to.is_empty() {
+        true => text + " to every host",
+        false => format!("{text} to {}", list(&allowed.to)),
+    }
+}
+
 fn dhcp_state(dhcp: &LanDhcp) -> String {
     match (&dhcp.failure, dhcp.address) {
         (Some(failure), _) => format!("down: {failure}"),
@@ -91,6 +123,17 @@ mod tests {
         let lan = Lan {
             interface: "eth1".into(),
             state: "up".into(),
+            inbound: "established".into(),
+            allow: vec![
+                LanAllowed {
+                    protocol: "tcp".into(),
+                    ports: vec!["443".into(), "5000-5010".into()],
+                    to: vec!["2001:db8:a::77".parse().expect("an address")],
+                },
+                LanAllowed { protocol: "icmpv6".into(), ports: Vec::new(), to: Vec::new() },
+            ],
+            isolated: true,
+            closed: Some("no nf_tables".into()),
             ipv4_prefix: Some("10.42.7.0/24".parse().expect("a prefix")),
             advertisement: Some(LanAdvertisement {
                 valid: true,
@@ -123,6 +166,11 @@ mod tests {
         };
         let expected = "\
 interface         eth1: up
+inbound           established: only connections that hosts begin
+  allow           tcp 443 5000-5010 to 2001:db8:a::77
+  allow           icmpv6 ping to every host
+isolated          from the other interfaces on board
+closed            gets no packets from others: no nf_tables
 advertises        2001:db8:a::/64
   mtu             1400
   search          bus.example
@@ -139,6 +187,10 @@ ADDRESS      MAC                NAME    LEASE ENDS IN
         assert_eq!(super::lan(std::slice::from_ref(&lan), None), expected);
         assert_eq!(super::lan(&[], None), "no mobile network\n");
         let plain = Lan {
+            inbound: "any".into(),
+            allow: Vec::new(),
+            isolated: false,
+            closed: None,
             advertisement: None,
             ipv4_prefix: None,
             dhcp: None,
@@ -146,6 +198,11 @@ ADDRESS      MAC                NAME    LEASE ENDS IN
             hosts: Vec::new(),
             ..lan
         };
-        assert_eq!(super::lan(&[plain], None), "interface         eth1: up\nadvertises        nothing\n");
+        let expected = "\
+interface         eth1: up
+inbound           any: everyone outside reaches the hosts
+advertises        nothing
+";
+        assert_eq!(super::lan(&[plain], None), expected);
     }
 }

@@ -119,6 +119,9 @@ fn holds(path: &str) {
     let mut router = Station::start(&bed.router, &config);
     router.registered();
     router.accelerated();
+    let lan = router.show("lan")[0].clone();
+    let exception = serde_json::json!([{"protocol": "udp", "ports": [OPEN.to_string()], "to": [INSIDE]}]);
+    assert_eq!((&lan["inbound"], &lan["allow"]), (&"established".into(), &exception), "{lan}");
     let echo = bed.echo(100);
     echo.flows();
     assert!(bed.host.pings(CORRESPONDENT) && !bed.core.pings(INSIDE));
@@ -222,6 +225,7 @@ fn open_door_has_no_rules_and_a_warning() {
     assert!(router.log().contains("everyone outside reaches the hosts on lan0"), "{}", router.log());
     let lan = router.show("status")["mobile_router"]["lan"][0].clone();
     assert_eq!((&lan["inbound"], &lan["isolated"]), (&"any".into(), &false.into()), "{lan}");
+    assert_eq!(router.show("lan")[0]["inbound"], "any");
     // A reload shuts the door.
     router.reload(&with_plain_table(&bed));
     assert!(!bed.core.pings(INSIDE), "{}", router.log());
