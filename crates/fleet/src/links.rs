@@ -43,7 +43,7 @@ impl Links {
         true
     }
 
-    /// Returns the time since which the links are lost.
+    /// Returns the time since which the links are lost; `None` if they are connected.
     pub(crate) fn lost_since(&self) -> Option<Time> {
         self.lost_at
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::config::SeatConfig;
 
-/// Maximum number of doublings.
+/// Maximum number of doublings of the pause.
 const MAX_DOUBLINGS: u32 = 8;
 
 /// Number of failures since the last long time of success.
@@ -12,7 +12,8 @@ const MAX_DOUBLINGS: u32 = 8;
 pub(crate) struct FailurePauses(u32);
 
 impl FailurePauses {
-    /// Returns the pause after a failure. `well` is the time for which the last attempt was successful.
+    /// Returns the pause after a failure. `well` is the time for which the last attempt was successful;
+    /// `None` if it never was.
     pub(crate) fn pause(&mut self, well: Option<Duration>, config: &SeatConfig) -> Duration {
         if well.is_some_and(|well| well > config.failure_pause + config.fail_back_delay) {
             self.0 = 0;

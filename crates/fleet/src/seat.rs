@@ -236,11 +236,11 @@ impl Seat {
             match key {
                 Key::Owner => owner.1 = Token::of(&value),
                 Key::Record(key) => drop(self.records.insert(key, value)),
-                // // The entry may be old. Only the next presence shows whether the member is alive.
+                // The entry may be old. Only the next presence shows whether the member is alive.
                 Key::Member(_) => {}
             }
         }
-        // // Without a leader all members wait from now on; the first member of the list waits for the
+        // Without a leader all members wait from now on; the first member of the list waits for the
         // shortest time.
         if owner.0 != self.owner.0 || owner.0 == 0 {
             self.leader_changed_at = now;
@@ -264,7 +264,7 @@ impl Seat {
                     self.owner =
                         (if value.is_some() { revision } else { 0 }, value.as_deref().and_then(Token::of));
                     self.leader_changed_at = now;
-                    // // The leader is not a standby, so it is removed from the list of standbys. After a
+                    // The leader is not a standby, so it is removed from the list of standbys. After a
                     // failure it must be present for the fail-back delay again.
                     if let Some(token) = &self.owner.1 {
                         self.other_members.remove(&token.member);
@@ -319,7 +319,7 @@ impl Seat {
     /// Handles changes of the home agent's records. The store has accepted all of them when
     /// [`Output::Committed`] names this number.
     pub fn commit(&mut self, now: Time, number: u64, changes: Vec<Change>) {
-        // // A member that has lost the leadership, or gives it up, writes no more changes. So the store
+        // A member that has lost the leadership, or gives it up, writes no more changes. So the store
         // never gets changes that still wait.
         if let Some(hold) = self.leader_state.as_mut().filter(|hold| hold.giving_up.is_none()) {
             hold.commits.push_back((number, changes));
@@ -422,7 +422,8 @@ impl Seat {
 
     fn done(&mut self, now: Time, flight: OutstandingTransaction, revision: Revision) {
         let until = flight.first_sent + self.config.lease.saturating_sub(self.config.lease_margin);
-        // The member may already have seen later changes.
+        // Keep the newer owner: an event of a later change may have arrived before the outcome of this
+        // transaction.
         if revision > self.owner.0 {
             self.owner = (revision, Some(flight.transaction.token.clone()));
             self.leader_changed_at = now;
@@ -438,7 +439,7 @@ impl Seat {
             last_transaction: flight.first_sent,
             commits: VecDeque::new(),
             agent_works: false,
-            // // If the member was asked to end while its transaction was outstanding, it gives up the
+            // If the member was asked to end while its transaction was outstanding, it gives up the
             // leadership at once.
             giving_up: self.retired.then_some(None),
         });
@@ -456,7 +457,7 @@ impl Seat {
             self.owner = (revision, token);
             self.leader_changed_at = now;
         }
-        // // If the store refuses although the key is unchanged, the member waits before the next attempt.
+        // If the store refuses although the key is unchanged, the member waits before the next attempt.
         self.may_lead_from = self.may_lead_from.max(now + self.config.keep_alive_interval);
         if self.leader_state.take().is_some() {
             let by = self.owner.1.as_ref().map_or("something else", |token| &token.member);
@@ -473,7 +474,7 @@ impl Seat {
 
     /// Returns the time from which this member may take the leadership.
     fn free_at(&self) -> Time {
-        // // A member that is cut off waits until all other members could have taken the leadership.
+        // A member that is cut off waits until all other members could have taken the leadership.
         let rank = self.config.rank_of(&self.config.member) + self.config.members.len() * self.grade();
         let courtesy = self.config.keep_alive_interval / 2 * u32::try_from(rank).unwrap_or(u32::MAX);
         let silence = self.leader_changed_at + self.config.lease + courtesy;
@@ -483,10 +484,10 @@ impl Seat {
                 self.leader_changed_at
             }
             (_, Some(Token { state: TokenState::Free(None), .. })) => self.leader_changed_at + courtesy,
-            // // A token of another version, which this one cannot read, also shows that the leader is alive.
+            // A token that this version of carnet cannot read also shows that the leader is alive.
             _ => silence,
         };
-        // // A member that is cut off waits for a connected member that is present, but at most for the grace
+        // A member that is cut off waits for a connected member that is present, but at most for the grace
         // period.
         let others = if self.announced_cut_off { self.other_members.connected_until() } else { Time::ZERO };
         at.max(others.min(at + self.config.grace_period)).max(self.may_lead_from)
@@ -541,7 +542,7 @@ impl Seat {
                     && now >= self.may_lead_from.max(self.may_ask_from)
                     && !self.retired
             }
-            // // A leader that is cut off writes its presence to ask the other members whether they are
+            // A leader that is cut off writes its presence to ask the other members whether they are
             // connected.
             Some(hold) => hold.giving_up.is_none() && self.doubted().is_some_and(|end| now >= end),
         };
@@ -552,7 +553,8 @@ impl Seat {
         }
     }
 
-    /// Returns the end of the wait after which this leader's lost links count; `None` if they are connected.
+    /// Returns the end of the wait after which this leader's lost links count; `None` if the links are
+    /// connected.
     fn doubted(&self) -> Option<Time> {
         self.links.lost_since().map(|lost| lost + self.config.cut_off_wait)
     }
@@ -560,7 +562,7 @@ impl Seat {
     /// Starts and stops the home agent.
     fn look_at_agent(&mut self, now: Time) {
         if self.leader_state.is_some() && matches!(self.agent, AgentState::ForwardsUntil(_)) {
-            // // The home agent continued while another member led, so its records may be outdated.
+            // The home agent continued while another member led, so its records may be outdated.
             self.stop("the leadership has come back".into());
         }
         let writing = self.outstanding.as_ref().is_some_and(|flight| !flight.transaction.changes.is_empty());
@@ -627,8 +629,8 @@ impl Seat {
             self.transact(now, revision, state, piece, completes);
         } else if let Some(to) = &hold.giving_up {
             let state = TokenState::Free(to.clone());
-            // // Another member may take the leadership before this member gets the answer to its
-            // transaction.
+            // End the lease before the transaction leaves, because another member may take the leadership
+            // before its outcome arrives here.
             hold.lease_end = hold.lease_end.min(now);
             self.transact(now, revision, state, Vec::new(), None);
         } else if now >= hold.last_transaction + self.config.keep_alive_interval {

@@ -1,4 +1,4 @@
-//! Single events and their effect.
+//! Tests of single events: failures, handovers, commits and lost links.
 
 use std::time::Duration;
 
@@ -263,7 +263,8 @@ fn one_of_all_cut_off_members_becomes_leader() {
     }
 }
 
-/// The rule also holds after the leader has died, or has given the seat to the first member or to this one.
+/// A member that is cut off lets a connected member lead. The test covers four ends of the leader's
+/// leadership: the leader dies, its home agent fails, it frees the seat, it names the cut-off member.
 #[test]
 fn member_cut_off_from_routers_lets_connected_member_lead() {
     let to_it = |world: &mut World| world.give_up(0, Some("bruno"));

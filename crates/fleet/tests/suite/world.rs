@@ -65,11 +65,11 @@ pub struct Member {
     pub seat: Option<Seat>,
     pub agent: Option<Agent>,
     pub cut: bool,
-    /// The member reaches its routers.
+    /// Whether the member reaches its routers.
     pub linked: bool,
     /// Time until which the member does not reach its routers.
     unlinked: Time,
-    /// The home agent of the member never starts to work.
+    /// Whether the home agents of the member never start to work.
     pub broken: bool,
     /// Number of the process; messages for an earlier process are lost.
     life: u64,
@@ -232,7 +232,7 @@ impl World {
                 self.at(way, Next::Lost(member, life));
             }
             Next::Links(member, are_there) => {
-                // An earlier end does not shorten a later one.
+                // Ignore the end of an earlier loss of links while a later loss lasts.
                 if are_there && self.now < self.members[member].unlinked {
                     return;
                 }
