@@ -16,8 +16,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Takes `count` tokens, or none if the bucket holds fewer. `full_at` is the time at which the bucket is
-    /// full again; the later this time, the fewer tokens the bucket holds.
+    /// Takes `count` tokens, or none if the bucket holds fewer. Returns whether it took them. `full_at` is
+    /// the time at which the bucket is full again; the later this time, the fewer tokens the bucket holds.
     pub fn take(self, full_at: &mut Time, now: Time, count: u32) -> bool {
         let later = (*full_at).max(now) + self.interval * count;
         let allowed = later.saturating_since(now) <= self.interval * self.burst;
@@ -41,12 +41,12 @@ impl RateLimiter {
         RateLimiter { rate: Rate { burst, interval }, full_at: Time::ZERO }
     }
 
-    /// Takes a token if the bucket holds one.
+    /// Takes a token if the bucket holds one, and returns whether it did: then the event is permitted.
     pub fn allow(&mut self, now: Time) -> bool {
         self.allow_all(now, 1)
     }
 
-    /// Takes `count` tokens, or none if the bucket holds fewer.
+    /// Takes `count` tokens, or none if the bucket holds fewer. Returns whether it took them.
     pub fn allow_all(&mut self, now: Time, count: u32) -> bool {
         self.rate.take(&mut self.full_at, now, count)
     }

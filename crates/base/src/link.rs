@@ -110,7 +110,7 @@ pub type Ipv6Router = DefaultRoute<Ipv6Addr, Ipv6Net>;
 pub type Ipv4Router = DefaultRoute<Ipv4Addr, Ipv4Net>;
 
 impl<A, N> From<A> for DefaultRoute<A, N> {
-    /// Returns a default route by a router without further data.
+    /// Returns a default route to this gateway that applies to all source addresses.
     fn from(gateway: A) -> Self {
         DefaultRoute { gateway, source: None, preferred_source: None, neighbour: NeighbourState::Unknown }
     }
