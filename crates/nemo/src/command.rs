@@ -21,7 +21,7 @@ pub struct HandoverRequest {
     pub policy: Option<String>,
 }
 
-/// Reads an optional value whose key is not optional.
+/// Reads a value that may be `null`, but whose key must be present.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Option::deserialize(deserializer)
 }

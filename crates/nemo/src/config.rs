@@ -31,7 +31,8 @@ pub struct MobileRouterSettings {
     pub agents: AgentsConfig,
     /// Interfaces of the mobile network.
     pub lan: Vec<LanSettings>,
-    /// Policies for packets that leave without the tunnel, with the other policies before the last of them.
+    /// Policies for packets that leave without the tunnel. The list also has the other policies that precede
+    /// the last of these.
     pub breakouts: Vec<BreakoutPolicy>,
     /// Whether packets of hosts on board leave without the tunnel while the home agent is away.
     pub breaks_out_when_away: bool,
@@ -40,8 +41,8 @@ pub struct MobileRouterSettings {
     /// Whether mobile routers behind this router may have addresses of the links that this router visits.
     /// This router then asks for such addresses itself when it is behind another mobile router.
     pub nesting: bool,
-    /// Link-layer addresses of mobile routers behind this router that may have more addresses than unknown
-    /// ones.
+    /// Link-layer addresses of the mobile routers behind this router that the operator knows. Each may
+    /// register more addresses than unknown routers.
     pub nested_routers: Vec<[u8; 6]>,
     /// Networks for which the router tries direct routes: each contains mobile networks. If the list is
     /// empty, the router has no direct routes.

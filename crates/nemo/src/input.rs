@@ -1,4 +1,4 @@
-//! Inputs of the NEMO plane that are no type of another crate.
+//! Input types of the NEMO plane that no other crate defines.
 
 use std::fmt::Debug;
 use std::time::Duration;

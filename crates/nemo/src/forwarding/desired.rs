@@ -68,12 +68,12 @@ pub mod priority {
     /// Messages about direct routes, from any source address. The priority must differ from [`CAPTURE`]: the
     /// kernel refuses a rule without a source if an otherwise equal rule with a source exists.
     pub const CAPTURE_MESSAGES: u32 = 101;
-    /// Packets to an interface on board whose door cannot be shut: the router's own addresses there stay
-    /// reachable.
+    /// Packets to the router's own addresses on an interface of the mobile network for which the kernel
+    /// cannot install the rules of the packet filter. These addresses stay reachable.
     pub const CLOSED_ROUTER: u32 = 105;
-    /// Packets of the router itself to such an interface use the main table.
+    /// Packets of the router itself to an interface of [`CLOSED_ROUTER`] use the main table.
     pub const CLOSED_FROM_ROUTER: u32 = 106;
-    /// All other packets to such an interface are unreachable.
+    /// All other packets to an interface of [`CLOSED_ROUTER`] are unreachable.
     pub const CLOSED: u32 = 107;
     /// The kernel's rule for the `local` table, which carnet moves here from priority 0, so that [`CAPTURE`]
     /// precedes it.
@@ -342,8 +342,8 @@ pub struct InterfaceAddress {
     pub deprecated: bool,
 }
 
-/// A sysctl below `net.ipv6.conf` that carnet needs; `rp_filter` and `ipv4_forwarding`, which is
-/// `forwarding`, are below `net.ipv4.conf`. When carnet ends, it restores the former value.
+/// A sysctl below `net.ipv6.conf` that carnet needs. Two names are below `net.ipv4.conf`: `rp_filter`, and
+/// `ipv4_forwarding`, which stands for `forwarding`. When carnet ends, it restores the former value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     /// Name of the interface, or `all`.

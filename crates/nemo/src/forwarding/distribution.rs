@@ -137,7 +137,7 @@ impl Distributor {
         self.rules.iter().any(|rule| rule.rule.action == FlowAction::Duplicate)
     }
 
-    /// Returns the rules, each with the number and the present weight (not 0) of its members.
+    /// Returns the rules, each with the identity and the present weight (not 0) of its members.
     pub fn rules(&self) -> impl Iterator<Item = (&DistributionRule, &[(u64, u32)])> {
         self.rules.iter().map(|Rule { rule, weights }| (rule, weights.as_slice()))
     }

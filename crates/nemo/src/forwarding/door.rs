@@ -3,7 +3,7 @@
 //! With the door [`Inbound::Established`], an interface gets only packets of connections that hosts on board
 //! began, and ICMP errors about these. Exceptions permit packets from outside to certain hosts and ports.
 //! Packets between interfaces on board pass, except for isolated interfaces. The kernel's packet filter
-//! enforces it ([`super::packet_rules`]).
+//! enforces the door ([`super::packet_rules`]).
 //!
 //! If the kernel cannot install the rules, routing rules make the networks of these interfaces unreachable
 //! instead ([`closed_entries`]). Then the hosts still reach the router itself.
@@ -101,8 +101,9 @@ fn exceptions(to_lan: &PacketMatch, allowed: &AllowedPackets) -> Vec<PacketRule>
     .collect()
 }
 
-/// Returns routing rules that make the networks of interfaces unreachable whose doors need rules, for a
-/// kernel that cannot install these. The router itself still exchanges packets with hosts there.
+/// Returns routing rules for a kernel that cannot install rules of the packet filter. They make the networks
+/// of each interface unreachable whose door needs such rules. The router itself still exchanges packets with
+/// hosts there.
 pub(crate) fn closed_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSettings]) -> Vec<Entry> {
     let needs_rules = |name: &str| lan.iter().any(|lan| lan.interface == name && lan.door.needs_rules());
     let networks: Vec<Ipv6Net> = lan_prefixes(prefixes, lan)

@@ -1,4 +1,4 @@
-//! Parts of entries that both roles use.
+//! Parts of the desired state's entries that home agent and mobile router both use.
 
 use std::net::Ipv6Addr;
 use std::sync::{Arc, LazyLock};

@@ -220,7 +220,7 @@ pub struct Forwarder {
     forgeries: RateLimiter,
     /// Time until which the forwarder ignores Packet Too Big.
     doubtful_until: Time,
-    /// Watched tunnels that a packet has entered since they were watched.
+    /// Watched tunnels that a packet has entered since the caller began to watch them.
     used: Vec<Ends>,
     outputs: VecDeque<Caused>,
     counters: ForwarderCounters,

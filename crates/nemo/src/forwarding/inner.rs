@@ -18,7 +18,8 @@ pub(crate) fn is_ipv4(packet: &[u8]) -> bool {
     packet.first().is_some_and(|first| first >> 4 == 4)
 }
 
-/// Reads the header of a packet that may lack its end. Returns it and the length of the whole packet.
+/// Reads the header of a packet that may lack its end. Returns the header, and the length of the whole
+/// packet.
 #[inline(always)]
 pub(crate) fn peek(packet: &[u8]) -> Result<(Header, usize), Error> {
     if is_ipv4(packet) {
@@ -29,7 +30,8 @@ pub(crate) fn peek(packet: &[u8]) -> Result<(Header, usize), Error> {
     Ok((header, HEADER_LEN + usize::from(header.payload_length)))
 }
 
-/// Reads the header of a whole packet, with the packet's length. Octets may follow it.
+/// Reads the header of a whole packet. Returns the header, and the length of the packet; further octets may
+/// follow in the slice.
 #[inline(always)]
 pub(crate) fn parse(packet: &[u8]) -> Result<(Header, usize), Error> {
     let (header, length) = peek(packet)?;
@@ -51,7 +53,7 @@ pub(crate) fn min_mtu(packet: &[u8]) -> usize {
     if is_ipv4(packet) { ipv4::MIN_PACKET } else { MIN_MTU }
 }
 
-/// Returns whether source and destination of a packet are unicast addresses that are routed.
+/// Returns whether source and destination of a packet are routable unicast addresses.
 #[inline]
 pub(crate) fn is_routable(header: &Header, packet: &[u8]) -> bool {
     let Header { source, destination, .. } = *header;
@@ -77,7 +79,7 @@ pub(crate) fn is_between(ends: (Endpoint, Endpoint), header: &Header, packet: &[
         && ends.1.address() == address(header.destination, packet)
 }
 
-/// Sets DS field and ECN bits of a packet. `header` is its header before.
+/// Sets DS field and ECN bits of a packet. `header` is the packet's header before this change.
 pub(crate) fn set_traffic_class(packet: &mut [u8], header: &Header, traffic_class: u8) {
     if is_ipv4(packet) {
         ipv4::set_traffic_class(packet, traffic_class);
@@ -86,7 +88,7 @@ pub(crate) fn set_traffic_class(packet: &mut [u8], header: &Header, traffic_clas
     }
 }
 
-/// Sets hop limit or TTL of a packet. `header` is its header before.
+/// Sets hop limit or TTL of a packet. `header` is the packet's header before this change.
 pub(crate) fn set_hop_limit(packet: &mut [u8], header: &Header, hop_limit: u8) {
     if is_ipv4(packet) {
         ipv4::set_ttl(packet, hop_limit);

@@ -28,7 +28,7 @@ const OPTION_NOP: u8 = 1;
 const OPTION_MSS: u8 = 2;
 
 /// Lowers the MSS option in the SYN of an IPv6 or IPv4 packet, so that segments fit into `mtu` octets.
-/// Returns whether it had to.
+/// Returns whether the option was too large.
 #[inline]
 pub fn clamp(packet: &mut [u8], mtu: usize) -> bool {
     if inner::is_ipv4(packet) {

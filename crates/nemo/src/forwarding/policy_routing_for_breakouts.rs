@@ -6,8 +6,9 @@
 //!
 //! * Rules of the packet filter mark the packets before connection tracking sees them. The first policy that
 //!   matches decides, as in the tunnel's distribution. Packets to the mobile network keep their way.
-//! * Marked packets belong to a zone of connection tracking. So a connection that has begun in the tunnel is
-//!   another one outside, and gets a new address. It ends there, because the server does not know it.
+//! * Marked packets belong to a zone of connection tracking. So a packet of a connection that began in the
+//!   tunnel begins a new connection with a new source address. The server does not know this connection, so
+//!   it ends.
 //! * Rules lead packets with the mark of a policy into the table of its uplink. Without a route there,
 //!   because the uplink lacks the address family, they take the tunnel.
 //! * The mark of the connection leads its answers back. Rules make all other packets from an uplink
@@ -37,7 +38,7 @@ const MASK: u32 = 0x7f00_0000;
 const OUTSIDE: Mark = Mark { mask: 0x4000_0000, value: 0x4000_0000 };
 /// No policy has decided about the packet.
 const UNDECIDED: Mark = Mark { mask: MASK, value: 0 };
-/// The packet keeps its way.
+/// A policy has decided that the packet does not leave without the tunnel.
 const INSIDE: Mark = Mark { mask: MASK, value: 0x3f00_0000 };
 /// Zone of connection tracking for packets without the tunnel.
 const ZONE: u16 = 13_500;
@@ -223,9 +224,11 @@ fn nat_rules(uplink: &str) -> impl Iterator<Item = PacketRule> {
         states: vec![ConnectionState::Established, ConnectionState::Related],
         ..from.clone()
     };
-    // Connection tracking gives a new address to no packet that it does not understand.
+    // Drop packets that connection tracking considers invalid, because it would not change their source
+    // address.
     let foreign = PacketMatch { mark: Some(OUTSIDE), states: vec![ConnectionState::Invalid], ..to.clone() };
-    // The kernel now forwards IPv4 of this interface. Rules of IPv6 at priority 115 do the same.
+    // Drop IPv4 packets that no host on board has requested, because the kernel now forwards IPv4 from this
+    // interface. For IPv6 the routing rule at priority 115 refuses them.
     let unasked = PacketMatch {
         source: Some(ALL_IPV4),
         mark: Some(Mark { value: 0, ..OUTSIDE }),
@@ -280,7 +283,7 @@ fn packets_of(selector: &TrafficSelector) -> Vec<PacketMatch> {
     families.iter().flat_map(|source| protocols.iter().map(|protocol| each(*source, *protocol))).collect()
 }
 
-/// Returns the prefix of which a range has all addresses.
+/// Returns the prefix with exactly the addresses of this range; `None` if there is no such prefix.
 fn prefix_of(range: Range<Ipv6Addr>) -> Option<Ipv6Net> {
     let length = (u128::from(range.first) ^ u128::from(range.last)).leading_zeros();
     let prefix = Ipv6Net::new(range.first, u8::try_from(length).ok()?).ok()?;

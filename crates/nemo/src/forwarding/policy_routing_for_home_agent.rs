@@ -77,8 +77,8 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     if config.nodes.iter().any(|node| node.prefixes.iter().any(is_ipv4)) {
         entries.push(setting("all", "ipv4_forwarding", "1"));
     }
-    // RFC 4861 11.1: otherwise any host on the home link could attract all packets that leave this machine,
-    // by a Router Advertisement.
+    // RFC 4861 11.1: turn these sysctls off on the home link. Otherwise any host there could attract all
+    // packets that leave this machine, by a Router Advertisement.
     let stopped = config.home_link.iter().flat_map(|link| ADVERTISED.map(|name| setting(link, name, "0")));
     entries.extend(stopped);
     if config.nodes.iter().any(|node| node.authentication == Authentication::Ipsec) {

@@ -60,12 +60,12 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String], has_breakou
         }))
     };
     let uplinks = || router.config().uplinks.iter().map(|u| u.interface.as_str());
-    // With a strict filter the kernel accepts the home agent's answers only on the uplink of the main table's
-    // route.
-    // The same holds for answers to packets that have left without the tunnel.
+    // With a strict reverse path filter the kernel accepts answers only on the uplink to which the main
+    // table's route leads. This concerns answers of the home agent, and answers to packets that have left
+    // without the tunnel.
     let with_ipv4 = uplinks().filter(|_| router.config().home_agent_ipv4.is_some() || has_breakouts);
-    // An uplink needs no forwarding of IPv4: packets of the mobile network come out of the tunnel device.
-    // Without the tunnel they arrive on the uplink.
+    // Packets of the mobile network come out of the tunnel device, so an uplink needs no forwarding of IPv4.
+    // If packets leave without the tunnel, their answers arrive on the uplink, which then needs it.
     let has_ipv4_networks = !router.config().ipv4_prefixes.is_empty();
     let links: Vec<&str> = match lan {
         [] => vec!["all"],

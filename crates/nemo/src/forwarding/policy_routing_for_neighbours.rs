@@ -32,7 +32,8 @@ pub(crate) fn neighbour_entries(
         for input in inside(lan) {
             entries.push(rule(priority::TO_NEIGHBOURS, input, Some(*prefix), None, TABLE_NEIGHBOURS));
         }
-        // On an uplink, other packets for the mobile network arrive only through the tunnel.
+        // On an uplink, accept packets of neighbours before [`priority::FROM_UPLINK`] rejects all other
+        // packets for the mobile network.
         if is_uplink {
             entries.push(rule(priority::FROM_NEIGHBOURS, Some(interface), None, Some(*prefix), TABLE_MAIN));
         }

@@ -39,8 +39,8 @@ impl Absence {
         }
     }
 
-    /// Notes whether the home agent gives service. Returns whether it has become away, or `Some(false)` if it
-    /// is back; `None` without a change.
+    /// Notes whether the home agent gives service. Returns `Some(true)` if the home agent now counts as away,
+    /// `Some(false)` if it is back, and `None` without a change.
     fn update(&mut self, now: Time, is_served: bool) -> Option<bool> {
         if !self.is_watched {
             return None;

@@ -228,7 +228,8 @@ impl Nemo {
         let (Some(access), Some(stations)) = (&mut self.access, in_range) else { return };
         let others = access.has_other_uplink(self.roles.router.as_ref());
         if let Some(interface) = access.handle_timeout(now, stations, others) {
-            // The timers of the mobile router may have run just before this call.
+            // Take the outputs first, because the timers of the mobile router may have run just before this
+            // call.
             for (output, from_router) in self.take_mobility_outputs(now, wall) {
                 self.translate(now, output, from_router);
             }
@@ -237,7 +238,7 @@ impl Nemo {
         }
     }
 
-    /// Returns the interface for the mobile router, if it differs from the kernel's interface.
+    /// Returns the interface for the mobile router; `None` if it does not differ from the kernel's interface.
     fn seen_by_access(
         &mut self,
         now: Time,

@@ -414,7 +414,7 @@ impl Nemo {
             return Verdict::Consumed;
         }
         if self.roles.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination) {
-            // The kernel has this address, so it gets the packet.
+            // The kernel has this address, so the kernel gets the packet.
             return Verdict::Forward;
         }
         if let (Some(home_address), Some(agent)) = (extensions.home_address, &mut self.roles.agent) {

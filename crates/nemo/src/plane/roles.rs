@@ -97,7 +97,7 @@ impl Nemo {
             }
             let mut assigned = old.lan_addresses();
             let wanted = lan_prefixes(&router.machine.config().prefixes, &router.lan_settings);
-            // `wanted` has no IPv4 prefixes, which the new router assigns itself.
+            // Keep only IPv6 addresses of `wanted`: the new router itself assigns IPv4 addresses.
             assigned.retain(|address| wanted.contains(address) && !router.advertises(&address.0));
             router.assigned = assigned;
             for advertiser in &mut old.advertisers {

@@ -323,7 +323,7 @@ impl Forwarder {
         let lost =
             |prefix: &&Ipv6Net| !leading.as_ref().is_some_and(|leading| leading.inner.contains(prefix));
         for prefix in before.iter().flat_map(|before| &before.inner).filter(lost) {
-            // If another home address already has the prefix, it keeps it.
+            // Keep the entry of a prefix that leads to the tunnel of another home address.
             let held = table.get(*prefix).filter(|held| held.tunnel.home_address == home_address);
             let Some(ends) = held.map(|held| held.sender().ends) else { continue };
             table.remove(*prefix);

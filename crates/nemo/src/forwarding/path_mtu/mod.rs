@@ -81,7 +81,7 @@ const PROBE_BURST: u32 = 64;
 /// Rate limit of the paths of one home address: after a burst, one probe for each interval.
 const PROBE_INTERVAL_OF_ONE: Duration = Duration::from_millis(100);
 const PROBE_BURST_OF_ONE: u32 = 64;
-/// If more home addresses than this have a stored time, the station removes those that may send a full burst
+/// Number of home addresses in `paid_by` above which the station removes those that may send a full burst
 /// again.
 const MAX_PAYING: usize = 1024;
 
@@ -408,8 +408,8 @@ impl PathMtus {
                 continue;
             }
             if path.search.is_none() {
-                // The search is created only now: if a home agent has just started, very many paths wait in
-                // the queue.
+                // Create the search only now, to save memory: if a home agent has just started, very many
+                // paths wait in the queue.
                 let (target, current) = (path.target(now), path.effective());
                 let known = path.hint.take().map_or(current, NonZeroU32::get);
                 let search = Search::new(self.rng.u64(), Limits::of(ends.1), target, known);
@@ -478,7 +478,8 @@ impl PathMtus {
         match path.phase {
             Phase::Asleep => {}
             Phase::Settled if path.used => self.begin(now, ends),
-            // The forwarder already reports the next packet of this tunnel.
+            // Do not order another watch of the tunnel, because the forwarder already reports its next
+            // packet.
             Phase::Settled => {
                 path.phase = Phase::Asleep;
                 // All answers to the search that will ever arrive have arrived by now.
