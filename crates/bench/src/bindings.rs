@@ -163,7 +163,7 @@ fn settle(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the resident memory of a process in MiB.
+/// Returns the resident memory of a process in MiB; `None` if the process has ended.
 fn memory(process: u32) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -77,7 +77,8 @@ pub fn busy_seconds() -> anyhow::Result<f64> {
     parse_busy(&text).context("/proc/stat is not as expected")
 }
 
-/// Parses the seconds of all cores: user, nice, system, idle, iowait, irq, softirq and steal.
+/// Parses the seconds that all cores spent in each state: user, nice, system, idle, iowait, irq, softirq and
+/// steal. `text` is the content of `/proc/stat`; returns `None` if it is invalid.
 fn parse_all_cores(text: &str) -> Option<[f64; 8]> {
     let numbers = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
     let seconds: Vec<f64> = numbers.take(8).filter_map(|n| Some(n.parse::<f64>().ok()? / TICKS)).collect();

@@ -218,7 +218,8 @@ impl Series {
         Series::of(pairs.map(|(one, base)| one / base).collect())
     }
 
-    /// Returns the median of the ratios to another series.
+    /// Returns the median of the ratios to another series. Returns `None` if the series have no round in
+    /// common.
     pub fn ratio(&self, base: &Series) -> Option<f64> {
         let ratios = self.ratios(base);
         (!ratios.rounds.is_empty()).then_some(ratios.median)
@@ -293,7 +294,7 @@ impl Bench {
     }
 
     /// Returns the ratio of the packets per second of the routers alone to those of plain routers, both
-    /// without the cost of source and sink.
+    /// without the cost of source and sink. Returns `None` if the run has not measured all of these figures.
     pub fn net_to_plain(&self, figure: &PacketFigure) -> Option<f64> {
         let plain = self.packets.iter().find(|one| {
             (one.path, &one.arrangement, one.size) == (Path::Plain, &figure.arrangement, figure.size)

@@ -165,7 +165,8 @@ impl Fleet {
         self.routers.len() as u32
     }
 
-    /// Returns each router with the sequence number of its last acknowledgement.
+    /// Returns each router with the sequence number of its last acknowledgement; `None` for a router without
+    /// an acknowledgement.
     pub fn acknowledged(&self) -> impl Iterator<Item = (Identity, Option<u16>)> {
         self.routers.iter().enumerate().map(|(at, router)| (identity(at as u32), router.acknowledged))
     }

@@ -100,7 +100,7 @@ impl Frame {
         &self.octets[self.inner + IPV6 + UDP..]
     }
 
-    /// Returns the outer header, if the frame has one.
+    /// Returns the outer header; `None` if the frame has none.
     pub fn outer(&self) -> Option<&[u8]> {
         (self.inner > LINK).then(|| &self.octets[LINK..self.inner])
     }

@@ -27,8 +27,8 @@ fn target(
     Target { what: what.into(), aim: aim.into(), found, met: worst.is_some().then_some(met == total) }
 }
 
-/// Returns the ratios of a path to plain forwarding through both routers. `ratio` computes the ratio of a
-/// figure.
+/// Returns the ratio of each figure of a path through both routers, with the packet size and direction.
+/// `ratio` computes the ratio from a figure.
 fn packets(bench: &Bench, path: Path, ratio: impl Fn(&PacketFigure) -> Option<f64>) -> Vec<(f64, String)> {
     let both = bench.packets.iter().filter(|one| one.path == path && one.arrangement.starts_with("both"));
     both.filter_map(|one| {

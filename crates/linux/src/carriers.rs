@@ -28,7 +28,8 @@ impl Carriers {
         Ok(Carriers { names, requests: Requests::open()?, events })
     }
 
-    /// Returns the first interface that is missing, down, or without a carrier.
+    /// Returns the first interface that is missing, down, or without a carrier; `None` if all interfaces have
+    /// a carrier.
     ///
     /// # Errors
     /// Fails if the kernel does not list its interfaces.

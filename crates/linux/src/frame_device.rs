@@ -113,7 +113,7 @@ impl FrameDevice {
         Ok(FrameDevice { file, has_header, buffer: buffer(), burst: None, segment: buffer() })
     }
 
-    /// Returns whether frames may be ready; if not, wakes the task when they are.
+    /// Returns ready if frames may be ready; if not, wakes the task when they are.
     pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.burst.is_some() {
             return Poll::Ready(());

@@ -104,7 +104,7 @@ pub(crate) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Returns the value of the first attribute of this kind.
+/// Returns the value of the first attribute of this kind; `None` if there is no such attribute.
 pub(crate) fn find_attribute(octets: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(octets).find(|(k, _)| *k == kind).map(|(_, value)| value)
 }
@@ -272,7 +272,8 @@ impl Events {
     }
 }
 
-/// Decodes a family from the attributes of the control family's answer.
+/// Decodes a family from the attributes of the control family's answer; `None` if the answer has no number of
+/// a family.
 fn family(octets: &[u8]) -> Option<Family> {
     let id = u16_at(find_attribute(octets, FAMILY_ID)?, 0)?;
     let groups = attributes(find_attribute(octets, MULTICAST_GROUPS).unwrap_or_default());

@@ -283,7 +283,8 @@ impl Installer {
         known.is_ours() || !self.requests.keeps_marks() && recorded.iter().any(is_it)
     }
 
-    /// Returns the prefix length of an address that carnet has added, if it is present.
+    /// Returns the prefix length of an address on an interface, if carnet has added the address; otherwise
+    /// `None`.
     fn own_length(&mut self, index: u32, interface: &str, address: Ipv6Addr) -> Result<Option<u8>> {
         let known = self.requests.addresses().list_like(address)?.into_iter();
         let mut known = known.filter(|known| (known.index, known.address.address) == (index, address));
@@ -774,7 +775,8 @@ impl Installer {
         self.fast_path.grow(config, self.tunnel_index, &mut self.requests)
     }
 
-    /// Starts to use a fast path whose programs have been loaded, and passes all entries to it.
+    /// If a thread has loaded the programs of a fast path, starts to use this path and passes all tunnels to
+    /// it. Returns the result of the loading; `None` until the thread has finished.
     pub(crate) fn poll_fast_path(&mut self, cx: &mut Context<'_>) -> Option<Loaded> {
         let Installer { fast_path, requests, tunnel_index, wanted, datagrams, .. } = self;
         let loaded = fast_path.poll_loading(cx, *tunnel_index, requests)?;

@@ -39,7 +39,8 @@ pub(crate) fn octets(name: &str) -> Result<Option<(u32, u64, u64)>> {
     Ok(None)
 }
 
-/// Returns the octets that an interface has received and sent, from the text of `/proc/net/dev`.
+/// Returns the octets that the interface `name` has received and sent, from the text of `/proc/net/dev`.
+/// `None` if the text lacks the interface.
 fn counters_of(text: &str, name: &str) -> Option<(u64, u64)> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     let mut columns = line.split_ascii_whitespace();

@@ -233,7 +233,8 @@ impl LinkSockets {
     }
 }
 
-/// Returns the IPv6 packet that carries `message`.
+/// Returns the IPv6 packet that carries `message`; `None` if the message is shorter than an ICMPv6 header or
+/// too long for a packet.
 fn compose(message: &LinkMessage) -> Option<Vec<u8>> {
     let length = u16::try_from(message.message.len()).ok().filter(|length| *length >= 4)?;
     let header = Header {

@@ -206,8 +206,9 @@ impl Watcher for MulticastLinks {
     }
 }
 
-/// Returns a socket that has joined a group. `old` is the socket that has already joined this group on this
-/// interface.
+/// Returns a socket that has joined a group on an interface, with the source filter of `subscription`. `old`
+/// is a socket that has already joined the group there. `None` if the interface is missing or the kernel
+/// refuses.
 fn join(
     index: Option<u32>,
     name: &str,

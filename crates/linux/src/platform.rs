@@ -183,7 +183,7 @@ impl Platform {
         }
     }
 
-    /// Returns the path for which a thread loads programs.
+    /// Returns the fast path whose programs a thread loads now; `None` if no thread loads any.
     pub fn loading(&self) -> Option<Path> {
         self.keeper.installer.fast_path.loading()
     }

@@ -91,7 +91,8 @@ impl ProbeTarget {
         }
     }
 
-    /// Returns the URL of a Location field. Removes the query of a URL that is longer than [`LONGEST`].
+    /// Returns the absolute URL of a Location field; `None` if it is no plain HTTP or HTTPS URL. Cuts the
+    /// query off a URL that is longer than [`LONGEST`].
     fn resolve(&self, location: &[u8]) -> Option<String> {
         let text = std::str::from_utf8(location).ok()?;
         let absolute = match text.strip_prefix('/') {
@@ -113,7 +114,7 @@ impl ProbeTarget {
     }
 }
 
-/// Returns the status in an answer's first line (RFC 9112 4).
+/// Returns the status code in the first line of an HTTP answer (RFC 9112 4); `None` if the line is invalid.
 fn status(line: &[u8]) -> Option<u16> {
     let rest = line.strip_prefix(b"HTTP/1.")?;
     let [_, b' ', code @ ..] = rest else { return None };
@@ -122,7 +123,7 @@ fn status(line: &[u8]) -> Option<u16> {
     is_code.then(|| std::str::from_utf8(code).ok()?.parse().ok())?
 }
 
-/// Returns the value of a line if it is a Location field.
+/// Returns the value of a header line if it is a Location field, otherwise `None`.
 fn location(line: &[u8]) -> Option<&[u8]> {
     const NAME: &[u8] = b"location:";
     let (name, value) = line.split_at_checked(NAME.len())?;

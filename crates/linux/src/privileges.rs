@@ -13,7 +13,7 @@ const FOR_PROGRAMS: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_PERFMON", 38)];
 const SYS_ADMIN: u32 = 21;
 
 /// Returns the names of the needed capabilities that are missing in the `CapEff:` line of a
-/// `/proc/.../status`.
+/// `/proc/.../status`. Returns `None` if the text has no such line.
 fn missing(status: &str) -> Option<Vec<&'static str>> {
     let effective = effective(status)?;
     Some(NEEDED.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect())
@@ -24,7 +24,8 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Returns the names of the missing capabilities to load BPF programs, from the text of a `/proc/.../status`.
+/// Returns the names of the missing capabilities for loading BPF programs, from the text of a
+/// `/proc/.../status`. Returns `None` if the text has no `CapEff:` line.
 fn missing_for_programs(status: &str) -> Option<Vec<&'static str>> {
     let effective = effective(status)?;
     if effective >> SYS_ADMIN & 1 == 1 {

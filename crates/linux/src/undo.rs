@@ -41,7 +41,7 @@ impl FileValidity {
     }
 }
 
-/// Returns the cookie of the calling thread's network namespace.
+/// Returns the cookie of the calling thread's network namespace; `None` before Linux 5.14.
 fn netns_cookie() -> Option<u64> {
     /// Socket option `SO_NETNS_COOKIE` of asm-generic/socket.h.
     const SO_NETNS_COOKIE: libc::c_int = 71;

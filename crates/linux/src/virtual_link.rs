@@ -189,7 +189,7 @@ impl VirtualLinks {
         self.counters.written(known.map(|link| link.device.write(destination, source, packet)));
     }
 
-    /// Returns name and index of an interface.
+    /// Returns name and index of the interface with the number `id`; `None` if there is no such interface.
     pub fn interface(&self, id: u32) -> Option<(&str, u32)> {
         let link = self.links.iter().find(|link| link.config.id == id)?;
         Some((link.info.name.as_str(), link.info.index))

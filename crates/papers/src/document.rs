@@ -95,8 +95,8 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or("")
 }
 
-/// Describes the measured curves of a figure without numbers in the paper. It gives both series with their
-/// ratio, or the range of the ratios of their points.
+/// Describes the measured curves of a figure for which the paper gives no numbers. The text has both series
+/// with their ratio, or the range of the ratios of their points. Returns `None` if a series was not measured.
 fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String> {
     let experiment = figure.experiment.as_deref()?;
     let curves = results.curves(&paper.name, experiment, figure.quantity.as_deref());

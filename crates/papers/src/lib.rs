@@ -98,7 +98,8 @@ pub struct Plan {
     mode: IsolationMode,
 }
 
-/// Executes commands that need no network.
+/// Executes a command that needs no network. Returns its exit status; `None` if the arguments ask for a
+/// measurement.
 pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     if let [old, new] = &args.compare[..] {
         // The exit status is as for `diff`: 1 for a difference, 2 if the comparison is impossible.

@@ -124,7 +124,7 @@ impl Source<'_> {
         Some(value).filter(|value| value.is_finite())
     }
 
-    /// Returns the number for the selected values.
+    /// Returns the number for the selected values; `None` if a value is missing.
     fn number(&self, taken: Taken<'_>) -> Option<f64> {
         let own = self.places(self.experiment, &self.ours.series, taken)?;
         self.shaped(match self.base(taken)? {
@@ -158,7 +158,8 @@ impl Source<'_> {
     }
 }
 
-/// Returns the value at a place, or the mean of all places. The medians decide which place is the highest.
+/// Returns the selected value of a curve: that of one place, or the mean of all places. The medians decide
+/// which place is the highest or lowest. `None` if the curve lacks the place.
 fn pick(places: &[AxisPlace], ours: &Selector) -> Option<f64> {
     let by_median = |a: &&AxisPlace, b: &&AxisPlace| a.median.total_cmp(&b.median);
     let place = match ours.of {

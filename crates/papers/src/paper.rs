@@ -321,7 +321,7 @@ pub struct Selector {
 }
 
 impl Paper {
-    /// Returns the experiment of this name.
+    /// Returns the experiment of this name; `None` if the paper has none.
     pub fn experiment(&self, id: &str) -> Option<&Experiment> {
         self.experiments.iter().find(|one| one.id == id)
     }

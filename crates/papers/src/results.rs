@@ -217,7 +217,7 @@ impl Results {
         curves
     }
 
-    /// Returns why an experiment was left out.
+    /// Returns why an experiment was left out; `None` if it was not left out.
     pub fn reason_for_omission(&self, paper: &str, experiment: &str) -> Option<&str> {
         let left = self.left_out.iter().find(|one| one.paper == paper && one.experiment == experiment)?;
         Some(&left.why)

@@ -43,7 +43,8 @@ pub struct Move {
 }
 
 impl Trace {
-    /// Returns the ping of this name from a scenario's results (`results.json`).
+    /// Returns the ping of this name from a scenario's results (`results.json`); `None` if the results lack
+    /// it.
     pub fn of(told: &Value, name: &str) -> Option<Trace> {
         let lines: Vec<NamedSeries<(f64, Option<f64>)>> =
             serde_json::from_value(told["series"]["rtt"].clone()).ok()?;
@@ -107,7 +108,8 @@ impl Trace {
         std::iter::once(whole).chain(of_moves).collect()
     }
 
-    /// Returns the echoes around these moves, with their time relative to the move.
+    /// Returns the echoes around these moves. Each has its time in seconds relative to the move, and its
+    /// round trip in milliseconds; `None` for a lost echo.
     fn around(&self, moves: &[&Move]) -> Vec<(f64, Option<f64>)> {
         let near = |at: f64| moves.iter().map(move |one| at - one.at_s).find(|from| from.abs() <= AROUND);
         self.echoes().filter_map(|(at, ms)| Some((near(at)?, ms))).collect()

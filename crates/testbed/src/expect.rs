@@ -57,7 +57,7 @@ pub struct RunProperties<'a> {
 }
 
 impl RunProperties<'_> {
-    /// Returns why an expectation cannot be judged.
+    /// Returns why the lab cannot judge an expectation; `None` if it can.
     fn skipped(&self, e: &Expect) -> Option<String> {
         if let (true, Err(why)) = (e.needs_pcap, self.captured) {
             return Some(why.into());

@@ -255,7 +255,8 @@ pub fn open_node_shell(scenario: &str, node: &str, command: &[String]) -> anyhow
     Ok(ExitCode::from(status.code().map_or(1, |c| c as u8)))
 }
 
-/// Returns the process number, in the host's namespace, of the inner lab that runs a scenario.
+/// Returns the process number, in the host's namespace, of the inner lab that runs a scenario; `None` if no
+/// lab runs it.
 fn find_inner(scenario: &str) -> Option<u32> {
     std::fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;

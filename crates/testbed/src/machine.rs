@@ -46,7 +46,7 @@ impl Machine {
         if self.mitigations.is_empty() { "unknown".into() } else { self.mitigations.join("; ") }
     }
 
-    /// Returns a warning to print before times and rates, if the machine is emulated.
+    /// Returns a warning to print before times and rates if the machine is emulated, otherwise `None`.
     pub fn warning(&self) -> Option<String> {
         self.emulated.then(|| "an emulated machine: times and rates are the emulator's".to_owned())
     }

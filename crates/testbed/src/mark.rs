@@ -7,7 +7,7 @@ const MAGIC: &[u8; 8] = b"carnetgb";
 /// Mark of a packet: number of the broadcast in the scenario, and number of the packet.
 pub type Mark = (u32, u32);
 
-/// Returns the mark in a frame or payload.
+/// Returns the mark in a frame or payload; `None` without a mark.
 pub fn find_mark(octets: &[u8]) -> Option<Mark> {
     let at = octets.windows(MAGIC.len()).position(|w| w == MAGIC)?;
     let numbers = octets.get(at + MAGIC.len()..at + MARK)?;

@@ -195,8 +195,8 @@ pub fn of_handovers(all: &mut Metrics, seen: &TrafficResults, events: &[Event], 
     }
 }
 
-/// Returns the metric of this name in this section. With the name `SECTION/METRIC` it is a metric of another
-/// section.
+/// Returns the metric of this name in this section; `None` if it has no value. With the name
+/// `SECTION/METRIC`, returns the metric of that section.
 pub fn find(all: &Metrics, section: &str, name: &str) -> Option<f64> {
     let (section, name) = name.split_once('/').unwrap_or((section, name));
     all.get(section)?.get(name).copied()

@@ -84,7 +84,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Returns the exit status of the program if it has ended.
+    /// Returns the exit status of the program; `None` while it runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
@@ -130,7 +130,8 @@ impl Daemon {
         None
     }
 
-    /// Sends `signal` to make the program end, and waits for its end.
+    /// Sends `signal` to make the program end, and waits for at most 5 s. Returns `None` if the program had
+    /// to be killed.
     pub fn stop(&mut self, signal: Signal) -> Option<ExitStatus> {
         self.signal(signal);
         self.wait(5 * SECOND)

@@ -301,8 +301,8 @@ fn threads() -> anyhow::Result<BTreeMap<u32, String>> {
     Ok(found)
 }
 
-/// Returns the name of a polling thread from its `/proc/PID/stat`. The thread is a child of kthreadd, which
-/// is process 2.
+/// Returns the name of a kernel thread that polls an interface, from its `/proc/PID/stat`; `None` for other
+/// processes. Kernel threads are children of kthreadd, which is process 2.
 fn name(stat: &str) -> Option<&str> {
     let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
     let parent = rest.split_whitespace().nth(1)?;

@@ -194,7 +194,7 @@ impl Medium {
         }
     }
 
-    /// Returns the present link-layer address of a node's radio.
+    /// Returns the present link-layer address of a node's radio; `None` if the node has no radio.
     pub fn address(&self, node: &str) -> Option<Mac> {
         let radio = self.nodes.iter().position(|name| name == node)?;
         self.state().channel.address(radio)
@@ -249,7 +249,8 @@ trait FrameMover {
     /// dropped.
     fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64>;
 
-    /// Executes an output of the model. For a delivery, returns whether the kernel accepted the frame.
+    /// Executes an output of the model. For a delivery, returns whether the kernel accepted the frame;
+    /// otherwise `None`.
     fn carry(&mut self, output: &Output) -> anyhow::Result<Option<bool>>;
 
     /// Returns a descriptor that is readable when frames are waiting.

@@ -277,7 +277,7 @@ pub fn flows(scenario: &Scenario, metrics: Option<&BTreeMap<String, f64>>) -> Ve
 /// Number of moments at which the map samples a movement.
 const MOMENTS: u64 = 60;
 
-/// Returns the map of a scenario with a radio medium.
+/// Returns the map of a scenario; `None` if it has no radio medium.
 pub fn map(scenario: &Scenario, seen: &TrafficResults, begin: u64, end: u64) -> Option<Map> {
     let medium = scenario.medium.as_ref()?;
     let nodes = scenario.tracks.iter().map(|(name, track)| {

@@ -156,8 +156,8 @@ struct MeasuredData {
 }
 
 impl Testbed {
-    /// Builds the network of a scenario, starts its programs and waits until they are ready. Also starts the
-    /// captures, if the plan requires them.
+    /// Builds the network of a scenario, starts its programs and waits until they are ready. If the plan
+    /// requires captures, also starts these and returns them.
     pub fn start_testbed(
         plan: &Plan,
         all: &mut metrics::Metrics,
@@ -727,7 +727,8 @@ impl Testbed {
 /// The prefix fe80::/10 of link-local addresses.
 const LINK_LOCAL: Prefix = Prefix { address: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), length: 10 };
 
-/// Returns the text before and after the first `{ll:NODE}` of a route, and the node.
+/// Splits a route at its first `{ll:NODE}`: the text before it, the node, and the text after it. `None` if
+/// the route has no such placeholder.
 fn named_address(route: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = route.split_once("{ll:")?;
     let (node, after) = rest.split_once('}')?;

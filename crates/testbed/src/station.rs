@@ -147,7 +147,8 @@ impl Station {
         Ok(())
     }
 
-    /// Returns the used processor time in seconds and the memory in use in KiB.
+    /// Returns the processor time in seconds that the station has used, and its memory in KiB. `None` if the
+    /// process has ended.
     pub fn usage(&self) -> Option<(f64, f64)> {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", self.process)).ok();
         let status = read("status")?;
@@ -175,7 +176,7 @@ impl Station {
         Ok(list.len() >= bindings && list.iter().all(|b| b["state"] == "registered"))
     }
 
-    /// Returns the uplink that carries the traffic.
+    /// Returns the interface of the uplink that carries the traffic; `None` without an active uplink.
     pub fn active_uplink(&self) -> Option<String> {
         if !self.mobile_router {
             return None;

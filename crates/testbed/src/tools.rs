@@ -13,6 +13,7 @@ const TOOLS: &[(&str, &str)] = &[
 ];
 
 /// Returns the path of a program: in PATH, or in the folders of system programs that a user's PATH may lack.
+/// `None` if the program is missing.
 pub fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -66,8 +67,8 @@ pub fn carnet_program(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Returns the first path with this name for which `is_it` returns true: in the working folder or above it.
-/// Otherwise searches next to the lab's program and above it.
+/// Returns the first path with this name for which `is_it` returns true; `None` if no path fits. Searches the
+/// working folder and the folders above it, then the folders above the lab's program.
 pub fn find_nearby(name: &str, is_it: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let starts = [std::env::current_dir().ok(), std::env::current_exe().ok()];
     let mut places =

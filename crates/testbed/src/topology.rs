@@ -22,7 +22,8 @@ use crate::radio::{self, hwsim::Hwsim};
 use crate::scenario::{End, Node, Prefix, Scenario};
 use crate::tools;
 
-/// Builds the nodes and links of a scenario, with radios of this kind.
+/// Builds the nodes and links of a scenario, with radios of this kind. Returns the radios of mac80211_hwsim,
+/// if the scenario has any.
 pub fn build(scenario: &Scenario, radios: radio::Kind) -> anyhow::Result<Option<Hwsim>> {
     let mut world = String::from("link set lo up\n");
     for name in scenario.nodes.keys() {
@@ -331,7 +332,8 @@ pub fn set_carrier(scenario: &Scenario, end: &End, on: bool) -> anyhow::Result<(
     }
 }
 
-/// Returns the index of the link that has this end, and the index of the end.
+/// Returns the index of the link that has this end, and the index of the end in the link. `None` if no link
+/// has the end.
 fn place(scenario: &Scenario, end: &End) -> Option<(usize, usize)> {
     let mut links = scenario.links.iter().enumerate();
     links.find_map(|(l, link)| Some((l, link.ends.iter().position(|e| e.get_ref() == end)?)))
@@ -374,7 +376,7 @@ pub fn packets(node: &str) -> anyhow::Result<BTreeMap<String, u64>> {
     Ok(list.iter().filter_map(one).collect())
 }
 
-/// Returns the usable address of an interface in a prefix.
+/// Returns the usable address of an interface in a prefix; `None` if it has none yet.
 pub fn address_in(node: &str, interface: &str, prefix: &Prefix) -> anyhow::Result<Option<Ipv6Addr>> {
     let all = addresses(node)?;
     Ok(all

@@ -163,7 +163,8 @@ impl<'de> Deserialize<'de> for Octets {
     }
 }
 
-/// Parses a number with one of these units; tries the units in order.
+/// Parses a number with one of these units, and multiplies it by the unit's factor. Tries the units in order.
+/// Returns `None` if no unit fits.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, factor) = units.iter().find_map(|(unit, f)| Some((text.strip_suffix(unit)?, f)))?;
     Some(number.parse::<f64>().ok().filter(|n| n.is_finite())? * factor)

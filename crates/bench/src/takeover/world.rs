@@ -125,7 +125,8 @@ impl Member {
         self.daemon.is_some()
     }
 
-    /// Returns the bindings of the member's home agent, if the member leads the seat.
+    /// Returns the bindings that the member's home agent lists. `None` if the home agent does not answer
+    /// within 5 s, as when another member leads the seat.
     pub fn bindings(&self, carnet: &File) -> Option<Vec<Value>> {
         // A stopped home agent accepts a connection but does not answer.
         let shown = output(
@@ -438,7 +439,7 @@ impl Machines {
         let _ = fs::write(self.folder.join(format!("{name}.{}.json", member.name())), text);
     }
 
-    /// Returns the leader of a seat, if it has exactly one.
+    /// Returns the leader of a seat; `None` if no member leads it, or several do.
     pub fn leader(&self, seat: usize) -> Option<usize> {
         match &self.active_members(seat)[..] {
             [(member, _)] => Some(*member),

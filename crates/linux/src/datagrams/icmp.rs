@@ -84,7 +84,7 @@ fn parse(local: Ipv4Addr, packet: &[u8]) -> Option<TooBig> {
     fits.then_some(TooBig { local: local.into(), remote: Endpoint::Ipv4(address(16)?), mtu })
 }
 
-/// Splits a packet into its IPv4 header and its payload.
+/// Splits a packet into its IPv4 header and its payload; `None` if it is no IPv4 packet.
 fn header(packet: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = usize::from(packet.first()? & 0x0f) * 4;
     if length < IPV4_HEADER || packet.first()? >> 4 != 4 {

@@ -96,7 +96,8 @@ impl Datagrams {
         self.lock().open.clone()
     }
 
-    /// Returns the socket of a local end that carries packets of this family.
+    /// Returns the socket of a local end that carries packets of this family; `None` if no such socket is
+    /// open.
     fn find(&self, local: Endpoint, is_ipv4: bool) -> Option<Arc<Socket>> {
         let carries = |socket: &&Arc<Socket>| socket.desired.local == local && socket.carries(is_ipv4);
         self.lock().open.iter().find(carries).cloned()

@@ -117,7 +117,7 @@ impl DatagramReader {
         Ok(received)
     }
 
-    /// Returns the next segment of the received super packet.
+    /// Returns the next segment of the received super packet; `None` if no super packet has segments left.
     fn next_segment(&mut self, buffer: &mut [u8]) -> Option<ReceivedDatagram> {
         let cut = self.cut.as_mut()?;
         let packet = self.burst.get(cut.range.clone()).unwrap_or_default();

@@ -155,7 +155,7 @@ impl Socket {
     }
 }
 
-/// Converts an address from the kernel's format.
+/// Converts an IPv4 address and port from the kernel's format; `None` if the address is no IPv4 address.
 pub(super) fn socket_address(address: &SockaddrStorage) -> Option<SocketAddrV4> {
     address.as_sockaddr_in().map(|address| SocketAddrV4::new(address.ip(), address.port()))
 }

@@ -102,7 +102,7 @@ impl FromStr for FrameLinkConfig {
 }
 
 /// Splits `[fe80::1%eth0]:8947` or `239.1.1.1%eth0:8947` into the address and the interface's name. A numeric
-/// scope, as in `[fe80::1%2]:8947`, stays with the address.
+/// scope, as in `[fe80::1%2]:8947`, stays with the address. Returns `None` for an invalid text.
 fn parse_address(text: &str) -> Option<(SocketAddr, Option<String>)> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse().ok()?;

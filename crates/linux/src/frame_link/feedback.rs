@@ -42,7 +42,7 @@ pub(super) fn request_reports(socket: &Socket) {
     }
 }
 
-/// Returns the next report; the frame in it refers to memory of `room`.
+/// Returns the next report, or `None` if none is left. The frame in the report refers to memory of `room`.
 pub(super) fn next<'a>(socket: &Socket, room: &'a mut ReceiveBatch) -> Result<Option<SentFrameReport<'a>>> {
     let slot = room.first_slot();
     // Control messages of each entry: the report, and the extended error with an address.

@@ -57,7 +57,7 @@ impl Ipv4RouteInfo {
     }
 }
 
-/// Returns the rule of an IPv4 rule message, if it has the form of carnet's rules.
+/// Returns the rule in an IPv4 rule message; `None` if the rule does not have the form of carnet's own rules.
 fn rule_of(message: &RuleMessage) -> Option<Ipv4Rule> {
     let header = &message.header;
     let mut rule = Ipv4Rule {

@@ -87,7 +87,8 @@ pub(crate) fn table_lookups(requests: &mut Requests, ipv4: bool) -> Result<Vec<T
     })))
 }
 
-/// Returns the intersection of two prefixes; `Err` if it is empty.
+/// Returns the intersection of two prefixes, of which `None` stands for all addresses. Fails if the
+/// intersection is empty.
 pub(crate) fn intersection(
     one: Option<IpNet>,
     other: Option<IpNet>,

@@ -69,7 +69,7 @@ impl NetlinkSerializable for Message {
     }
 }
 
-/// Returns the body of a message that carnet sends.
+/// Returns the body of a message; `None` for a kind that carnet does not send.
 fn body(message: &RouteNetlinkMessage) -> Option<&dyn Emitable> {
     use RouteNetlinkMessage::*;
     Some(match message {

@@ -205,7 +205,7 @@ impl Monitor {
     }
 }
 
-/// Returns the type of a message (`nlmsg_type`).
+/// Returns the type of a netlink message (`nlmsg_type`); `None` if the message is too short.
 fn kind(message: &[u8]) -> Option<u16> {
     message.get(4..6)?.first_chunk().map(|octets| u16::from_ne_bytes(*octets))
 }

@@ -25,7 +25,7 @@ fn question(index: u32, address: IpAddr) -> NeighbourMessage {
     message
 }
 
-/// Returns interface and address of the neighbour in a message.
+/// Returns interface index and address of the neighbour in a message; `None` without an address.
 pub(super) fn subject(message: &NeighbourMessage) -> Option<(u32, IpAddr)> {
     let address = message.attributes.iter().find_map(|attribute| match attribute {
         NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(IpAddr::V4(*address)),

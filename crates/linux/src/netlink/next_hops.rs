@@ -78,7 +78,8 @@ impl NextHopObjects {
         self.0.iter().find(|object| object.id == id)
     }
 
-    /// Returns interface and gateway of each next hop of a route that refers to an object by number.
+    /// Returns the next hops of a route that refers to a next-hop object: interface index and gateway, if
+    /// any. The list is empty for other routes.
     pub(super) fn hops(&self, route: &RouteMessage) -> Vec<(u32, Option<IpAddr>)> {
         let Some(object) = object_of(route).and_then(|id| self.find_object(id)) else { return Vec::new() };
         // The members are no groups themselves, because a group cannot contain groups.

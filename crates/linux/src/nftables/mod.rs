@@ -147,7 +147,8 @@ impl RuleTable {
         self.error.as_deref()
     }
 
-    /// Returns [`Self::error`] if it has changed since the last call.
+    /// Returns [`Self::error`] if it has changed since the last call, otherwise the outer `None`. The inner
+    /// `None` means that the rules are in force.
     pub(crate) fn take_news(&mut self) -> Option<Option<String>> {
         std::mem::take(&mut self.has_news).then(|| self.error.clone())
     }

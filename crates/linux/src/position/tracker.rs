@@ -133,7 +133,8 @@ impl FixTracker {
         }
     }
 
-    /// Returns when the caller must call [`FixTracker::handle_timeout`].
+    /// Returns the time at which the caller must call [`FixTracker::handle_timeout`]; `None` if no call is
+    /// due.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.deadline
     }

@@ -197,7 +197,7 @@ pub(super) fn keep_for_files() -> io::Result<Vec<&'static str>> {
 }
 
 /// Returns the first of the plan's paths that the process can use only with the capability to override owners
-/// and modes.
+/// and modes. `None` if there is no such path, or if the process lacks the capability.
 pub(super) fn of_others(plan: &SandboxPlan) -> Option<PathBuf> {
     let before = Sets::get().ok().filter(|sets| sets.has(DAC_OVERRIDE_NUMBER))?;
     let mut without = before;

@@ -106,7 +106,7 @@ impl Value {
         })
     }
 
-    /// Returns the value of a key in a dictionary with text keys.
+    /// Returns the value of a key in a dictionary with text keys; `None` if it lacks the key.
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
         self.entries().find(|(name, _)| *name == key).map(|(_, value)| value)
     }

@@ -265,7 +265,8 @@ fn modems(managed: &Value) -> Vec<Modem> {
     managed.entries().filter_map(modem).collect()
 }
 
-/// Returns whether a `MMModem3gppRegistrationState` means a network of another operator.
+/// Returns whether a `MMModem3gppRegistrationState` means a network of another operator. `None` if the modem
+/// is not registered.
 fn roaming(state: f64) -> Option<bool> {
     // Numbers of the states HOME, HOME_SMS_ONLY and HOME_CSFB_NOT_PREFERRED. The next constant has the
     // corresponding states of ROAMING.
@@ -274,8 +275,8 @@ fn roaming(state: f64) -> Option<bool> {
     if ROAMING.contains(&state) { Some(true) } else { HOME.contains(&state).then_some(false) }
 }
 
-/// Returns the measured signal of the first radio technology that has one. For the others ModemManager omits
-/// the measure, or reports the lowest possible number.
+/// Returns the measured signal of the first radio technology that has one, in dBm; `None` if none has. For
+/// the other technologies ModemManager omits the measure, or reports the lowest possible number.
 fn measured(signal: &Value) -> Option<i32> {
     MEASURES.iter().find_map(|(radio, measure)| plausible(signal.get(radio)?.get(measure)?.number()?))
 }

@@ -103,12 +103,14 @@ fn concerns_signal(events: &[Message]) -> bool {
     events.iter().any(|event| matches!(event.command, CONNECT | ROAM | NOTIFY_CQM))
 }
 
-/// Returns the signal of the strongest station in a dump. An interface of a client has only one station.
+/// Returns the signal in dBm of the strongest station in a dump; `None` if no station has a signal. An
+/// interface of a client has only one station.
 fn strongest(stations: &[Message]) -> Option<i32> {
     stations.iter().filter(|s| s.command == NEW_STATION).filter_map(|s| signal(&s.attributes)).max()
 }
 
-/// Returns the mean signal of an access point, or the signal of its last frame if the kernel has no mean.
+/// Returns the mean signal of a station in dBm, or the signal of its last frame if the kernel has no mean.
+/// `None` if the kernel knows neither.
 fn signal(attributes: &[u8]) -> Option<i32> {
     let info = find_attribute(attributes, STA_INFO)?;
     let octet = find_attribute(info, SIGNAL_AVG).or_else(|| find_attribute(info, SIGNAL))?.first()?;

@@ -55,7 +55,7 @@ enum Naming {
 }
 
 impl Naming {
-    /// Returns the directory of the file.
+    /// Returns the directory in which the name changes.
     fn directory(&self) -> Option<&Path> {
         let (Naming::Is(path, _) | Naming::Gone(path) | Naming::Renamed(_, path)) = self;
         path.parent()

@@ -113,7 +113,8 @@ fn ipv4_net(text: &str) -> Ipv4Net {
     text.parse().expect("a prefix")
 }
 
-/// Returns the IPv4 routers in the last event about an interface.
+/// Returns the IPv4 routers in the last event about an interface; `None` if there was no event about the
+/// interface.
 fn ipv4_routers(machine: &mut Machine, name: &str) -> Option<Vec<Ipv4Addr>> {
     let events = machine.poll().expect("looks").into_iter();
     let mut told = events.filter_map(|event| match event {

@@ -180,8 +180,8 @@ impl TunnelIo {
         nix::unistd::write(self.0.file.get_ref(), frame).map_err(explain)
     }
 
-    /// Creates the TUN device, which is down. If `senders` is above 0, also returns the list of known
-    /// senders.
+    /// Creates the TUN device, which is down. Also returns the list of known senders; `None` if the device
+    /// has only one queue, for example because `senders` is 0.
     pub(crate) fn create(senders: usize) -> Result<(TunnelIo, Option<KnownSenders>)> {
         let unwatched = |error| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), error);
         let (file, control, DeviceFeatures { has_header, kinds }) = match create_steered(senders) {

@@ -256,7 +256,7 @@ pub async fn events_for(platform: &mut Platform, span: Duration) -> Vec<Platform
     events_until(platform, |_| start.elapsed() >= span).await
 }
 
-/// Returns the last event about an interface.
+/// Returns the state of an interface in its last event; `None` without an event about the interface.
 pub fn latest<'a>(events: &'a [PlatformEvent], name: &str) -> Option<&'a Interface> {
     events.iter().rev().find_map(|event| match event {
         PlatformEvent::Interface(interface) if interface.name == name => Some(interface),

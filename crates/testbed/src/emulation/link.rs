@@ -89,12 +89,14 @@ impl Link {
         }
     }
 
-    /// Returns the time at which the next frame arrives or the next step of the trace is due.
+    /// Returns the time at which the next frame arrives or the next step of the trace is due; `None` if
+    /// neither will happen.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.ways.iter().filter_map(LinkDirection::poll_timeout).chain(self.next_step()).min()
     }
 
-    /// Returns the next frame that has arrived by now: time, end, frame.
+    /// Returns the next frame that has arrived by `now`, if any. The result has its arrival time, the index of
+    /// the end at which it arrived, and the frame.
     pub fn poll_output(&mut self, now: u64) -> Option<(u64, usize, Vec<u8>)> {
         let [there, back] = &mut self.ways;
         if let Some((at, frame)) = there.poll_output(now) {
@@ -103,7 +105,7 @@ impl Link {
         back.poll_output(now).map(|(at, frame)| (at, 0, frame))
     }
 
-    /// Returns the signal strength, if it has changed since the last call.
+    /// Returns the signal strength in dBm if it has changed since the last call, otherwise `None`.
     pub fn poll_signal(&mut self) -> Option<f64> {
         let signal = self.nature.signal.filter(|signal| self.last_signal != Some(*signal))?;
         self.last_signal = Some(signal);

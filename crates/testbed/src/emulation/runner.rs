@@ -88,7 +88,8 @@ impl DelayHistogram {
         self.max = self.max.max(late);
     }
 
-    /// Returns the delay in microseconds that `percent` of the frames do not exceed.
+    /// Returns the delay in microseconds that `percent` of the frames do not exceed. Returns `None` without
+    /// frames.
     pub fn percentile(&self, percent: f64) -> Option<f64> {
         let rank = (percent / 100.0 * self.count as f64).ceil().max(1.0) as u64;
         let mut sum = 0;

@@ -175,7 +175,8 @@ impl LinkDirection {
         self.waiting.push_back(frame);
     }
 
-    /// Returns the time at which the first waiting frame has been sent completely.
+    /// Returns the time at which the first waiting frame has been sent completely; `None` if no frame waits,
+    /// or the rate is 0.
     fn sent_at(&self) -> Option<u64> {
         self.waiting.front()?;
         match self.properties.rate {
@@ -221,13 +222,15 @@ impl LinkDirection {
         self.flying.push(Reverse(Flying { at, number, frame }));
     }
 
-    /// Returns the time at which the next frame arrives, or the first waiting frame has been sent.
+    /// Returns the time at which the next frame arrives, or the first waiting frame has been sent; `None` if
+    /// neither will happen.
     pub fn poll_timeout(&self) -> Option<u64> {
         let arrival = self.flying.peek().map(|f| f.0.at);
         self.sent_at().into_iter().chain(arrival).min()
     }
 
-    /// Returns the next frame that has arrived by `now`, with its arrival time.
+    /// Returns the next frame that has arrived by `now`, with its arrival time; `None` if no frame has
+    /// arrived.
     pub fn poll_output(&mut self, now: u64) -> Option<(u64, Vec<u8>)> {
         self.advance(now);
         self.flying.peek().filter(|f| f.0.at <= now)?;

@@ -231,7 +231,8 @@ impl Channel {
         self.next_frame(radio);
     }
 
-    /// Returns the time at which the caller must call [`Channel::handle_timeout`].
+    /// Returns the time at which the caller must call [`Channel::handle_timeout`]; `None` if no event is
+    /// scheduled.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.events.peek().map(|Reverse((at, _, _))| *at)
     }
@@ -255,7 +256,7 @@ impl Channel {
         self.now = self.now.max(now);
     }
 
-    /// Returns the next output.
+    /// Returns the next output that the caller has to execute; `None` if all are executed.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -348,7 +349,7 @@ impl Channel {
         }
     }
 
-    /// Returns the link-layer address of a radio.
+    /// Returns the link-layer address of a radio; `None` if no radio has this index.
     pub fn address(&self, radio: usize) -> Option<Mac> {
         self.radios.get(radio).map(|radio| radio.mac)
     }

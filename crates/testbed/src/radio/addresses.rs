@@ -96,7 +96,7 @@ impl Drop for Addresses {
 }
 
 /// Opens a socket in a node that receives changes of its interfaces. Also returns the present address of one
-/// interface.
+/// interface, if the interface has one.
 fn open(node: &str, interface: &str) -> anyhow::Result<(OwnedFd, Option<Mac>)> {
     let path = format!("/run/netns/{node}");
     let namespace = File::open(&path).with_context(|| format!("cannot open {path}"))?;
@@ -133,7 +133,8 @@ fn links(mut octets: &[u8]) -> BTreeMap<&str, Mac> {
     found
 }
 
-/// Returns the first message's type, its body after both headers, and the remaining octets.
+/// Returns the first message's type, its body after both headers, and the remaining octets. `None` if no
+/// complete message is left.
 fn message(octets: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = u32::from_ne_bytes(*octets.first_chunk()?) as usize;
     let kind = u16::from_ne_bytes(*octets.get(4..)?.first_chunk()?);

@@ -92,7 +92,8 @@ pub struct Heard<'a> {
 }
 
 impl<'a> Heard<'a> {
-    /// Parses the first message in these octets. Also returns the octets after it.
+    /// Parses the first message in these octets. Also returns the octets after it. `None` if no complete
+    /// message is left.
     pub fn parse(octets: &'a [u8]) -> Option<(Heard<'a>, &'a [u8])> {
         let length = u32::from_ne_bytes(*octets.first_chunk()?) as usize;
         let kind = u16::from_ne_bytes(*octets.get(4..)?.first_chunk()?);
@@ -101,17 +102,17 @@ impl<'a> Heard<'a> {
     }
 
     /// Returns the status in an [`ERROR`]: 0 for success, a negative error number, or the result of a
-    /// command.
+    /// command. `None` if the message is truncated.
     pub fn status(&self) -> Option<i32> {
         Some(i32::from_ne_bytes(*self.body.first_chunk()?))
     }
 
-    /// Returns the command.
+    /// Returns the command of the message; `None` if the message is truncated.
     pub fn command(&self) -> Option<u8> {
         self.body.first().copied()
     }
 
-    /// Returns the value of an attribute.
+    /// Returns the value of the first attribute of this type; `None` if the message lacks it.
     pub fn get(&self, wanted: u16) -> Option<&'a [u8]> {
         let mut rest = self.body.get(4..)?;
         loop {
@@ -128,7 +129,8 @@ impl<'a> Heard<'a> {
 }
 
 /// Converts an 802.11 frame to an Ethernet frame: destination, source, EtherType, payload. If a frame
-/// contains no packet, the result has EtherType 0 and the octets after the frame's addresses.
+/// contains no packet, the result has EtherType 0 and the octets after the frame's addresses. Returns `None`
+/// for a truncated frame.
 pub fn ethernet(frame: &[u8]) -> Option<Vec<u8>> {
     /// First octet of a QoS data frame, which has a QoS Control field.
     const QOS_DATA: u8 = 0x88;

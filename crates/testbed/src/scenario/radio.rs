@@ -375,7 +375,7 @@ impl Scenario {
         radio.is_some_and(|radio| radio.get_ref().interface == end.interface)
     }
 
-    /// Returns the radio interface of a node.
+    /// Returns the radio interface of a node; `None` if it has no radio.
     pub fn radio_of(&self, node: &str) -> Option<&str> {
         Some(self.nodes.get(node)?.radio.as_ref()?.get_ref().interface.as_str())
     }

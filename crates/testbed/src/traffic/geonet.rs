@@ -409,7 +409,7 @@ fn watch_for_outsiders(
     Ok(())
 }
 
-/// Returns the name of an event as a mark.
+/// Returns the name of an event (station and sequence number) as a mark; `None` if `id` has no such numbers.
 fn action(id: &Value) -> Option<Mark> {
     let number = |name: &str| u32::try_from(id[name].as_u64()?).ok();
     Some((number("originating_station_id")?, number("sequence_number")?))
@@ -539,7 +539,7 @@ impl GeoFlows {
         refusals.iter().map(|(told, count)| format!("{told} ({count} times)")).collect()
     }
 
-    /// Returns the objects on the maps so far.
+    /// Returns how many objects the maps of the stations had so far; `None` if the scenario has no outsiders.
     pub fn maps(&self) -> Option<MapCounts> {
         Some(*self.maps.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }

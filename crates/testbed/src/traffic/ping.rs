@@ -54,7 +54,8 @@ fn unwrapped(sequence: u64, highest: &mut u64) -> u64 {
     number
 }
 
-/// Splits a line `[1700000000.123456] ...` into its time, in nanoseconds, and the rest.
+/// Splits a line `[1700000000.123456] ...` into its time, in nanoseconds, and the rest. Returns `None` for
+/// other lines.
 fn stamped(line: &str) -> Option<(u64, &str)> {
     let (stamp, rest) = line.strip_prefix('[')?.split_once(']')?;
     let (seconds, micros) = stamp.split_once('.')?;
@@ -62,7 +63,8 @@ fn stamped(line: &str) -> Option<(u64, &str)> {
     Some((at, rest.trim_start()))
 }
 
-/// Parses `[1700000000.123456] 64 bytes from ADDRESS: icmp_seq=1 ttl=60 time=0.123 ms`.
+/// Parses `[1700000000.123456] 64 bytes from ADDRESS: icmp_seq=1 ttl=60 time=0.123 ms`. Returns `None` for
+/// other lines, and for a second answer to the same request.
 fn parse_answer(line: &str) -> Option<Answer> {
     let (at, rest) = stamped(line)?;
     if rest.contains("DUP!") {
@@ -75,7 +77,7 @@ fn parse_answer(line: &str) -> Option<Answer> {
     Some((field("icmp_seq=")?.parse().ok()?, at, field("time=")?.parse().ok()?))
 }
 
-/// Parses `[1700000000.123456] no answer yet for icmp_seq=1`.
+/// Parses `[1700000000.123456] no answer yet for icmp_seq=1`. Returns `None` for other lines.
 fn parse_outstanding(line: &str) -> Option<(u64, u64)> {
     let (at, rest) = stamped(line)?;
     Some((rest.strip_prefix("no answer yet for icmp_seq=")?.trim().parse().ok()?, at))

@@ -55,7 +55,7 @@ impl FlowStats {
 }
 
 impl Flow {
-    /// Returns the time of the first arrival of each packet, by sequence number.
+    /// Returns the time of the first arrival of each packet, by sequence number; `None` for a lost packet.
     pub fn first_arrivals(&self) -> Vec<Option<u64>> {
         let mut first = vec![None; self.sent.len()];
         for (seq, at) in &self.received {
@@ -129,6 +129,7 @@ impl Flow {
 }
 
 /// Returns the lowest value such that `percent` of the sorted values are at most that value (nearest rank).
+/// Returns `None` without values.
 pub fn percentile<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()

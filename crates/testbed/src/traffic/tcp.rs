@@ -191,7 +191,7 @@ impl TransferResult {
 
     /// Returns the mean rates up and down, in Mbit/s. The means cover the intervals that are completely in a
     /// window. If the transfer ended early, they also cover the missing time in the window, with a rate of 0.
-    /// The transfer started at `started`.
+    /// The transfer started at `started`. `None` if nothing of the transfer is in the window.
     pub fn rates(&self, started: u64, window: &Range<u64>) -> Option<(f64, f64)> {
         let at = |seconds: f64| started + (seconds * SECOND as f64) as u64;
         let inside = |i: &&(f64, f64, f64, f64)| at(i.0) >= window.start && at(i.1) <= window.end;

@@ -389,8 +389,8 @@ fn visible(constraints: &[&Constraint]) -> anyhow::Result<bool> {
     Ok(bounds(constraints, false)?.is_some() || bounds(constraints, true)?.is_some())
 }
 
-/// Combines all constraints on values or on sizes; the last one decides whether they are extensible (X.680
-/// 50.8).
+/// Combines all constraints on values, or with `sizes` all constraints on sizes. The last constraint decides
+/// whether the result is extensible (X.680 50.8). `None` without a constraint.
 fn bounds(constraints: &[&Constraint], sizes: bool) -> anyhow::Result<Option<Bounds>> {
     let mut all: Option<Bounds> = None;
     for constraint in constraints {

@@ -252,7 +252,8 @@ fn host_that_never_answers_fails_the_expectation_that_no_ping_is_lost() {
     assert_eq!(run["rtt.lost"], run["rtt.sent"], "{told}");
 }
 
-/// Runs a changed copy of a scenario. Returns the exit status and the output.
+/// Runs a changed copy of a scenario, at most three times until it passes. Returns whether it passed, and the
+/// output. `None` if the test cannot run here.
 fn changed(test: &str, scenario: &str, change: impl Fn(&str, String) -> String) -> Option<(bool, String)> {
     let Some(carnet) = carnet() else {
         skipped(test, "the carnet program is not built: cargo build -p carnet");

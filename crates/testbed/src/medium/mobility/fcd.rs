@@ -67,7 +67,7 @@ pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>
     Ok(points.into_iter().filter_map(|(id, points)| Some((id, track(points)?))).collect())
 }
 
-/// Returns the value of an attribute.
+/// Returns the value of an attribute in an XML tag; `None` if the tag lacks the attribute.
 fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = tag;
     loop {

@@ -48,13 +48,14 @@ impl Track {
         (ordered && !points.is_empty()).then_some(Track { points, arrives: false, leaves: false })
     }
 
-    /// Creates a track of a node that exists only from the first to the last point.
+    /// Creates a track of a node that exists only from the first to the last point. Returns `None` without
+    /// points, or if the times do not increase.
     pub fn visiting(points: Vec<(f64, Point)>) -> Option<Track> {
         Some(Track { arrives: true, leaves: true, ..Track::moving(points)? })
     }
 
     /// Returns the track of a node that is at its first point before the track begins, and disappears at the
-    /// last point.
+    /// last point. `None` without points, or if the times do not increase.
     pub fn leaving(points: Vec<(f64, Point)>) -> Option<Track> {
         Some(Track { leaves: true, ..Track::moving(points)? })
     }
