@@ -14,7 +14,7 @@ use carnet_testbed::console;
 
 /// Rate of the transfer, in bits per second.
 const RATE: u64 = 500_000_000;
-/// Time for which the benchmark measures the machine's other load.
+/// Time in nanoseconds for which the benchmark measures the machine's other load before a transfer.
 const BEFORE: u64 = 400 * MILLISECOND;
 
 /// Measures all paths in both directions.

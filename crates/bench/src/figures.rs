@@ -318,9 +318,9 @@ pub struct PacketFigure {
     pub ns: f64,
     /// Packet rate relative to plain forwarding in the same part of the network.
     pub to_plain: Option<f64>,
-    /// Packets sent.
+    /// Number of packets sent.
     pub sent: u64,
-    /// Packets lost.
+    /// Number of packets lost.
     pub lost: u64,
 }
 
@@ -440,7 +440,7 @@ pub struct StartFigure {
     pub path: Path,
     /// Number of bindings.
     pub bindings: u32,
-    /// Seconds from the start of the program until its socket accepts.
+    /// Seconds from the start of the program until its socket accepts connections.
     pub ready_s: f64,
     /// Memory of the program after the start, in MiB.
     pub memory_mib: f64,
@@ -455,7 +455,7 @@ pub struct RegistrationsFigure {
     pub routers: u32,
     /// Whether no other program of the benchmark ran on the home agent's core.
     pub own_core: bool,
-    /// Seconds from the start of the program until its socket accepts, with no bindings.
+    /// Seconds from the start of the program, with no bindings, until its socket accepts connections.
     pub start_s: f64,
     /// Seconds from the first Binding Update of the storm to the last acknowledgement.
     pub seconds: f64,
@@ -484,7 +484,7 @@ pub struct RegistrationsFigure {
     pub octets_each: f64,
     /// The refreshes after the storm.
     pub refresh: RefreshFigure,
-    /// Seconds from the restart after `kill -9` until the socket accepts.
+    /// Seconds from the restart after `kill -9` until the socket accepts connections.
     pub restart_s: f64,
     /// Acknowledged bindings that the restarted home agent does not have, or has in an older state.
     pub missing: u64,
@@ -616,7 +616,7 @@ pub struct FaultsFigure {
     pub taken: u64,
     /// Acknowledged bindings that the leader did not have after a fault.
     pub lost: u64,
-    /// Faults after which a check still failed after 30 s.
+    /// Number of faults after which a check still failed after 30 s.
     pub broken: u64,
     /// Packets of all flows.
     pub packets: u64,

@@ -73,7 +73,7 @@ struct Router {
     acknowledged: Option<u16>,
     waits: bool,
     attempts: u8,
-    /// Time of the router's first attempt in this round.
+    /// Time in nanoseconds of the router's first attempt in this round.
     since: u64,
 }
 
@@ -84,7 +84,7 @@ pub struct RegistrationRound {
     pub acknowledged: u64,
     /// Routers without an acknowledgement after all attempts.
     pub lost: u64,
-    /// Answers that failed a check.
+    /// Number of answers that failed a check.
     pub wrong: u64,
     /// Number of Binding Updates that a router had to retransmit.
     pub again: u64,

@@ -16,12 +16,12 @@ pub const WINDOW: u64 = 256;
 /// Time without an arrival, in nanoseconds, after which packets in transit count as lost.
 const PATIENCE: u64 = 100 * MILLISECOND;
 
-/// Result of a flood.
+/// Counts and duration of a flood of packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Flood {
     /// Number of packets that the interface accepted.
     pub sent: u64,
-    /// Packets that the sink received.
+    /// Number of packets that the sink received.
     pub received: u64,
     /// Nanoseconds from the first packet sent to the last packet received.
     pub elapsed: u64,

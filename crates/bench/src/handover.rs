@@ -31,7 +31,7 @@ const SIZE: usize = 500;
 const SHARE: f64 = 0.7;
 /// Time that the sender sleeps between batches, in nanoseconds.
 const TICK: u64 = 200_000;
-/// Time between two handovers.
+/// Time between two handovers, in nanoseconds.
 const PAUSE: u64 = 200 * MILLISECOND;
 
 /// Result of a steady stream.

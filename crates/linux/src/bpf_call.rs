@@ -27,7 +27,8 @@ pub(crate) const UPDATE_ANY: u64 = 0;
 /// Update flag `BPF_NOEXIST`: fails if the key has an entry.
 pub(crate) const UPDATE_NO_EXIST: u64 = 1;
 
-/// Attempts to load a program. The kernel returns EAGAIN if a signal interrupts the verification.
+/// Maximum number of attempts to load a program. The kernel returns EAGAIN if a signal interrupts the
+/// verification.
 const MAX_LOAD_ATTEMPTS: u32 = 10;
 
 /// A type of keys or values of a BPF map. The kernel reads all octets of the type, so all must be

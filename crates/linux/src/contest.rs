@@ -17,7 +17,7 @@ const CONTEST_OVER_AFTER_S: u32 = 120;
 /// State of the contest between carnet and another program for the value of one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SettingContest {
-    /// Changes by another program that followed each other within [`CONTEST_OVER_AFTER_S`] seconds.
+    /// Number of changes by another program that followed each other within [`CONTEST_OVER_AFTER_S`] seconds.
     changes: u32,
     /// Seconds until the installer restores the setting; 0 if it restores the setting now or has done it.
     seconds_until_correction: u32,

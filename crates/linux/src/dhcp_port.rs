@@ -27,7 +27,8 @@ const SERVER_PORT: u16 = 67;
 const RECEIVE_BUFFER: usize = 512 << 10;
 /// Maximum number of packets that one call passes to the caller.
 const BATCH: usize = 64;
-/// Length in octets of the largest message that the server reads. An Ethernet frame has no longer one.
+/// Length in octets of the largest message that the server reads. An Ethernet frame cannot contain a longer
+/// message.
 const MESSAGE: usize = 1500;
 
 /// A packet for the DHCP server.

@@ -36,7 +36,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// Pause after an error of a socket for hosts.
 const RECOVERY: Duration = Duration::from_millis(100);
 
-/// A message that the tasks pass on.
+/// A message that the tasks of this module pass to the caller.
 #[derive(Debug)]
 pub enum DnsMessage {
     /// A query of a host.
@@ -50,7 +50,7 @@ pub enum DnsMessage {
     },
     /// Result of a query to a server.
     Answer {
-        /// Number of the query.
+        /// Number by which the caller recognises its query.
         query: u64,
         /// Address of the server.
         server: IpAddr,
@@ -185,7 +185,7 @@ async fn serve(stream: TcpStream, host: IpAddr, queries: &mpsc::Sender<DnsMessag
     }
 }
 
-/// Reads a message with its length before it (RFC 1035 4.2.2).
+/// Reads a DNS message from a TCP connection: its length in two octets, then the message (RFC 1035 4.2.2).
 async fn read_message(input: &mut (impl AsyncReadExt + Unpin)) -> io::Result<Vec<u8>> {
     let length = input.read_u16().await?;
     let mut octets = vec![0; length.into()];
@@ -193,14 +193,14 @@ async fn read_message(input: &mut (impl AsyncReadExt + Unpin)) -> io::Result<Vec
     Ok(octets)
 }
 
-/// Returns a message with its length before it.
+/// Returns a DNS message with its length in two octets before it, for a TCP connection.
 fn framed(message: &[u8]) -> Vec<u8> {
     let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
     [&length.to_be_bytes()[..], message.get(..length.into()).unwrap_or_default()].concat()
 }
 
-/// Asks a server, and passes the answer on. `source` is the address on board. The query ends when the
-/// returned handle aborts it.
+/// Sends a query to a DNS server and passes the answer to `answers`. `source` is the address on board from
+/// which the query leaves. The caller ends the query early by the returned handle.
 pub fn ask_server(
     query: u64,
     (source, server): (IpAddr, IpAddr),
@@ -230,7 +230,8 @@ pub fn ask_server(
     task.abort_handle()
 }
 
-/// Sends a query, and passes on every datagram that comes back: the first one may be forged.
+/// Sends a query in a datagram. Passes every datagram that comes back to `take`, because the first datagram
+/// may be forged.
 async fn ask_by_datagram(
     from: SocketAddr,
     to: SocketAddr,

@@ -71,7 +71,7 @@ pub enum Error {
     Kernel {
         /// The operation and its object, in words.
         operation: String,
-        /// The kernel's own explanation with a leading `: `; empty if the kernel gave no explanation.
+        /// Explanation from the kernel with a leading `: `; empty if the kernel gave none.
         detail: String,
         /// The kernel's error.
         answer: io::Error,

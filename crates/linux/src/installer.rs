@@ -719,7 +719,8 @@ impl Installer {
         }
     }
 
-    /// Makes the fast path leave the packets that the rules must see, before the rules are in force.
+    /// Makes the fast path leave packets to the kernel that the packet rules have to see, before the rules
+    /// are in force.
     fn leave_to_packet_rules(&mut self) {
         if !self.fast_path.set_filtered(self.rule_table.interfaces()) {
             return;

@@ -85,7 +85,8 @@ pub struct WatchedInterface {
 #[derive(Debug)]
 struct Listener {
     watched: WatchedInterface,
-    /// The socket, and the index of the interface to which it is bound.
+    /// The socket, and the index of the interface to which it is bound; `None` while the interface is
+    /// missing.
     socket: Option<(u32, AsyncFd<Socket>)>,
     last_logged_error: Option<String>,
 }

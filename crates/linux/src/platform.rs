@@ -222,7 +222,8 @@ impl Platform {
         self.keeper.installer.fast_path.path_of(local, remote)
     }
 
-    /// Sets new roles of the interfaces.
+    /// Tells the fast path and the packet sockets which interfaces lead to the mobile network and which are
+    /// uplinks.
     pub fn set_ports(&mut self, ports: Ports) {
         self.ports = ports.clone();
         self.keeper.installer.fast_path.set_ports(ports);
@@ -461,7 +462,7 @@ impl Platform {
     }
 }
 
-/// Updates sockets and fast path with the present links.
+/// Adapts packet sockets and fast path to the present interfaces.
 fn follow_links(
     installer: &mut Installer,
     observer: &InterfaceObserver,

@@ -391,7 +391,8 @@ fn all_multicast_flag_is_needed_for_foreign_groups() {
         assert_eq!(ip_json("link show h0")[0]["allmulti"], 1);
         solicitation(&mut platform, &peer).await;
         platform.close().unwrap();
-        // A program that another test starts at this moment has a copy of the socket until it executes.
+        // Check repeatedly: a child process that another test starts now has a copy of the socket until it
+        // executes its program.
         for _ in 0..100 {
             if ip_json("link show h0")[0]["allmulti"] == 0 {
                 return;

@@ -34,7 +34,7 @@ struct PathMeasurement {
 /// Result of a measurement: packet size, series, packets per second.
 pub type PacketResult = (u32, &'static str, f64);
 
-/// Measures all sizes. Calls `told` after each measurement.
+/// Measures packets of all sizes. Calls `told` after each measurement.
 pub fn measure(
     routers: &mut Routers,
     sizes: &[u32],

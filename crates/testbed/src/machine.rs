@@ -14,7 +14,7 @@ pub struct Machine {
     /// hardware. Absent in files of earlier versions.
     #[serde(default)]
     pub emulated: bool,
-    /// Cores that the lab may use.
+    /// Number of cores that the lab may use.
     pub cores: usize,
     /// Memory in MiB.
     pub memory_mib: u64,

@@ -106,14 +106,14 @@ pub struct ActionDone {
     pub name: String,
     /// Description of the action.
     pub label: String,
-    /// Begin of the action.
+    /// Begin of the action, in seconds from the begin of the timetable.
     pub at_s: f64,
 }
 
 /// An event of a station.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct EventSeen {
-    /// Time of the event.
+    /// Time of the event, in seconds from the begin of the timetable.
     pub at_s: f64,
     /// Node of the station.
     pub node: String,
@@ -128,9 +128,9 @@ pub struct ActiveUplinkPeriod {
     pub node: String,
     /// Interface of the uplink; `null` without an active uplink.
     pub uplink: Option<String>,
-    /// Begin of the period.
+    /// Begin of the period, in seconds from the begin of the timetable.
     pub from_s: f64,
-    /// End of the period.
+    /// End of the period, in seconds from the begin of the timetable.
     pub to_s: f64,
 }
 

@@ -25,7 +25,7 @@ pub type Events = Arc<Mutex<Vec<Event>>>;
 pub struct Station {
     /// Node of the station.
     pub node: String,
-    /// Time of the start (monotonic).
+    /// Time of the start on the monotonic clock, in nanoseconds.
     pub started: u64,
     /// The carnet program.
     pub program: PathBuf,

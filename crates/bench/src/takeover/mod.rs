@@ -33,7 +33,7 @@ pub use world::etcd;
 
 /// Time after which each router renews its registration, in seconds.
 const REFRESH: f64 = 45.0;
-/// Time that a machine stays dead before the checks.
+/// Time in nanoseconds for which a killed machine stays dead before the checks.
 const DEAD: u64 = 3 * SECOND;
 
 /// Returns the time between two packets of a flow: 20 packets per second, and at most 10,000 per second of

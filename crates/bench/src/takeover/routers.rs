@@ -57,11 +57,11 @@ pub fn is_equal_or_newer(one: u16, than: u16) -> bool {
 /// State of the packets in one direction between a router and its host.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Flow {
-    /// Arrival time of the last packet.
+    /// Arrival time of the last packet, in nanoseconds.
     pub last_packet: u64,
-    /// Longest time between two packets since [`Routers::watch`].
+    /// Longest time in nanoseconds between two packets since [`Routers::watch`].
     pub silence: u64,
-    /// Member that forwarded the last packet.
+    /// Index of the member that forwarded the last packet.
     pub member: usize,
     /// The latest packet numbers, each with the member that forwarded the packet.
     seen: [(u32, usize); REMEMBERED],
@@ -110,7 +110,7 @@ pub struct SenderCounts {
     pub packets: u64,
     /// Number of packets that two members forwarded.
     pub doubled: u64,
-    /// Arrival time of the last packet that two members forwarded.
+    /// Arrival time in nanoseconds of the last packet that two members forwarded.
     pub doubled_at: u64,
     /// Number of times that another member began to acknowledge for a seat.
     pub changes: u64,

@@ -68,7 +68,8 @@ pub struct TooBig {
 
 impl Datagrams {
     fn lock(&self) -> MutexGuard<'_, Sockets> {
-        // The list of sockets is consistent even if a thread panicked with the lock.
+        // Use the list of sockets even if a thread panicked while it held the lock: the list is consistent at
+        // any time.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -37,7 +37,8 @@ pub(super) enum Carried {
 }
 
 impl Carried {
-    /// Returns what the sockets of a local end carry.
+    /// Returns the IP versions of the packets in each socket of a local end: one UDP socket for both, or two
+    /// raw sockets.
     pub(super) fn of(local: Endpoint) -> &'static [Carried] {
         match local {
             Endpoint::Udp(_) | Endpoint::Ipv6(_) => &[Carried::Both],
@@ -88,7 +89,8 @@ impl Socket {
                 .or_else(|_| option(&socket, libc::SOL_SOCKET, plain, SOCKET_BUFFER_OCTETS as libc::c_int));
         }
         let icmp = match wanted.local {
-            // One socket receives the errors of both protocols.
+            // The raw socket for IPv6 also owns the ICMP socket, which receives the errors about both
+            // protocols.
             Endpoint::Ipv4(address) if carried == Carried::Ipv6 => {
                 Some(Icmp::open(address, wanted.interface.as_deref())?)
             }
@@ -125,7 +127,8 @@ impl Socket {
         option(self.file.get_ref(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how)
     }
 
-    /// Returns the remote end of a tunnel at this address, of the socket's kind.
+    /// Returns the remote end of a tunnel at this address: without a port for a raw socket, with the port for
+    /// a UDP socket.
     pub(super) fn remote(&self, address: SocketAddrV4) -> Endpoint {
         if self.is_raw { Endpoint::Ipv4(*address.ip()) } else { Endpoint::Udp(address) }
     }

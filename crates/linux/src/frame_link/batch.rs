@@ -73,7 +73,7 @@ impl ReceiveBatch {
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
                 BATCH as libc::c_uint,
-                // The type of the flags differs between glibc and musl.
+                // Let the compiler infer the type of the flags, which differs between glibc and musl.
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )

@@ -45,7 +45,8 @@ pub(super) fn request_reports(socket: &Socket) {
 /// Returns the next report, or `None` if none is left. The frame in the report refers to memory of `room`.
 pub(super) fn next<'a>(socket: &Socket, room: &'a mut ReceiveBatch) -> Result<Option<SentFrameReport<'a>>> {
     let slot = room.first_slot();
-    // Control messages of each entry: the report, and the extended error with an address.
+    // Each entry of the error queue has two control messages: the report, and the extended error with an
+    // address.
     let mut control = nix::cmsg_space!([u8; 64], libc::c_int);
     loop {
         let mut vector = [IoSliceMut::new(slot)];

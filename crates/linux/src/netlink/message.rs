@@ -162,7 +162,7 @@ fn link_attribute(kind: u16, value: &[u8]) -> Option<LinkAttribute> {
     })
 }
 
-/// Returns a text without its final zero.
+/// Decodes a text attribute, without its final zero octet.
 fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into_owned()
 }

@@ -244,7 +244,7 @@ impl PositionSource {
     }
 }
 
-/// Waits until `next_report_due` on this machine's monotonic clock.
+/// Waits until the time `due` on this machine's monotonic clock.
 async fn sleep_until(due: Time) {
     tokio::time::sleep(due.saturating_since(clock::now())).await;
 }

@@ -49,7 +49,7 @@ struct TracePosition {
     motion: Option<(f64, f64)>,
 }
 
-/// A complete journey.
+/// A journey: positions of a station with their times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     points: Vec<Point>,

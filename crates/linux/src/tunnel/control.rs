@@ -77,7 +77,7 @@ impl Queues {
             return Ok(());
         }
         loop {
-            // If no queue has a packet, this clears the readiness.
+            // `try_io` clears the readiness if no queue has a packet.
             if let Ok(found) =
                 self.readable_queues.readable().await?.try_io(|news| news.get_ref().check_for_packets())
             {

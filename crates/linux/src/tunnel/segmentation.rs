@@ -72,7 +72,7 @@ impl Segments {
         })
     }
 
-    /// Gives an IPv4 header the length of its segment, a number of its own and a checksum.
+    /// Writes the length, the Identification and the checksum into the IPv4 header of a segment.
     fn finish_ipv4(&self, header: &mut [u8], length: u16) {
         let number = (self.next_payload_offset - self.headers) / self.size;
         if let Some([high, low]) = header.get(4..6).and_then(|field| field.first_chunk()).copied() {

@@ -210,7 +210,7 @@ impl KnownSenders {
 /// Finds the time before which all packets of a queue have been read.
 #[derive(Debug)]
 pub(super) struct QueueProgress {
-    /// Time that the reader has noted.
+    /// Time that the reader has noted last, in nanoseconds. The head of the module explains its use.
     mark: u64,
     /// Number of packets that were read since all packets from before `mark` were in the queue; `None` while
     /// some of them may not be in the queue yet.

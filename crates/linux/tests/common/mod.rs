@@ -250,7 +250,7 @@ pub async fn events_until(
     seen
 }
 
-/// Handles events for a while.
+/// Handles events for the time `span` and returns them.
 pub async fn events_for(platform: &mut Platform, span: Duration) -> Vec<PlatformEvent> {
     let start = Instant::now();
     events_until(platform, |_| start.elapsed() >= span).await

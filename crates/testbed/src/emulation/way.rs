@@ -117,7 +117,7 @@ pub struct LinkDirection {
     /// 1e9, so that a division by the rate gives nanoseconds.
     left: (u64, u64),
     flying: BinaryHeap<Reverse<Flying>>,
-    /// Time at which the last sent frame arrives.
+    /// Time in nanoseconds at which the last sent frame arrives.
     last: u64,
     counters: Counters,
 }

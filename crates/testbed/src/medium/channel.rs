@@ -141,7 +141,7 @@ struct Radio {
     window: u32,
     /// Number of frames on the air that this radio senses, including its own frame.
     busy: u32,
-    /// Time at which the medium became busy or idle.
+    /// Time in nanoseconds at which the medium became busy or idle.
     since: u64,
     sending: bool,
     /// Whether the radio is behind a wall: no frame reaches it or leaves it, and the radio does not know
@@ -178,7 +178,7 @@ pub struct Channel {
     /// Number of events so far. Events of the same time happen in the order of their numbers.
     order: u64,
     transmissions: u64,
-    /// Time at which the tracks begin.
+    /// Time in nanoseconds of second 0 of the tracks.
     epoch: u64,
 }
 
@@ -544,7 +544,8 @@ fn is_group(frame: &[u8]) -> bool {
     frame.first().is_some_and(|octet| octet & 1 == 1)
 }
 
-/// Marks frames as lost that arrive at the same time, except one that the receiver captures.
+/// Marks frames as lost that arrive at a receiver at the same time. With capture, the receiver still gets a
+/// frame that is strong enough.
 fn spoil(arriving: &mut [ArrivingFrame], capture: Option<f64>) {
     if arriving.len() < 2 {
         return;

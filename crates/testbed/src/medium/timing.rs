@@ -2,13 +2,14 @@
 
 /// Nanoseconds in a microsecond.
 const MICROSECOND: u64 = 1000;
-/// Duration of a slot of the back-off.
+/// Duration of a slot of the back-off in nanoseconds.
 pub const SLOT: u64 = 13 * MICROSECOND;
-/// Time from the end of a frame to its acknowledgement.
+/// Time in nanoseconds from the end of a frame to its acknowledgement.
 pub const SIFS: u64 = 32 * MICROSECOND;
-/// Time for which the medium must be idle before a frame, or before the slots of a back-off count.
+/// Time in nanoseconds for which the medium must be idle before a frame, or before the slots of a back-off
+/// count.
 pub const DIFS: u64 = SIFS + 2 * SLOT;
-/// Time until a receiver senses that a frame has begun.
+/// Time in nanoseconds until a receiver senses that a frame has begun.
 pub const CCA: u64 = 8 * MICROSECOND;
 /// Largest number of slots of the first back-off; the actual number is random.
 pub const CW_MIN: u32 = 15;

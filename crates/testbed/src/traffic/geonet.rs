@@ -55,7 +55,7 @@ const VALIDITY: u64 = 10;
 pub struct SentBroadcast {
     /// Mark that identifies the broadcast: the mark in its payload, or the event's name (station and number).
     pub mark: Mark,
-    /// Time of sending (monotonic).
+    /// Time of sending on the monotonic clock, in nanoseconds.
     pub at: u64,
     /// Centre of the circle; `None` if it is around the sender and the sender has no position.
     pub center: Option<Point>,
@@ -257,7 +257,7 @@ struct RunningGnPing {
     log: PathBuf,
     child: Option<Child>,
     started: u64,
-    /// Time at which to start the program, if it is not running.
+    /// Time in nanoseconds at which the lab starts the program again, if it is not running.
     due: u64,
     /// Output of each run of the program.
     events: Vec<Lines>,
@@ -419,10 +419,11 @@ fn action(id: &Value) -> Option<Mark> {
 /// shorter period their packets meet anyway.
 const COMMON_PERIOD: u64 = 10 * MILLISECOND;
 
-/// Returns for each broadcast, by its interval, the time from the begin of the timetable to its first packet.
-/// With these offsets no two packets are sent at the same time. Otherwise nodes with an idle channel would
-/// transmit both at once, and no node would receive either of them. The times repeat with the greatest common
-/// divisor of the intervals, so each broadcast has its own part of that period.
+/// Returns the time from the begin of the timetable to the first packet of each broadcast, from the intervals
+/// of the broadcasts. With these times no two packets are ever sent at once. Otherwise nodes with an idle
+/// channel would transmit both at once, and no node would receive either of them. The times of all packets
+/// repeat with the greatest common divisor of the intervals, so each broadcast has its own part of that
+/// period.
 fn offsets(intervals: &[u64]) -> Vec<u64> {
     let common = intervals.iter().copied().fold(0, greatest_common_divisor);
     let parts = (intervals.len() as u64 + 4).max(20);

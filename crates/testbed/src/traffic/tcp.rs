@@ -105,9 +105,9 @@ fn version(address: IpAddr) -> &'static str {
 /// Result of a transfer as reported by iperf3.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TransferResult {
-    /// Bytes that the server received.
+    /// Octets of payload that the server received.
     pub up: u64,
-    /// Bytes that the client received.
+    /// Octets of payload that the client received.
     pub down: u64,
     /// Number of segments sent again, in both directions.
     pub retransmits: u64,

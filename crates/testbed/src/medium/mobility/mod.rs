@@ -106,7 +106,8 @@ impl Track {
         let mut text = String::from("# seconds latitude longitude\n");
         let mut last = f64::NEG_INFINITY;
         let mut line = |seconds: f64, place: Option<Point>| {
-            // Leave out a point whose time would look the same as that of the point before.
+            // Leave out a point whose time would have the same digits in the trace as the time of the point
+            // before.
             if seconds < last + 0.000_2 {
                 return;
             }
