@@ -25,7 +25,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the address if the encapsulation is IPv6 in IPv6.
+    /// Returns the address if the encapsulation is IPv6 in IPv6, otherwise `None`.
     pub fn ipv6(self) -> Option<Ipv6Addr> {
         match self {
             Endpoint::Ipv6(address) => Some(address),
@@ -33,7 +33,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the IPv4 address, with or without UDP.
+    /// Returns the IPv4 address, with or without UDP; `None` for IPv6 in IPv6.
     pub fn ipv4(self) -> Option<Ipv4Addr> {
         match self {
             Endpoint::Ipv4(address) => Some(address),

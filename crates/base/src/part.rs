@@ -26,7 +26,7 @@ impl<T, const BUILT: bool> Part<T, BUILT> {
         if BUILT { self.0.as_mut() } else { None }
     }
 
-    /// Removes the part from the station, and returns it.
+    /// Removes the part from the station, and returns it if the station had it.
     pub fn take(&mut self) -> Option<T> {
         if BUILT { self.0.take() } else { None }
     }

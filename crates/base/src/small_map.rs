@@ -50,7 +50,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         self.place(key).is_ok()
     }
 
-    /// Sets the value of a key and returns the previous value.
+    /// Sets the value of a key and returns the previous value, if there was one.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.place::<K>(&key) {
             Ok(at) => self.0.as_mut_slice().get_mut(at).map(|(_, known)| std::mem::replace(known, value)),
@@ -70,7 +70,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         &mut self.0.as_mut_slice()[at].1
     }
 
-    /// Removes a key and returns its value.
+    /// Removes a key and returns its value; `None` if the map has no such key.
     pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,

@@ -52,7 +52,8 @@ impl OtherMembers {
         found.cloned()
     }
 
-    /// Returns a member that the config prefers to this one and that has been present for long enough.
+    /// Returns a member that the config prefers to this one and that has been present for long enough; `None`
+    /// if no member is.
     pub(crate) fn preferred_member(&self, now: Time, config: &SeatConfig) -> Option<String> {
         let before = config.members.get(..config.rank_of(&config.member)).unwrap_or_default();
         self.first(now, before, |other| {
@@ -60,7 +61,7 @@ impl OtherMembers {
         })
     }
 
-    /// Returns a member that has announced since `after` that it is not cut off.
+    /// Returns a member that has announced since `after` that it is not cut off; `None` if no member has.
     pub(crate) fn connected_member(&self, now: Time, after: Time, config: &SeatConfig) -> Option<String> {
         self.first(now, &config.members, |other| other.last_presence >= after)
     }

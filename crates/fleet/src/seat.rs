@@ -221,7 +221,8 @@ impl Seat {
         self.leader_state.as_ref().is_some_and(|hold| now < hold.lease_end)
     }
 
-    /// Returns the name of the leader, as far as this member knows.
+    /// Returns the name of the leader, as far as this member knows; `None` if the seat is free or the leader
+    /// is unknown.
     pub fn owner(&self) -> Option<&str> {
         let token = self.owner.1.as_ref()?;
         (!matches!(token.state, TokenState::Free(_))).then_some(token.member.as_str())

@@ -256,7 +256,7 @@ impl RouterAdvertiser {
         &self.config.prefixes
     }
 
-    /// Returns the MTU that hosts are told.
+    /// Returns the MTU that the advertisements tell hosts; `None` if they contain no MTU.
     pub fn mtu(&self) -> Option<u32> {
         self.mtu
     }
@@ -342,12 +342,13 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Returns the link-local address of another default router on the link that was heard last.
+    /// Returns the link-local address of another default router on the link that was heard last; `None` if
+    /// none was heard.
     pub fn other_router(&self) -> Option<Ipv6Addr> {
         self.other_router
     }
 
-    /// Returns another default router on the link, once after its first advertisement.
+    /// Returns another default router on the link once, after its first advertisement; otherwise `None`.
     pub fn take_new_other_router(&mut self) -> Option<Ipv6Addr> {
         self.new_other_router.take()
     }

@@ -167,7 +167,7 @@ impl Nemo {
         self.roles.router.as_ref().map(|router| &router.machine)
     }
 
-    /// Returns the last reported state of an interface.
+    /// Returns the last reported state of an interface; `None` if the interface does not exist.
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.get(name)
     }

@@ -51,7 +51,8 @@ impl Discovery {
         self.next
     }
 
-    /// Returns the packet of the request that is due. Successive requests use different uplinks.
+    /// Returns the packet of the request that is due; `None` if none is due or no uplink has an address.
+    /// Successive requests use different uplinks.
     pub fn request(&mut self, now: Time, router: &MobileRouter) -> Option<Vec<u8>> {
         self.next.filter(|next| *next <= now)?;
         if self.sent >= RETRIES {

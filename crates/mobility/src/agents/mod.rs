@@ -168,7 +168,8 @@ impl Agents {
         known
     }
 
-    /// Returns the home agent that the router is trying while it is registered with the present one.
+    /// Returns the home agent that the router is trying while it is registered with the present one; `None`
+    /// if it tries no other.
     pub fn trying(&self) -> Option<Ipv6Addr> {
         self.trial.as_ref().map(|trial| trial.machine.config().home_agent)
     }

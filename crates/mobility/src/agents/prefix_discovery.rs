@@ -73,7 +73,8 @@ impl PrefixDiscovery {
         self.next
     }
 
-    /// Returns the packet of the solicitation that is due.
+    /// Returns the packet of the solicitation that is due; `None` if none is due, or without a registered
+    /// IPv6 care-of address.
     pub fn solicitation(&mut self, now: Time, rng: &mut Rng, router: &MobileRouter) -> Option<Vec<u8>> {
         let Some(care_of_address) = registered(router).filter(|_| self.wanted) else {
             // The router sends a solicitation at once when it has registered with another home agent.
@@ -163,7 +164,8 @@ impl PrefixDiscovery {
     }
 }
 
-/// Returns an IPv6 care-of address that the home agent has accepted, the preferred one if there are several.
+/// Returns an IPv6 care-of address that the home agent has accepted, the preferred one if there are several;
+/// `None` without one.
 fn registered(router: &MobileRouter) -> Option<Ipv6Addr> {
     let bound = router.bindings().iter().filter_map(|binding| binding.registration.as_ref());
     let mut addresses =

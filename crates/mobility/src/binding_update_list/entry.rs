@@ -56,12 +56,13 @@ impl BindingUpdateListEntry {
         }
     }
 
-    /// Returns the registered care-of address.
+    /// Returns the registered care-of address; `None` without a registration.
     pub(crate) fn care_of_address(&self) -> Option<IpAddr> {
         self.registration.map(|registration| registration.care_of_address)
     }
 
-    /// Returns when to renew the registration. The time is earlier if the uplink `is_full`.
+    /// Returns when to renew the registration; `None` without a registration. The time is earlier if the
+    /// uplink `is_full`.
     pub(crate) fn refresh_at(&self, is_full: bool) -> Option<Time> {
         self.registration.map(|registration| registration.renew_at(is_full))
     }
@@ -76,7 +77,8 @@ impl BindingUpdateListEntry {
         self.exchange.as_mut().filter(|exchange| !exchange.is_held())
     }
 
-    /// Removes the outstanding request, unless it is held.
+    /// Removes and returns the outstanding request. Returns `None` without a request, or if the request is
+    /// held.
     pub(crate) fn take_request(&mut self) -> Option<Exchange> {
         self.exchange.take_if(|exchange| !exchange.is_held())
     }
@@ -121,7 +123,8 @@ impl BindingUpdateListEntry {
         self.registration.is_some() || self.request().is_some_and(Exchange::is_sent)
     }
 
-    /// Returns the care-of address of the last Binding Update that has no answer yet.
+    /// Returns the care-of address of the last Binding Update that has no answer yet; `None` if no such
+    /// update was sent.
     pub(crate) fn asked_for(&self) -> Option<IpAddr> {
         Some(self.request()?.last_sent()?.care_of_address)
     }
@@ -149,7 +152,7 @@ impl BindingUpdateListEntry {
         }
     }
 
-    /// Returns the care-of address of the next Binding Update.
+    /// Returns the care-of address of the next Binding Update; `None` without a request.
     pub(crate) fn next_care_of_address(&self) -> Option<IpAddr> {
         let index = self.exchange.as_ref()?.retransmission.address_index();
         let rivals = self.rivals();

@@ -145,7 +145,7 @@ impl<P> Exchange<P> {
         self.next_transmission = Some(at);
     }
 
-    /// Returns the time of the next transmission.
+    /// Returns the time of the next transmission; `None` if no message follows.
     pub fn next_transmission(&self) -> Option<Time> {
         self.next_transmission
     }
@@ -196,12 +196,13 @@ impl<P> Exchange<P> {
         self.routers.get(&care_of_address).is_some_and(|known| *known != router)
     }
 
-    /// Returns the transmission with this sequence number, which an answer names.
+    /// Returns the transmission with this sequence number, which an answer names; `None` if the router no
+    /// longer stores it.
     pub fn find(&self, sequence: u16) -> Option<Transmission> {
         self.sent.iter().rev().find(|sent| sent.sequence == sequence).copied()
     }
 
-    /// Returns the last transmission.
+    /// Returns the last transmission; `None` before the first.
     pub fn last_sent(&self) -> Option<&Transmission> {
         self.sent.last()
     }

@@ -52,7 +52,8 @@ pub(crate) struct DueUpdate {
 
 impl BindingUpdateList {
     /// Returns a care-of address from which the router may send Binding Updates of other uplinks. It is on
-    /// the best registered uplink that works, except the uplinks in `except`.
+    /// the best registered uplink that works, except the uplinks in `except`; `None` if no such uplink
+    /// exists.
     fn living(&self, links: &dyn Links, except: &[usize]) -> Option<(usize, IpAddr)> {
         let mut living: Vec<(bool, u8, usize, IpAddr)> = self
             .bindings
@@ -98,7 +99,7 @@ impl BindingUpdateList {
         }
     }
 
-    /// Returns when the next binding is due.
+    /// Returns when the next binding is due; `None` if no binding has a time.
     pub(crate) fn next_due(&self, links: &dyn Links, now: Time) -> Option<Time> {
         let can_remove = |binding: &&BindingUpdateListEntry| self.others_live(links, binding.uplink);
         let removals = self.bindings.iter().filter(can_remove).filter_map(|b| b.removal.as_ref());
@@ -412,8 +413,8 @@ impl BindingUpdateList {
         patient
     }
 
-    /// Records that the home agent has exactly these bindings. Returns the plain registration if the Binding
-    /// Update has replaced it.
+    /// Records that the home agent has exactly these bindings. If the Binding Update has replaced the plain
+    /// registration, returns that registration, otherwise `None`.
     pub(crate) fn bootstrapped(&mut self, now: Time, update: &Update) -> Option<Registration> {
         if !self.abilities.bootstrapped {
             for binding in &mut self.bindings {

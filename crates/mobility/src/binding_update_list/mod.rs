@@ -86,7 +86,8 @@ impl BindingUpdateList {
         }
     }
 
-    /// Returns the entry with this identifier, or the one without.
+    /// Returns the entry with this identifier; for `None` the entry without identifier. Returns `None` if no
+    /// entry has the identifier.
     pub(crate) fn entry(&mut self, bid: Option<Bid>) -> Option<&mut BindingUpdateListEntry> {
         std::iter::once(&mut self.plain).chain(&mut self.bindings).find(|entry| entry.bid == bid)
     }
@@ -147,7 +148,7 @@ impl BindingUpdateList {
         care_of_address.is_ipv6() && registered.is_some_and(|registered| registered.is_ipv4())
     }
 
-    /// Returns the index of an uplink's binding with identifier.
+    /// Returns the index of an uplink's binding with identifier; `None` if the uplink has no identifier.
     pub(crate) fn binding_of(&self, uplink: usize) -> Option<usize> {
         self.bindings.iter().position(|binding| binding.uplink == uplink)
     }
@@ -164,13 +165,13 @@ impl BindingUpdateList {
         self.previous_expires = self.previous.first().map(|(_, first)| *first);
     }
 
-    /// Returns the end of the first grace period that began since the last call.
+    /// Returns the end of the first grace period that began since the last call; `None` if none began.
     pub(crate) fn take_grace(&mut self) -> Option<Time> {
         self.previous_expires.take()
     }
 
     /// Removes the former care-of addresses whose grace period is over. Returns the end of the next grace
-    /// period.
+    /// period; `None` if no former address is left.
     pub(crate) fn expire_previous(&mut self, now: Time) -> Option<Time> {
         self.previous.retain(|(_, until)| *until > now);
         self.previous.first().map(|(_, first)| *first)
@@ -223,7 +224,8 @@ impl BindingUpdateList {
         }
     }
 
-    /// Returns the Binding Update with this number that an acknowledgement may answer.
+    /// Returns the Binding Update with this number that an acknowledgement may answer; `None` if the router
+    /// does not wait for such an answer.
     pub(crate) fn answered(&self, sequence: u16) -> Option<Update> {
         let identified = self.updates.iter().find(|update| update.sequence == sequence).cloned();
         identified.or_else(|| {

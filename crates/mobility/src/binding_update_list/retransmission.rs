@@ -117,17 +117,18 @@ impl Retransmission {
         self.timeout = self.timeout.max(timeout);
     }
 
-    /// Returns when the first transmission left.
+    /// Returns when the first transmission left; `None` before it.
     pub(crate) fn started(&self) -> Option<Time> {
         self.started
     }
 
-    /// Returns when the last transmission left.
+    /// Returns when the last transmission left; `None` before the first.
     pub(crate) fn last(&self) -> Option<Time> {
         self.last
     }
 
-    /// Returns when the first transmission since the last answer left.
+    /// Returns when the first transmission since the last answer left; `None` if the router has sent nothing
+    /// since.
     pub(crate) fn silent_since(&self) -> Option<Time> {
         self.silent_since
     }

@@ -141,7 +141,8 @@ impl Direct {
     }
 
     /// Returns the care-of address of this router that its messages to another router contain. It is the
-    /// registered address if its path works, otherwise the address that this router tries next.
+    /// registered address if its path works, otherwise the address that this router tries next. Returns
+    /// `None` without a care-of address.
     fn told_care_of_address(&self, home_address: Ipv6Addr) -> Option<Ipv6Addr> {
         let Some(peer) = self.peers.get(&home_address) else {
             return self.care_of_addresses.first().copied();

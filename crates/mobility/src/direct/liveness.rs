@@ -53,7 +53,8 @@ fn sequence(now: Time, peer: &Peer) -> AnswerSchedule {
 }
 
 impl Direct {
-    /// Returns when the next heartbeat leaves, or when the path has failed without a further answer.
+    /// Returns when the next heartbeat leaves, or when the path has failed without a further answer; `None`
+    /// without a direct path.
     pub(super) fn next_beat(&self, now: Time, peer: &Peer) -> Option<Time> {
         self.path_of(peer)?;
         Some(peer.heartbeats.next_of(&sequence(now, peer)).unwrap_or(now))

@@ -127,7 +127,8 @@ impl HomeTests {
         is_ours
     }
 
-    /// Returns the tokens and the other router's care-of address, if all answers have arrived with one nonce.
+    /// Returns the tokens and the other router's care-of address; `None` until all answers have arrived with
+    /// one nonce.
     pub(super) fn tokens(&self, now: Time, ours: &[Ipv6Net]) -> Option<(HomeTokens, Ipv6Addr)> {
         let (home, nonce) = self.home?;
         let tests: Option<Vec<_>> =

@@ -99,7 +99,7 @@ impl Direct {
         self.send_home(destination, &message);
     }
 
-    /// Returns the key of this router's registration with another router.
+    /// Returns the key of this router's registration with another router; `None` without such a registration.
     fn key_at(&self, home_address: Ipv6Addr) -> Option<Key> {
         Some(self.peers.get(&home_address)?.registration.as_ref()?.key)
     }
@@ -124,7 +124,7 @@ impl Direct {
             })
     }
 
-    /// Returns when [`Self::register`] is due.
+    /// Returns when [`Self::register`] is due; `None` if no registration is necessary or possible now.
     pub(super) fn registering_due(&self, now: Time, peer: &Peer) -> Option<Time> {
         if let Some(exchange) = &peer.exchange {
             return exchange.next_transmission();
@@ -142,7 +142,7 @@ impl Direct {
     }
 
     /// Returns the first request that is necessary with the present tokens, and this router's care-of
-    /// address.
+    /// address; `None` if the router can send no request.
     fn first_request(&self, now: Time, peer: &Peer) -> Option<(Request, Ipv6Addr)> {
         let local = self.choice(peer)?;
         let home = peer.home.as_ref().filter(|home| is_fresh(now, home.received_at) && peer.remote.is_some());

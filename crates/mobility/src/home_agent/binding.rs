@@ -118,7 +118,8 @@ impl Binding {
         rank(self.priority, self.bid)
     }
 
-    /// Returns the link-local address that the L flag derives from the home address (RFC 6275 10.3.1).
+    /// Returns the link-local address that the L flag derives from the home address (RFC 6275 10.3.1); `None`
+    /// without the L flag.
     pub fn link_local_address(&self) -> Option<Ipv6Addr> {
         let interface_identifier = u128::from(self.home_address) & u128::from(u64::MAX);
         self.link_local.then(|| Ipv6Addr::from((0xfe80_u128 << 112) | interface_identifier))

@@ -79,7 +79,7 @@ impl BindingCache {
         valid.into_iter()
     }
 
-    /// Returns the best valid binding of a home address.
+    /// Returns the best valid binding of a home address; `None` without a valid binding.
     pub fn valid(&self, home_address: Ipv6Addr) -> Option<Binding> {
         let node = self.known(home_address)?;
         let valid = node.entries().iter().filter(|entry| entry.is_valid());
@@ -143,7 +143,8 @@ impl BindingCache {
         self.known(home_address).map_or(&[], Node::flows)
     }
 
-    /// Returns the last accepted sequence number of a home address, as long as the cache stores it.
+    /// Returns the last accepted sequence number of a home address; `None` if the cache does not store it, or
+    /// no longer.
     pub fn sequence(&self, home_address: Ipv6Addr) -> Option<u16> {
         self.known(home_address)?.sequence
     }
@@ -295,14 +296,14 @@ impl BindingCache {
         self.change(key.0, key.1, |node, home_agent| node.insert(home_agent, binding));
     }
 
-    /// Removes a binding.
+    /// Removes and returns a binding.
     pub(super) fn remove(&mut self, home_address: Ipv6Addr, bid: Option<u16>) -> Option<Binding> {
         let binding = self.get(home_address, bid)?;
         self.change(home_address, bid, |node, _| node.remove(bid));
         Some(binding)
     }
 
-    /// Returns time and kind of the next event of a binding.
+    /// Returns time and kind of the next event of a binding; `None` if no event is outstanding.
     pub(super) fn next_due(&self) -> Option<(Time, Timer)> {
         let (at, due, place) = *self.due.first()?;
         let home_address = self.prefix_table.home_address(place)?;

@@ -206,7 +206,7 @@ fn echo_request(source: Ipv6Addr, destination: Ipv6Addr, token: u64, sequence: u
     icmpv6::packet(source, destination, icmpv6::HOP_LIMIT, message)
 }
 
-/// Returns source and token of an Echo Reply that may answer a test.
+/// Returns source and token of an Echo Reply that may answer a test; `None` for any other packet.
 fn echo_reply_token(packet: &[u8]) -> Option<(Ipv6Addr, u64)> {
     let (header, message) = Header::parse_packet(packet).ok()?;
     if header.next_header != protocol::ICMPV6 || message.first() != Some(&types::ECHO_REPLY) {

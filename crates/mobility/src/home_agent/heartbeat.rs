@@ -16,7 +16,8 @@ use super::answers::encapsulated;
 use super::{BindingCache, HomeAgentConfig};
 use crate::{HOP_LIMIT, MobilityMessage, Output};
 
-/// Returns the home address of the node that sent a request over its registered path.
+/// Returns the home address of the node that sent a request; `None` if the request did not come over a
+/// registered path.
 pub(super) fn sender(cache: &BindingCache, message: &MobilityMessage<'_>) -> Option<Ipv6Addr> {
     let care_of_address = message.outer.map_or(Endpoint::Ipv6(message.source), |(_, node)| node);
     match message.outer {

@@ -160,7 +160,7 @@ impl HomeLink {
         self.message(Ipv6Addr::UNSPECIFIED, nd::solicited_node(target), None, solicitation.emit())
     }
 
-    /// Builds a Neighbor Discovery message if the link is running.
+    /// Builds a Neighbor Discovery message; `None` if the link is not running.
     pub fn message(
         &self,
         source: Ipv6Addr,

@@ -269,7 +269,8 @@ impl Node {
         self.change_rest(|rest| drop(rest.pending_prefixes.remove(&bid)));
     }
 
-    /// Returns the next event of the valid bindings, with its time and its binding.
+    /// Returns the next event of the valid bindings, with its time and its binding; `None` without a valid
+    /// binding.
     pub fn due(&self) -> Option<(Time, DueEvent, Option<u16>)> {
         let valid = self.entries().iter().filter(|entry| entry.is_valid());
         let due = valid.map(|entry| {
@@ -351,7 +352,7 @@ impl Node {
         self.former().len() != before
     }
 
-    /// Returns the earliest end of a former path's grace period.
+    /// Returns the earliest end of a former path's grace period; `None` without a former path.
     pub fn end_of_grace(&self) -> Option<Time> {
         self.former().iter().map(|path| path.until).min()
     }

@@ -103,7 +103,7 @@ impl PrefixTable {
         }
     }
 
-    /// Returns the place of the node with this home address.
+    /// Returns the place of the node with this home address; `None` if no node has it.
     pub fn place(&self, address: Ipv6Addr) -> Option<usize> {
         let (_, place) = self.look_for(address);
         (place != NO_NODE).then_some(place as usize)

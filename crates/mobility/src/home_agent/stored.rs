@@ -222,7 +222,8 @@ impl HomeAgent {
         })
     }
 
-    /// Returns the SPI of the key that a node used last.
+    /// Returns the SPI of the key that a node used last; `None` if the node has no key, or has not used any
+    /// of several.
     fn spi(&self, home_address: Ipv6Addr) -> Option<u32> {
         let authentication = &self.config.node(home_address)?.authentication;
         match authentication.associations() {

@@ -647,7 +647,7 @@ impl Mnpp {
         self.proofs.insert((prefix, station), now + PROOF_LIFETIME);
     }
 
-    /// Returns the end of the proof that a station has a prefix.
+    /// Returns the end of the proof that a station has a prefix; `None` without a proof.
     fn proof(&self, prefix: Ipv6Net, station: LinkAddress) -> Option<Time> {
         match self.config.authorization {
             Authorization::Anybody => Some(Time::MAX),
@@ -740,7 +740,7 @@ impl Mnpp {
         *self.counters.dropped.entry(reason).or_default() += 1;
     }
 
-    /// Returns when the next test may be sent.
+    /// Returns when the next test may be sent; `None` while no test is possible.
     fn test_at(&self, now: Time) -> Option<Time> {
         (self.has_tunnel && self.station.is_some()).then(|| self.tests.ready_at(now))
     }

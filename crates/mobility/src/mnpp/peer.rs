@@ -115,7 +115,7 @@ impl Peer {
         self.route_state == RouteState::Direct
     }
 
-    /// Returns the smoothed round trip of the probes.
+    /// Returns the smoothed round trip of the probes; `None` before the first answer.
     pub(super) fn rtt(&self) -> Option<Duration> {
         self.probes.round_trip().smoothed()
     }

@@ -121,7 +121,8 @@ impl ProvenCandidates {
         })
     }
 
-    /// Returns the router of the last proven candidate with this address.
+    /// Returns the router of the last proven candidate with this address; `None` if no such candidate is
+    /// proven.
     fn router_of(&self, address: IpAddr) -> Option<IpAddr> {
         self.0.iter().rev().find(|(known, _)| *known == address).map(|(_, router)| *router)
     }
@@ -414,7 +415,8 @@ pub(super) fn candidates(
     })
 }
 
-/// Returns how well an IPv4 address matches a default route.
+/// Returns how well an IPv4 address matches a default route; `None` if the route does not apply to the
+/// address.
 fn ipv4_fit(interface: &Interface, address: Ipv4Addr, route: &Ipv4Router) -> Option<RouterMatch> {
     if route.source.is_some_and(|source| !source.contains(&address)) {
         return None;

@@ -573,7 +573,8 @@ impl MobileRouter {
         self.forwarding_changed("the home agent revoked a binding");
     }
 
-    /// Returns the registration over whose path a message of the home agent came (RFC 6275 6.4).
+    /// Returns the registration over whose path a message of the home agent came (RFC 6275 6.4); `None` if it
+    /// came over no registered path.
     fn way_of(&self, message: &MobilityMessage<'_>) -> Option<(usize, Registration)> {
         let home_address = self.config.home_address;
         if message.destination != home_address && message.routing_home_address != Some(home_address) {
@@ -838,7 +839,7 @@ fn identifier_statuses(acknowledgement: &BindingAcknowledgement<'_>) -> Vec<(u16
         .collect()
 }
 
-/// Returns the timestamp of an acknowledgement (RFC 4285 6).
+/// Returns the timestamp of an acknowledgement (RFC 4285 6); `None` without a Message-ID option.
 fn message_identifier(acknowledgement: &BindingAcknowledgement<'_>) -> Option<u64> {
     acknowledgement.options.iter().find_map(|option| match option {
         Ok(MobilityOption::MessageIdentifier(timestamp)) => Some(timestamp),

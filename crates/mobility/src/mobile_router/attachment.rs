@@ -110,8 +110,8 @@ impl Uplink {
         Attachment::Foreign { ipv6, ipv4 }
     }
 
-    /// Returns the default router of IPv6 for packets outside of the tunnel; unspecified if a default route
-    /// has no gateway.
+    /// Returns the default router of IPv6 for packets outside of the tunnel; `None` on the home link or if
+    /// the uplink is down. The address is unspecified if a default route has no gateway.
     pub fn ipv6_gateway(&self) -> Option<Ipv6Addr> {
         match self.attachment {
             Attachment::Foreign { ipv6, .. } => ipv6.map(|(_, router)| router),
@@ -125,7 +125,7 @@ impl Uplink {
         self.ipv4_gateway
     }
 
-    /// Returns why the uplink cannot be used whatever its addresses are.
+    /// Returns why the uplink cannot be used whatever its addresses are; `None` without such a reason.
     fn obstacle(&self, interface: &Interface) -> Option<&'static str> {
         if !interface.running {
             Some("no carrier")
@@ -164,7 +164,7 @@ impl Uplink {
         self.home_was_advertised && !self.link_routers.is_empty()
     }
 
-    /// Returns the home link, if the uplink is on it. `former` is the home router before.
+    /// Returns the home link; `None` if the uplink is not on it. `former` is the home router before.
     fn home_link(
         &self,
         interface: &Interface,

@@ -186,7 +186,8 @@ impl MobileRouter {
         self.forwarding_changed("the home agent acknowledged the return");
     }
 
-    /// Returns the time at which the first of the registrations must be renewed.
+    /// Returns the time at which the first of the registrations must be renewed; `None` without a
+    /// registration.
     fn first_renewal(&self) -> Option<Time> {
         let all = std::iter::once(&self.list.plain).chain(&self.list.bindings);
         all.filter_map(|entry| entry.refresh_at(false)).min()

@@ -57,7 +57,7 @@ impl RoundTrips {
         }
     }
 
-    /// Returns the shortest round trip of the last minutes.
+    /// Returns the shortest round trip of the last minutes; `None` without a measurement.
     pub(super) fn least(&self) -> Option<Duration> {
         self.least.into_iter().chain(self.former).min()
     }
@@ -114,7 +114,8 @@ impl CapacityEstimate {
 }
 
 impl Uplink {
-    /// Takes over the counters of the interface. Returns the capacity in kbit/s if it has changed.
+    /// Takes over the counters of the interface. Returns the capacity in kbit/s; `None` if it has not
+    /// changed.
     pub(super) fn measure_capacity(&mut self, now: Time, octets: Octets) -> Option<u32> {
         let rates = self.gauge.rates(now, octets)?;
         let long = self.path.trips.are_long();

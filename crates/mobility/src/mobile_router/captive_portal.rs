@@ -37,8 +37,8 @@ pub(super) struct CaptivePortal {
 }
 
 impl CaptivePortal {
-    /// Returns the known portal after an advertisement of `router`. `known` is the portal that was known
-    /// before.
+    /// Returns the portal that is known after an advertisement of `router`; `None` without a portal. `known`
+    /// is the portal that was known before.
     pub(super) fn after(
         known: Option<CaptivePortal>,
         router: Ipv6Addr,

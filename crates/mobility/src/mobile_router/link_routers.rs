@@ -291,8 +291,8 @@ impl LinkRouters {
         changed
     }
 
-    /// Returns the router with this gateway address. A default route without gateway leads to the router that
-    /// advertised last.
+    /// Returns the router with this gateway address; `None` if it has not advertised. A default route without
+    /// gateway leads to the router that advertised last.
     fn router(&self, gateway: Ipv6Addr) -> Option<&AdvertisingRouter> {
         if gateway.is_unspecified() {
             return self.routers.last();
@@ -351,7 +351,7 @@ impl LinkRouters {
             .map(|router| router.address)
     }
 
-    /// Returns the time of a router's last advertisement.
+    /// Returns the time of a router's last advertisement; `None` if the router is not in the list.
     pub fn heard_at(&self, gateway: Ipv6Addr) -> Option<Time> {
         self.router(gateway).map(|router| router.at)
     }
@@ -360,7 +360,7 @@ impl LinkRouters {
         self.router(router)?.link_address
     }
 
-    /// Returns the link MTU that a router has advertised.
+    /// Returns the link MTU that a router has advertised; `None` if it has advertised none.
     pub fn mtu(&self, gateway: Ipv6Addr) -> Option<u32> {
         self.router(gateway)?.mtu
     }

@@ -207,7 +207,7 @@ impl Heartbeats {
 }
 
 impl MobileRouter {
-    /// Returns the quality of an uplink that heartbeats have measured.
+    /// Returns the quality of an uplink that heartbeats have measured; `None` before the first measurement.
     pub fn quality(&self, uplink: usize) -> Option<Quality> {
         self.uplinks.path(uplink)?.quality()
     }
@@ -263,7 +263,8 @@ impl MobileRouter {
         path.arrivals.answered(now, None, None);
     }
 
-    /// Returns the registration whose path the heartbeats over an uplink test.
+    /// Returns the registration whose path the heartbeats over an uplink test; `None` if the router sends no
+    /// heartbeats over it.
     pub(super) fn heartbeat_path(&self, uplink: usize) -> Option<Registration> {
         if self.stopping || self.home.at_home || self.refusals.status.is_some() {
             return None;

@@ -164,7 +164,7 @@ impl MobileRouter {
     }
 
     /// Returns the uplink of the tunnel that carries traffic. Without a tunnel it is the uplink from which
-    /// the router registers.
+    /// the router registers, or `None`.
     pub fn uplink_in_use(&self) -> Option<usize> {
         let mut paths = self.paths().into_iter().filter(|path| path.transmit);
         paths.next().map(|path| path.uplink).or(self.uplinks.target)
@@ -576,7 +576,7 @@ impl MobileRouter {
         self.follow_hint(now, wall, true)
     }
 
-    /// Returns the Home Agent Switch message that has arrived since the last call.
+    /// Returns the Home Agent Switch message that has arrived since the last call; `None` if none has.
     pub fn take_switch(&mut self) -> Option<SwitchOrder> {
         self.orders.switch.take()
     }

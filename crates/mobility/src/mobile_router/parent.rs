@@ -82,7 +82,7 @@ impl Parents {
         }
     }
 
-    /// Returns the default router with this address, if it is a mobile router.
+    /// Returns the default router with this address; `None` if it is no mobile router.
     pub fn of(&self, router: Ipv6Addr) -> Option<&Parent> {
         // A default route without gateway leads to the router that advertised last.
         self.0.iter().rev().find(|parent| parent.router == router || router.is_unspecified())

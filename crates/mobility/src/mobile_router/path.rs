@@ -110,7 +110,8 @@ impl MobileRouter {
         uplink.has_care_of_address(address) || (self.home.at_home && uplink.has_address(address))
     }
 
-    /// Returns this router's tunnel end for packets to which no policy applies.
+    /// Returns this router's tunnel end for packets to which no policy applies; `None` if no tunnel may carry
+    /// them.
     pub fn path(&self) -> Option<Endpoint> {
         self.paths().first().filter(|path| path.transmit).map(|path| path.local)
     }
@@ -144,7 +145,7 @@ impl MobileRouter {
     }
 
     /// Returns the care-of address from which traffic leaves if bindings have no identifiers; see the module
-    /// documentation.
+    /// documentation. Returns `None` if no traffic may leave.
     pub(super) fn plain_path(&self) -> Option<IpAddr> {
         if self.stopping || self.refusals.status.is_some() {
             return None;
@@ -166,7 +167,8 @@ impl MobileRouter {
         self.list.plain_request(Purpose::Register)?.last_sent().map(|sent| sent.care_of_address)
     }
 
-    /// Returns the uplink that carries traffic now, either through a tunnel or on the home link.
+    /// Returns the uplink that carries traffic now, either through a tunnel or on the home link; `None` if no
+    /// uplink does.
     pub fn active_uplink(&self) -> Option<usize> {
         if self.is_home() {
             return self.uplinks.target;
@@ -197,9 +199,9 @@ impl MobileRouter {
         self.uplinks.forced.and_then(|forced| self.uplinks.get(forced))
     }
 
-    /// Returns the uplink on the home link, as soon as the router has detected the home link. The home
-    /// address belongs on that interface, because the de-registration leaves from there. Routes to the home
-    /// link need it too.
+    /// Returns the uplink on the home link, as soon as the router has detected the home link; `None`
+    /// elsewhere. The home address belongs on that interface, because the de-registration leaves from there.
+    /// Routes to the home link need it too.
     pub fn home_link(&self) -> Option<&Uplink> {
         self.uplinks.target.filter(|_| self.home.at_home).and_then(|target| self.uplinks.get(target))
     }
@@ -211,7 +213,8 @@ impl MobileRouter {
         self.home.at_home && self.home.returned
     }
 
-    /// Returns the uplink that carries traffic without a tunnel, on the home link.
+    /// Returns the uplink that carries traffic without a tunnel, on the home link; `None` while a tunnel is
+    /// necessary.
     pub fn home_uplink(&self) -> Option<&Uplink> {
         self.home_link().filter(|_| self.is_home())
     }
@@ -269,7 +272,7 @@ impl MobileRouter {
         }
     }
 
-    /// Returns the status of a temporary refusal, while the router has no registration.
+    /// Returns the status of a temporary refusal; `None` without one, or if the router has a registration.
     pub fn setback(&self) -> Option<Status> {
         self.refusals.setback.filter(|_| !self.has_registration())
     }
@@ -300,7 +303,8 @@ impl MobileRouter {
         self.living_uplinks().next().is_none() || given_up
     }
 
-    /// Returns why the home agent refuses to register an uplink, as a text for the operator.
+    /// Returns why the home agent refuses to register an uplink, as a text for the operator; `None` if it
+    /// does not refuse.
     pub fn refusal(&self) -> Option<String> {
         self.refusals.words()
     }

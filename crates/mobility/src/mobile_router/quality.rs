@@ -28,8 +28,8 @@ impl Uplink {
         self.config.volume.is_some_and(|volume| self.used >= volume)
     }
 
-    /// Takes over the signal strength, in dBm. Returns the reason if the router must now leave the uplink or
-    /// may use it again.
+    /// Takes over the signal strength, in dBm. If the router must now leave the uplink or may use it again,
+    /// returns the reason, otherwise `None`.
     pub(super) fn take_signal(&mut self, dbm: Option<i32>) -> Option<&'static str> {
         self.signal = dbm;
         let was_poor = self.poor;

@@ -58,7 +58,8 @@ impl Default for Refusals {
 }
 
 impl Refusals {
-    /// Returns why the home agent refuses to register an uplink, as a text for the operator.
+    /// Returns why the home agent refuses to register an uplink, as a text for the operator; `None` if it
+    /// does not refuse.
     pub(super) fn words(&self) -> Option<String> {
         let refused = self.status.or(self.setback);
         let status = refused.map(|status| match status {

@@ -253,7 +253,7 @@ impl Uplink {
     }
 
     /// Returns the URI of the captive portal to which a probe was redirected. Without one, returns the URI
-    /// that a router of the link announces.
+    /// that a router of the link announces, or `None`.
     pub fn captive_portal(&self) -> Option<&str> {
         let announced = self.portal.as_ref().map(|portal| portal.uri.as_str());
         self.portal_probes.found.as_deref().or(announced)
@@ -498,8 +498,8 @@ impl Uplink {
         self.attach(config);
     }
 
-    /// Returns the router in use if it does not answer. Then this is the reason why the home agent does not
-    /// answer.
+    /// Returns the router in use if it does not answer, which is then the reason why the home agent does not
+    /// answer. Returns `None` if the router answers or is not known.
     pub fn silent_router(&self) -> Option<IpAddr> {
         let first = self.care_of_addresses().first().copied()?;
         match self.next_hop(first)? {
@@ -527,12 +527,13 @@ impl Uplink {
         }
     }
 
-    /// Returns the default router if it is a mobile router.
+    /// Returns the default router if it is a mobile router, otherwise `None`.
     pub fn parent(&self) -> Option<&Parent> {
         self.parents.of(self.router()?)
     }
 
-    /// Returns the network of the care-of address on the uplink's own link, if its prefix length is 64.
+    /// Returns the network of the care-of address on the uplink's own link; `None` if its prefix length is
+    /// not 64.
     pub fn link_network(&self) -> Option<Ipv6Addr> {
         let plain = self.ipv6_candidates().first()?.address;
         let known = self.interface.as_ref()?.addresses.iter().find(|a| a.address == plain)?;
@@ -869,7 +870,7 @@ impl Uplink {
         Some((self.router_solicitation(None)?, interval))
     }
 
-    /// Builds a Router Solicitation to one router, or to all routers.
+    /// Builds a Router Solicitation to one router, or to all routers; `None` if the interface is down.
     fn router_solicitation(&self, router: Option<Ipv6Addr>) -> Option<LinkMessage> {
         let interface = self.interface.as_ref().filter(|i| i.running)?;
         let source = self.link_local().unwrap_or(Ipv6Addr::UNSPECIFIED);
@@ -882,7 +883,7 @@ impl Uplink {
         Some(LinkMessage { interface, source, destination, hop_limit: nd::HOP_LIMIT, peer, message })
     }
 
-    /// Returns the link-local address of the interface.
+    /// Returns the link-local address of the interface; `None` if it has none that is usable.
     pub(super) fn link_local(&self) -> Option<Ipv6Addr> {
         let addresses = &self.interface.as_ref()?.addresses;
         let usable =

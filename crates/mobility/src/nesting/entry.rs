@@ -76,7 +76,7 @@ impl VisitedAddress {
         matches!(self.state, State::Valid { .. })
     }
 
-    /// Returns the time of the next event of this address.
+    /// Returns the time of the next event of this address; `None` if no event will come.
     pub fn due(&self) -> Option<Time> {
         let state = match self.state {
             State::Testing(until) => Some(until),

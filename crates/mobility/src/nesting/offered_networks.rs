@@ -86,7 +86,8 @@ impl Nesting {
         self.own_address(way).is_some()
     }
 
-    /// Returns the router's own address in this network, over this uplink and parent.
+    /// Returns the router's own address in this network, over this uplink and parent; `None` if it has none
+    /// there.
     pub(super) fn own_address(&self, way: &OfferedNetwork) -> Option<(Ipv6Addr, &VisitedAddress)> {
         let found = self.addresses.iter().find(|(address, entry)| {
             entry.child.is_none()

@@ -182,12 +182,14 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.sent_at(number).is_some()
     }
 
-    /// Returns the number of the oldest heartbeat whose answer is outstanding.
+    /// Returns the number of the oldest heartbeat whose answer is outstanding; `None` if no answer is
+    /// outstanding.
     pub(crate) fn oldest(&self) -> Option<N> {
         self.outstanding.front().map(|heartbeat| heartbeat.number)
     }
 
-    /// Returns the sending time of the oldest heartbeat whose answer is outstanding.
+    /// Returns the sending time of the oldest heartbeat whose answer is outstanding; `None` if no answer is
+    /// outstanding.
     pub(crate) fn oldest_sent(&self) -> Option<Time> {
         self.outstanding.front().map(|heartbeat| heartbeat.sent)
     }
@@ -212,7 +214,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
         self.outstanding.iter().any(|it| it.sent >= since && now.saturating_since(it.sent) > due)
     }
 
-    /// Returns when the last heartbeat was sent.
+    /// Returns when the last heartbeat was sent; `None` before the first.
     pub(crate) fn last_sent(&self) -> Option<Time> {
         self.last_sent
     }

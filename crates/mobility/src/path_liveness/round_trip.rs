@@ -41,7 +41,7 @@ impl RoundTrip {
         }
     }
 
-    /// Returns the smoothed round trip of the probes.
+    /// Returns the smoothed round trip; `None` before the first measurement.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.smoothed
     }
@@ -51,7 +51,8 @@ impl RoundTrip {
         self.jitter
     }
 
-    /// Returns the time to wait for an answer: the smoothed round trip plus four times its variation.
+    /// Returns the time to wait for an answer: the smoothed round trip plus four times its variation. Returns
+    /// `None` before the first measurement.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.smoothed.map(|smoothed| smoothed + self.variation * 4)
     }

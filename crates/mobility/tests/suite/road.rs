@@ -484,8 +484,8 @@ impl Road {
         }
     }
 
-    /// Returns whether a packet from the router's end passes now. Returns its delay, and its ends as the home
-    /// agent sees them.
+    /// Returns the delay of a packet from the router's end, and its ends as the home agent sees them; `None`
+    /// if the packet does not pass now.
     #[allow(clippy::type_complexity, reason = "a pair of ends, twice optional")]
     fn passes(
         &mut self,

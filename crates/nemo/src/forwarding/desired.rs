@@ -549,7 +549,7 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
         !self.scopes.contains_key(scope)
     }
 
-    /// Returns the oldest change that the caller has not fetched yet.
+    /// Returns the oldest change that the caller has not fetched yet; `None` if the caller has fetched all.
     pub fn poll_change(&mut self) -> Option<Change> {
         next_of(&mut self.changes)
     }

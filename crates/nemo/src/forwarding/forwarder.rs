@@ -325,7 +325,8 @@ impl Forwarder {
         }
     }
 
-    /// Returns a watched tunnel that a packet has entered, and stops watching this tunnel.
+    /// Returns a watched tunnel that a packet has entered, and stops watching this tunnel; `None` if no
+    /// packet has entered one.
     pub fn poll_used(&mut self) -> Option<Ends> {
         self.used.pop()
     }
@@ -335,13 +336,14 @@ impl Forwarder {
         !self.used.is_empty()
     }
 
-    /// Returns the tunnel for packets to `destination`, at a home agent's end, and the tunnel's MTU.
+    /// Returns the tunnel for packets to `destination`, at a home agent's end, and the tunnel's MTU; `None`
+    /// without such a tunnel.
     pub fn tunnel_towards(&self, destination: Ipv6Addr) -> Option<(Ends, usize)> {
         let ends = self.towards.lookup(destination)?.sender().ends;
         self.paths.get(&ends).map(|path| (ends, path.mtu))
     }
 
-    /// Returns this station's role at the end of a tunnel.
+    /// Returns this station's role at the end of a tunnel; `None` for an unknown tunnel.
     pub fn end_of(&self, ends: Ends) -> Option<TunnelEnd> {
         self.paths.get(&ends)?.bindings.as_slice().first().map(|tunnel| tunnel.end)
     }

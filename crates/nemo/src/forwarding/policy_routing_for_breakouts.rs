@@ -70,7 +70,7 @@ fn mark(index: usize) -> Mark {
     Mark { mask: MASK, value: OUTSIDE.value | number << 24 }
 }
 
-/// Returns the uplink by which packets of a policy leave now.
+/// Returns the uplink by which packets of a policy leave now; `None` if no usable uplink is in question.
 pub(crate) fn uplink_of(policy: &BreakoutPolicy, router: &MobileRouter) -> Option<usize> {
     if policy.uplinks.is_empty() {
         return router.uplink_in_use().filter(|index| is_usable(router, *index));

@@ -95,7 +95,8 @@ pub(crate) fn own_traffic_entries<'a>(
     entries
 }
 
-/// Returns an address of this machine in an IPv4 mobile network that the tunnel carries, in IPv4-mapped form.
+/// Returns an address of this machine in an IPv4 mobile network that the tunnel carries, in IPv4-mapped form;
+/// `None` if the machine has none.
 fn ipv4_source(
     router: &MobileRouter,
     lan: &[String],

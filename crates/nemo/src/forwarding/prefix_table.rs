@@ -53,7 +53,7 @@ impl<V> PrefixTable<V> {
         self.lengths[at].1.get(&masked(prefix.addr(), length))
     }
 
-    /// Returns the value of the longest prefix that contains `address`.
+    /// Returns the value of the longest prefix that contains `address`; `None` if no prefix does.
     pub fn lookup(&self, address: Ipv6Addr) -> Option<&V> {
         self.lengths.iter().find_map(|(length, map)| map.get(&masked(address, *length)))
     }

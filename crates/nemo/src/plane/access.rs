@@ -98,8 +98,8 @@ impl Access {
         self.due
     }
 
-    /// Returns a Router Solicitation to a roadside unit that has become a neighbour. `own` and `link_local`
-    /// are the addresses of this station.
+    /// Returns a Router Solicitation to a roadside unit that has become a neighbour; `None` above the rate
+    /// limit. `own` and `link_local` are the addresses of this station.
     pub(super) fn solicitation(&mut self, now: Time, own: [u8; 6], link_local: Ipv6Addr) -> Option<Vec<u8>> {
         self.solicitations.allow(now).then(|| {
             let message = nd::RouterSolicitation { source_link_address: Some(own) }.emit();
@@ -184,7 +184,7 @@ impl Access {
     }
 
     /// Returns the interface for the mobile router if the list of routers in range has changed since the last
-    /// call.
+    /// call, otherwise `None`.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -226,8 +226,8 @@ impl Access {
         routers
     }
 
-    /// Returns the selection of roadside units, if the interface to other stations is an uplink of the mobile
-    /// router. `old` is the present selection, and `ours` the interface to other stations.
+    /// Returns the selection of roadside units; `None` if the interface to other stations is no uplink of the
+    /// mobile router. `old` is the present selection, and `ours` the interface to other stations.
     pub(super) fn configured(
         old: Option<Access>,
         ours: Option<&String>,

@@ -60,7 +60,8 @@ impl Absence {
 }
 
 impl Router {
-    /// Notes whether the home agent gives service. Returns a message for the operator after a change.
+    /// Notes whether the home agent gives service. Returns a message for the operator after a change,
+    /// otherwise `None`.
     pub(super) fn follow_absence(&mut self, now: Time) -> Option<&'static str> {
         if !self.absence.is_watched {
             return None;

@@ -329,7 +329,8 @@ impl Nemo {
     }
 
     /// Handles that a station came into range. `roadside` says whether the station is a roadside unit; `own`
-    /// and `link_local` are this station's addresses. Returns a Router Solicitation to all stations in range.
+    /// and `link_local` are this station's addresses. Returns a Router Solicitation to all stations in range
+    /// if the station is a roadside unit, otherwise `None`.
     pub fn handle_new_station(
         &mut self,
         now: Time,

@@ -51,8 +51,8 @@ pub enum GeonetOrder {
 }
 
 impl Neighbours {
-    /// Returns the routes to neighbouring mobile networks as the config demands them. `old` are the present
-    /// ones, which stay if their config does not change.
+    /// Returns the routes to neighbouring mobile networks as the config demands them; `None` if it demands
+    /// none. `old` are the present ones, which stay if their config does not change.
     pub(super) fn configured(
         old: Option<Neighbours>,
         settings: Option<MnppSettings>,

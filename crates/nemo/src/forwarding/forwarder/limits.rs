@@ -73,7 +73,8 @@ fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns the value of a packet's Tunnel Encapsulation Limit option, and the option's offset in the packet.
+/// Returns the value of a packet's Tunnel Encapsulation Limit option, and the option's offset in the packet;
+/// `None` without the option.
 #[inline]
 pub(super) fn of(header: &Header, packet: &[u8]) -> Option<(u8, usize)> {
     // RFC 2473 4.1.1: only an option in the packet's own Destination Options header counts.

@@ -61,7 +61,7 @@ impl Path {
         Path { bindings: Few::new(), mtu: MIN_MTU, watched: false, cut: None, traffic: Traffic::default() }
     }
 
-    /// Returns the home agent's address, for a path in IPv6.
+    /// Returns the home agent's address, for a path in IPv6; `None` for another path and for a direct route.
     pub(super) fn home_agent(&self, ends: Ends) -> Option<Ipv6Addr> {
         self.bindings.as_slice().first().and_then(|tunnel| match tunnel.end {
             TunnelEnd::Direct => None,
@@ -152,7 +152,7 @@ impl Binding {
         }
     }
 
-    /// Returns the window of received numbers.
+    /// Returns the window of received numbers; `None` if the binding receives no numbered packets.
     pub(super) fn received_mut(&mut self) -> Option<&mut Window> {
         match self {
             Binding::Plain(_) => None,
@@ -238,7 +238,7 @@ impl Full {
         }
     }
 
-    /// Returns the tunnel into which all packets go.
+    /// Returns the tunnel into which all packets go; `None` if no tunnel transmits.
     fn sends_into(&self) -> Option<Arc<Tunnel>> {
         self.latest.clone().or_else(|| self.tunnels.as_slice().iter().find(|tunnel| tunnel.transmit).cloned())
     }

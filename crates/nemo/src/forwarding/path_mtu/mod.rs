@@ -237,7 +237,8 @@ impl PathMtus {
         self.paths.get(&ends).map(Path::effective)
     }
 
-    /// Returns this station's role, and the home addresses of the bindings that use a path.
+    /// Returns this station's role, and the home addresses of the bindings that use a path; `None` for an
+    /// unknown path.
     pub fn users(&self, ends: Ends) -> Option<(TunnelEnd, Vec<Ipv6Addr>)> {
         self.paths.get(&ends).map(|path| (path.end, path.bindings.keys().copied().collect()))
     }

@@ -40,7 +40,8 @@ pub(super) fn emit(source: Ipv6Addr, destination: Ipv6Addr, probe: Answer) -> Ve
     icmpv6::packet(source, destination, icmpv6::HOP_LIMIT, message)
 }
 
-/// Reads an Echo Reply, or its first fragment, as the answer to a probe. The caller compares the token.
+/// Reads an Echo Reply, or its first fragment, as the answer to a probe; `None` for another packet. The
+/// caller compares the token.
 pub(super) fn parse_answer(packet: &[u8]) -> Option<Answer> {
     let header = Header::parse(packet).ok()?;
     let mut message = packet.get(HEADER_LEN..)?;

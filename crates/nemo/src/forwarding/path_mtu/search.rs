@@ -165,7 +165,8 @@ impl Search {
         (round, sizes)
     }
 
-    /// Handles the answer to a probe. Returns the round-trip time if the search has sent that probe.
+    /// Handles the answer to a probe. Returns the round-trip time; `None` if the search has not sent that
+    /// probe.
     pub(super) fn handle_answer(&mut self, now: Time, round: u16, size: u32) -> Option<Duration> {
         let bit = 1_u16.checked_shl(round.into())?;
         let sent = self.rounds.get(usize::from(round))?;
