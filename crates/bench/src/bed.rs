@@ -11,7 +11,7 @@ use super::world::{Programs, World};
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
 use carnet_testbed::{clock, console};
 
-/// The worlds of one path.
+/// The networks (worlds) in which the benchmark measures one data path.
 #[derive(Debug)]
 struct PathWorlds {
     path: Path,
@@ -23,7 +23,7 @@ struct PathWorlds {
     alone: Option<[World; 2]>,
 }
 
-/// The worlds of all paths.
+/// The networks (worlds) of all data paths that the run measures.
 #[derive(Debug)]
 pub struct Testbeds {
     lanes: Vec<PathWorlds>,

@@ -33,19 +33,19 @@ pub struct Bench {
     pub duration_s: f64,
     /// The compared data paths.
     pub paths: Vec<PathFigure>,
-    /// Packets per second.
+    /// Figures of packets per second.
     pub packets: Vec<PacketFigure>,
     /// Figures of TCP transfers.
     pub tcp: Vec<TcpFigure>,
-    /// Round-trip times.
+    /// Figures of round-trip times.
     pub rtt: Vec<RttFigure>,
     /// Figures of processor time.
     pub cpu: Vec<CpuFigure>,
-    /// Handovers under load.
+    /// Figures of handovers under load.
     pub handover: Vec<HandoverFigure>,
     /// Figures of a home agent with many bindings.
     pub bindings: Vec<BindingsFigure>,
-    /// Starts of a home agent with many bindings.
+    /// Figures of starts of a home agent with many bindings.
     pub starts: Vec<StartFigure>,
     /// Figures of many routers that register.
     #[serde(default)]
@@ -53,10 +53,10 @@ pub struct Bench {
     /// Figures of a home agent under attack.
     #[serde(default)]
     pub attacks: Vec<AttackFigure>,
-    /// Figures of machines that are home agents together, one of which is killed.
+    /// Figures of several machines that serve as home agents together while one of them is killed.
     #[serde(default)]
     pub takeovers: Vec<TakeoverFigure>,
-    /// Figures of machines that are home agents together, in a series of faults.
+    /// Figures of several machines that serve as home agents together during a series of faults.
     #[serde(default)]
     pub faults: Vec<FaultsFigure>,
     /// Performance targets, and whether this run meets them.
@@ -73,7 +73,7 @@ impl Bench {
     pub fn merge(&mut self, mut other: Bench) {
         self.leave_out_what_is_older(&mut other);
         let mut taken = Vec::new();
-        // Kinds of figures of which all values come from the other run now.
+        // Kinds of figures whose values now all come from the other run.
         let mut replaced = Vec::new();
         let mut whole = |what: &'static str, is_there: bool| {
             if is_there {
@@ -356,7 +356,7 @@ pub struct TcpFigure {
     pub error: Option<String>,
 }
 
-/// Round-trip times.
+/// Round-trip times over one data path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RttFigure {
     /// Data path.
@@ -389,7 +389,7 @@ pub struct CpuFigure {
     pub carnet: f64,
 }
 
-/// Handovers under load.
+/// Result of handovers while packets flow over one data path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HandoverFigure {
     /// Data path.
@@ -414,7 +414,7 @@ pub struct HandoverFigure {
     pub quiet: [u64; 3],
 }
 
-/// A home agent with many bindings.
+/// Packet rate of a home agent with many bindings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BindingsFigure {
     /// Data path.
@@ -446,7 +446,7 @@ pub struct StartFigure {
     pub memory_mib: f64,
 }
 
-/// Many routers that register at one home agent.
+/// Result of many routers that register at one home agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RegistrationsFigure {
     /// Data path.
@@ -490,7 +490,7 @@ pub struct RegistrationsFigure {
     pub missing: u64,
 }
 
-/// Routers that renew their registrations.
+/// Result of a round in which all routers renew their registrations.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RefreshFigure {
     /// Duration of the refreshes in seconds.
@@ -509,7 +509,7 @@ pub struct RefreshFigure {
     pub share: f64,
 }
 
-/// A home agent under attack.
+/// Result of a flood against a home agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AttackFigure {
     /// Data path.
@@ -542,7 +542,7 @@ pub struct AttackFigure {
     pub agent: f64,
 }
 
-/// Machines that are home agents together, each of which is killed in turn.
+/// Result of killing each of several machines that serve as home agents together, one after the other.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TakeoverFigure {
     /// Data path.
@@ -584,7 +584,7 @@ pub struct TakeoverFigure {
     pub wrong: u64,
 }
 
-/// Machines that are home agents together, in a series of faults.
+/// Result of a series of faults at several machines that serve as home agents together.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FaultsFigure {
     /// Data path.

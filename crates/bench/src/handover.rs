@@ -34,7 +34,7 @@ const TICK: u64 = 200_000;
 /// Time between two handovers, in nanoseconds.
 const PAUSE: u64 = 200 * MILLISECOND;
 
-/// Result of a steady stream.
+/// Counts of a stream of numbered packets at a fixed rate.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stream {
     pub sent: u64,

@@ -40,7 +40,7 @@ pub enum DhcpInput<'a> {
     Arp(&'a [u8]),
 }
 
-/// The sockets of one interface.
+/// The sockets of a DHCP server on one interface.
 #[derive(Debug)]
 pub struct DhcpPort {
     index: u32,

@@ -22,7 +22,7 @@ const BATCH: usize = 64;
 /// Length in octets of the largest message that the server reads.
 const MESSAGE: usize = 1500;
 
-/// The socket of one interface.
+/// The socket of a DHCPv6 server on one interface.
 #[derive(Debug)]
 pub struct Dhcpv6Port {
     index: u32,

@@ -535,7 +535,7 @@ impl Installer {
         };
         match entry {
             Entry::Route(route) => self.changed_routing_fields.note_long_prefix(route.destination),
-            // The kernel also adds a route of 128 bits to the address.
+            // The kernel also adds a host route (/128) for the address.
             Entry::Address(InterfaceAddress { address, .. }) => {
                 self.changed_routing_fields.note_long_prefix((*address).into())
             }

@@ -68,7 +68,7 @@ pub struct PlatformConfig {
     pub undo_file: PathBuf,
 }
 
-/// The platform; see the head of the module.
+/// Access to all networking of the kernel that a station uses; see the head of the module.
 #[derive(Debug)]
 pub struct Platform {
     tunnel: TunnelIo,

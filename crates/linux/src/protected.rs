@@ -268,8 +268,8 @@ mod tests {
         assert_eq!(size_of::<libc::in6_pktinfo>(), 20);
         let octets = only_esp();
         assert_eq!(octets.len(), 232);
-        // All other fields are 0. Not 0 are: family and protocol of the selector, the limits, protocol and
-        // family of the template, and its algorithms.
+        // Only these fields are not 0: family and protocol of the selector, the limits, protocol and family
+        // of the template, and its algorithms.
         let set: Vec<usize> = (0..octets.len()).filter(|at| octets[*at] != 0).collect();
         let expected = [40, 44].into_iter().chain(56..88).chain([188, 192]).chain(220..232);
         assert_eq!(set, expected.collect::<Vec<_>>());

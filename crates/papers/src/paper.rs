@@ -291,7 +291,7 @@ pub struct Selector {
     /// Place on the axis.
     #[serde(default)]
     pub x: Option<f64>,
-    /// Last place on the axis to use.
+    /// Last place on the axis that counts for the number; `None` for the whole axis.
     #[serde(default)]
     pub up_to: Option<f64>,
     /// Value of the second variable, which selects the curve.
@@ -309,7 +309,7 @@ pub struct Selector {
     /// Experiment whose number of the same series is the divisor.
     #[serde(default)]
     pub over_experiment: Option<String>,
-    /// Whether to divide or subtract point by point first, and then to take the number.
+    /// Whether to divide or subtract the curves point by point, before the number is taken from the result.
     #[serde(default)]
     pub each: bool,
     /// Factor by which the number is multiplied.

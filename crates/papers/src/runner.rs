@@ -81,7 +81,7 @@ impl Experiment {
         }
     }
 
-    /// Returns the expected seconds of one measurement.
+    /// Returns the expected duration of one measurement, in seconds.
     fn each(&self) -> f64 {
         match self.kind {
             Kind::Udp | Kind::Tcp | Kind::Mgen => self.seconds as f64 + START,
@@ -107,7 +107,7 @@ impl Experiment {
         }
     }
 
-    /// Returns the expected seconds of the experiment.
+    /// Returns the expected duration of the experiment, in seconds.
     fn cost(&self) -> f64 {
         self.each() * self.measurements() as f64
     }
@@ -548,7 +548,7 @@ mod tests {
     use super::*;
     use crate::paper::{Effort, all};
 
-    /// Returns the expected seconds of all papers.
+    /// Returns how many seconds the experiments of all papers are expected to take.
     fn cost(effort: Effort) -> f64 {
         let papers = all(effort).expect("are good");
         papers.iter().flat_map(|paper| &paper.experiments).map(Experiment::cost).sum()

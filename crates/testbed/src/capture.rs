@@ -37,7 +37,7 @@ pub fn program(mode: IsolationMode) -> (&'static str, &'static str) {
     }
 }
 
-/// Running captures.
+/// All running captures, each with its interface and its file.
 #[derive(Debug)]
 pub struct Captures {
     running: Vec<(End, PathBuf, Daemon)>,

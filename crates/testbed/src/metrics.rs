@@ -21,7 +21,7 @@ use crate::traffic::{ProbeResults, TrafficResults};
 /// Metrics by section and name.
 pub type Metrics = BTreeMap<String, BTreeMap<String, f64>>;
 
-/// A section: name, begin and end.
+/// A section of a run: its name, and its begin and end in nanoseconds.
 pub type Section = (String, Range<u64>);
 
 /// Computes the metrics of all traffic in all sections.

@@ -98,7 +98,7 @@ struct State {
     marks: BTreeMap<Mark, OnAir>,
 }
 
-/// A running medium.
+/// The running radio medium of a scenario.
 #[derive(Debug)]
 pub struct Medium {
     shared: Arc<Shared>,

@@ -56,7 +56,7 @@ pub struct Results {
     pub events: Vec<EventSeen>,
     /// The active uplink of each mobile router against time.
     pub active: Vec<ActiveUplinkPeriod>,
-    /// Values against time.
+    /// Measured values as curves over the time of the run.
     pub series: Series,
     /// The testbed for the picture.
     pub topology: Topology,
@@ -138,7 +138,7 @@ pub struct ActiveUplinkPeriod {
 /// milliseconds until their reception.
 pub type BroadcastPoint = (f64, f64, Option<f64>, Option<f64>);
 
-/// Values against time.
+/// Measured values as curves over the time of the run, in seconds from the begin of the timetable.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Series {
     /// Round-trip times: time of the request, milliseconds or `null` if it was lost.
@@ -159,7 +159,7 @@ pub struct Series {
     pub load: Vec<(f64, f64, f64)>,
 }
 
-/// A named series.
+/// A curve with the name of its traffic.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NamedSeries<T> {
     /// Name of the traffic.
@@ -214,9 +214,10 @@ pub struct Map {
     pub range_m: f64,
     /// Nodes that have a radio.
     pub nodes: Vec<MapNode>,
-    /// Circles to which flows sent packets, as in the first packet of each flow.
+    /// Destination circle of each flow of broadcasts. If the circle moves, it is the circle of the first
+    /// packet.
     pub circles: Vec<MapCircle>,
-    /// Nodes that send packets to circles or ping.
+    /// Nodes that ping, or send packets to circles.
     pub senders: Vec<String>,
 }
 
@@ -227,7 +228,7 @@ pub struct MapNode {
     pub name: String,
     /// Role of the node.
     pub role: String,
-    /// Places of the node while the timetable ran.
+    /// Places of the node while the timetable ran, in metres to the east and north of the origin.
     pub way: Vec<(f64, f64)>,
 }
 

@@ -65,7 +65,7 @@ struct Results {
     contention: Vec<Vec<contention::Delays>>,
 }
 
-/// A case of the flood.
+/// Results of one case of the flood over all rounds.
 #[derive(Debug, Serialize)]
 struct Forwarding {
     case: flood::FloodCase,

@@ -63,7 +63,7 @@ pub fn received_frames(interface: &str) -> anyhow::Result<u64> {
     packets.with_context(|| format!("the kernel has no counters of {interface}"))
 }
 
-/// A running carnet.
+/// A running carnet station.
 #[derive(Debug)]
 pub struct Carnet {
     program: PathBuf,
@@ -100,14 +100,14 @@ impl Carnet {
         format!("/proc/{}/schedstat", self.daemon[0].process())
     }
 
-    /// Returns a command to the station, with `--json`.
+    /// Returns a `carnet` command for this station, with these words and `--json`.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(words).args(["--json", "--socket", &self.socket]);
         command
     }
 
-    /// Returns the JSON that a command prints.
+    /// Runs a `carnet` command for this station, and returns the JSON that it prints.
     pub fn ask(&self, words: &[&str]) -> anyhow::Result<Value> {
         let text = output(&mut self.command(words))?;
         serde_json::from_str(&text).with_context(|| format!("carnet {words:?} printed no JSON: {text}"))

@@ -140,7 +140,7 @@ impl Member {
     }
 }
 
-/// All machines, their members and their store.
+/// All machines, their members (one for each seat), and the store.
 #[derive(Debug)]
 pub struct Machines {
     /// Data path of the home agents.

@@ -135,7 +135,7 @@ enum Reports {
     Supported,
 }
 
-/// Medium of the frames.
+/// Medium that carries the frames: an interface or UDP.
 #[derive(Debug)]
 enum Medium {
     Packet,

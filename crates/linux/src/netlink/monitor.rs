@@ -157,7 +157,7 @@ impl NetlinkChanges {
     }
 }
 
-/// A socket that receives the kernel's events.
+/// A netlink socket that receives the kernel's events about interfaces, addresses, routes and rules.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     socket: AsyncFd<Socket>,

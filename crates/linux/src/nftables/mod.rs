@@ -50,7 +50,7 @@ enum TableState {
     },
 }
 
-/// The desired rules, and the table that has them.
+/// The desired packet rules, and carnet's nftables table in which the kernel has them.
 #[derive(Debug, Default)]
 pub(crate) struct RuleTable {
     wanted: BTreeSet<PacketRule>,

@@ -41,7 +41,7 @@ pub(super) struct TableContent {
     pub(super) rules: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Socket for requests.
+/// Socket for requests to the kernel's nftables.
 pub(super) struct RequestSocket {
     socket: Socket,
     sequence: u32,

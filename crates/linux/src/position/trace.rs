@@ -196,7 +196,7 @@ fn between(from: &TracePosition, to: &TracePosition, share: f64, duration: f64) 
     }
 }
 
-/// Plays a trace.
+/// Reports the positions of a trace at their times, as a position source.
 #[derive(Debug, Clone)]
 pub struct TracePlayer {
     trace: Trace,

@@ -121,7 +121,8 @@ pub(super) enum News {
 pub enum PacketPath {
     /// The kernel delivers the packet to this machine itself.
     Local,
-    /// An interface, and the next hop if the destination is not on the link.
+    /// The kernel sends the packet out of this interface, to this next hop. Without a next hop the
+    /// destination is on the link.
     Out(String, Option<Ipv6Addr>),
     /// The kernel drops the packet.
     Nowhere,

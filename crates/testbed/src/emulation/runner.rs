@@ -56,7 +56,8 @@ const TICK: u64 = 50 * MILLISECOND;
 /// Delays in microseconds up to this value have a counter each. All longer delays share one further counter.
 const LATEST: usize = 20_000;
 
-/// Returns the interface name of the port of a link's end.
+/// Returns the name of a port: the interface in the namespace of the ports that belongs to this end of a
+/// link.
 pub fn port(link: usize, end: usize) -> String {
     format!("l{link}.{end}")
 }
@@ -126,9 +127,9 @@ pub struct EmulatedLink {
     pub number: usize,
     /// The two ends of the link.
     pub ends: [End; 2],
-    /// Initial properties.
+    /// Properties of the link until its trace or an action changes them.
     pub nature: LinkProperties,
-    /// Changes over time.
+    /// Changes of the properties over time, from a trace file.
     pub trace: Trace,
     /// Seed of the link's randomness.
     pub seed: u64,

@@ -43,7 +43,7 @@ pub struct Parameters {
     pub queue: usize,
 }
 
-/// Output of the channel.
+/// An event that the channel reports to its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// A radio began to send a frame.

@@ -12,7 +12,7 @@ use super::geometry::Point;
 /// Smallest distance in the formula, in metres: a nearer frame is not stronger.
 const NEAREST: f64 = 1.0;
 
-/// The propagation of a scenario.
+/// Parameters of the radio propagation in a scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Propagation {
     /// Distance at which a frame is just readable without shadowing, in metres.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::percentiles;
 use crate::traffic::geonet::{BroadcastResult, BroadcastResults, GnPings, Request};
 
-/// Adds the metrics of a ping in a window.
+/// Adds the metrics of a ping over GeoNetworking, from the requests that were sent in a window.
 pub(super) fn ping_metrics(m: &mut BTreeMap<String, f64>, seen: &GnPings, window: &Range<u64>) {
     let name = &seen.name;
     let inside: Vec<&Request> = seen.requests.iter().filter(|r| window.contains(&r.0)).collect();
@@ -29,7 +29,7 @@ pub(super) fn ping_metrics(m: &mut BTreeMap<String, f64>, seen: &GnPings, window
     }
 }
 
-/// Adds the metrics of a broadcast in a window.
+/// Adds the metrics of a broadcast over GeoNetworking, from the packets that were sent in a window.
 pub(super) fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &BroadcastResults, window: &Range<u64>) {
     let name = &seen.name;
     let floods: Vec<&BroadcastResult> = seen.floods.iter().filter(|f| window.contains(&f.at)).collect();

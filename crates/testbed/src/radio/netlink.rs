@@ -49,7 +49,7 @@ pub mod attribute {
 /// Flag `HWSIM_TX_STAT_ACK` of a transmission status: the frame was acknowledged.
 pub const STAT_ACK: u32 = 1 << 2;
 
-/// A message to send.
+/// A generic netlink message to send.
 #[derive(Debug)]
 pub struct Message(Vec<u8>);
 
@@ -83,7 +83,7 @@ impl Message {
     }
 }
 
-/// A received message.
+/// A received generic netlink message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heard<'a> {
     /// Number of the message's family, or [`ERROR`].

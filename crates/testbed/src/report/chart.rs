@@ -20,7 +20,7 @@ pub struct Curve {
     pub points: Vec<Point>,
 }
 
-/// A number of another source.
+/// A number from another source, such as a paper, that the picture marks.
 #[derive(Debug, Clone)]
 pub struct Mark {
     /// Label of the number.

@@ -14,7 +14,7 @@ use crate::emulation::runner::EmulatedLink;
 use crate::emulation::trace::Trace;
 use crate::emulation::way::DirectionProperties;
 
-/// Properties of an emulated link. A missing one keeps its value; at first the link is like a wire.
+/// Properties of an emulated link. An absent property keeps its value; at first the link is like a wire.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Emulation {

@@ -125,13 +125,13 @@ pub struct BroadcastResult {
     pub center: Option<Point>,
     /// Whether the station refused to send the packet.
     pub refused: bool,
-    /// Number of nodes inside, except the sender.
+    /// Number of nodes inside the circle, except the sender.
     pub inside: u64,
-    /// Number of nodes inside that received the packet.
+    /// Number of nodes inside the circle that received the packet.
     pub received: u64,
     /// Number of repeated deliveries to a node.
     pub duplicated: u64,
-    /// Number of nodes outside that received the packet.
+    /// Number of nodes outside the circle that received the packet.
     pub outside: u64,
     /// Number of frames that carried the packet; each try counts.
     pub transmissions: u64,
@@ -139,7 +139,7 @@ pub struct BroadcastResult {
     pub unicast: u64,
     /// Number of nodes that sent the packet.
     pub senders: u64,
-    /// Milliseconds until the first delivery to each node inside.
+    /// Milliseconds until the first delivery to each node inside the circle.
     pub delays: Vec<f64>,
 }
 

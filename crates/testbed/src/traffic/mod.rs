@@ -36,7 +36,7 @@ const TAIL: u64 = 300 * MILLISECOND;
 /// Time in nanoseconds after the end of the traffic within which answers count. Probes wait as long.
 const PATIENCE: u64 = SECOND;
 
-/// Running traffic.
+/// All running traffic of a scenario.
 #[derive(Debug, Default)]
 pub struct Flows {
     /// Probes, each with the due time of its first packet.

@@ -107,7 +107,8 @@ fn send(args: &MulticastArgs) -> anyhow::Result<ProbeEndResult> {
     Ok(outcome)
 }
 
-/// Records the packets that arrive. Their payload begins at `offset` in the received data.
+/// Records the packets that arrive until the end. The payload of a packet begins at `offset` in the received
+/// data.
 fn listen(socket: &Socket, args: &MulticastArgs, offset: usize) -> anyhow::Result<ProbeEndResult> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     // `recv` works with a socket of any kind.
@@ -131,7 +132,7 @@ fn listen(socket: &Socket, args: &MulticastArgs, offset: usize) -> anyhow::Resul
 /// A listener: the node that serves its host, its program, and its results file.
 type Listener = (String, Daemon, PathBuf);
 
-/// Running traffic to a group.
+/// Running traffic to a multicast group.
 #[derive(Debug)]
 pub struct Running {
     traffic: Multicast,
