@@ -174,7 +174,8 @@ impl Agents {
         self.trial.as_ref().map(|trial| trial.machine.config().home_agent)
     }
 
-    /// Returns the machines for other home agents: the one that the router tries, and the former ones.
+    /// Returns the `MobileRouter`s for other home agents: the one that this router tries, and those that it
+    /// is leaving.
     pub fn machines(&self) -> impl Iterator<Item = &MobileRouter> {
         let left = self.former.iter().map(|left| &left.machine);
         self.trial.iter().map(|trial| &trial.machine).chain(left)

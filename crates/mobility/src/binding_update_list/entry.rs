@@ -170,7 +170,7 @@ impl BindingUpdateListEntry {
 pub(crate) struct UpdatedBinding {
     /// Index into the list of entries with identifiers.
     pub binding: usize,
-    /// Care-of address to register. A removal ignores it.
+    /// Care-of address to register; a removal of the binding does not use it.
     pub care_of_address: IpAddr,
     /// The BID-PRI.
     pub priority: u8,

@@ -67,7 +67,7 @@ enum Phase {
 pub(crate) enum Event {
     /// The router sent a message for one of `rivals` care-of addresses that it tries at the same time.
     Transmission {
-        /// Number of these care-of addresses, at least 1.
+        /// Number of care-of addresses that the router tries at the same time, at least 1.
         rivals: usize,
     },
     /// The peer answered one of the transmissions, with any status.
@@ -80,7 +80,7 @@ pub(crate) enum Event {
     Refusal(Time),
     /// Packets wait for a registration, or a hint says that the peer has lost the binding.
     Haste,
-    /// Another request has precedence: the router sends this one at this time at the earliest.
+    /// Another request has precedence: this request leaves at this time at the earliest.
     Delay(Time),
     /// The path carries packets again.
     Recovery,

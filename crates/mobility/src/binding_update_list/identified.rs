@@ -73,7 +73,7 @@ impl BindingUpdateList {
         living.first().map(|(_, _, uplink, address)| (*uplink, *address))
     }
 
-    /// Returns whether an uplink other than this one is registered and works.
+    /// Returns whether any uplink except `uplink` is registered and works.
     pub(crate) fn others_live(&self, links: &dyn Links, uplink: usize) -> bool {
         self.living(links, &[uplink]).is_some()
     }

@@ -116,7 +116,8 @@ impl BindingUpdateList {
                 entry.is_due_again = true;
             }
         }
-        // The first Binding Update replaces the other bindings if one of them is no longer in the config.
+        // Send the O flag again if the home agent has a binding that the new config lacks, so that it removes
+        // this binding.
         let kept = |other: &BindingUpdateListEntry| {
             self.bindings.iter().any(|b| b.bid == other.bid && b.registration == other.registration)
         };

@@ -40,8 +40,7 @@ pub(crate) fn refusal_reaction(status: Status) -> RefusalReaction {
         | Status::NOT_AUTHORIZED_FOR_PREFIX
         | Status::FORWARDING_SETUP_FAILED
         | Status::MESSAGE_ID_REQUIRED => RefusalReaction::Stop,
-        // One of these statuses is 134: another node on the home link has the home address, and may leave
-        // soon.
+        // For example status 134: another node on the home link has the home address, and may leave soon.
         _ => RefusalReaction::Retry(MAX_BINDACK_TIMEOUT),
     }
 }

@@ -117,7 +117,7 @@ impl Retransmission {
         self.timeout = self.timeout.max(timeout);
     }
 
-    /// Returns when the first transmission left; `None` before it.
+    /// Returns when the first transmission left; `None` before the first transmission.
     pub(crate) fn started(&self) -> Option<Time> {
         self.started
     }

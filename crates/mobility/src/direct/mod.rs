@@ -154,7 +154,7 @@ pub struct Route {
     pub home_address: Ipv6Addr,
     /// Prefixes of the other router; the router has proven them if it has a binding, see [`Self::proven`].
     pub prefixes: Vec<Ipv6Net>,
-    /// Whether the other router has a binding here.
+    /// Whether the other router has a binding at this router.
     pub proven: bool,
     /// Care-of address of this router that the other router knows.
     pub local: Option<Ipv6Addr>,
@@ -177,7 +177,7 @@ pub struct Counters {
     pub tests: u64,
     /// Home Tests, Prefix Tests and Care-of Tests sent.
     pub tests_answered: u64,
-    /// Own Binding Updates that were accepted.
+    /// Binding Updates of this router that other routers accepted.
     pub registered: u64,
     /// Binding Updates of other routers that this router accepted.
     pub bound: u64,
@@ -383,7 +383,7 @@ impl Direct {
         self.candidates.insert(network, Box::new(candidate));
     }
 
-    /// Handles a report of a fast path: packets go through the direct tunnel between these ends.
+    /// Handles a report of a fast path: packets go through the direct tunnel to the care-of address `remote`.
     pub fn handle_tunnel_used(&mut self, now: Time, remote: Ipv6Addr) {
         let bound = |peer: &&mut Box<Peer>| {
             peer.binding.as_ref().is_some_and(|binding| binding.care_of_address == remote)

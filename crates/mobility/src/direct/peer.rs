@@ -39,7 +39,7 @@ const LONGEST: Duration = Duration::from_secs(64);
 /// Number of answers in a row after which the router uses a failed path again.
 const PROOF: RequiredAnswers = RequiredAnswers { after_failure: 3, after_other_sign: 3 };
 
-/// Binding of the other router here, with its proven addresses.
+/// Binding of the other router at this router, with its proven addresses.
 #[derive(Debug, Clone)]
 pub(super) struct Binding {
     pub(super) care_of_address: Ipv6Addr,
@@ -51,7 +51,7 @@ pub(super) struct Binding {
     /// acknowledgement was lost.
     pub(super) former_key: Option<Key>,
     pub(super) expires: Time,
-    /// Whether the other router sends packets here, or has packets to send.
+    /// Whether the other router sends packets to this router, or has packets to send.
     pub(super) is_wanted: bool,
 }
 
@@ -254,7 +254,7 @@ pub(super) struct Peer {
     pub(super) remote: Option<Ipv6Addr>,
     /// Whether tests and Binding Updates to this care-of address got no answer.
     pub(super) is_unanswered: bool,
-    /// Index of this router's care-of address that it tries.
+    /// Index of the care-of address of this router that it registers with the other router.
     pub(super) care_of_index: usize,
     /// Networks for which this router asked and which the other router claims, with the end of each claim.
     claims: Vec<(Ipv6Net, Time)>,
@@ -347,7 +347,7 @@ impl Peer {
 pub(super) struct CandidateNetwork {
     /// Address to which this router sends its requests.
     pub(super) destination: Ipv6Addr,
-    /// The Home Test Init. It exists also during a pause.
+    /// The Home Test Init. During a pause it is stored, too.
     pub(super) exchange: Exchange,
     pub(super) failures: u32,
     pub(super) used: Time,

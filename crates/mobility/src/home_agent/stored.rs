@@ -128,8 +128,8 @@ fn is_zero(priority: &u8) -> bool {
 }
 
 impl StoredBinding {
-    /// Returns whether [`Self::sequence`] is the number of a signed message. State of an earlier version has
-    /// no SPI; with a binding and without a timestamp it is of a node without a key.
+    /// Returns whether [`Self::sequence`] is the number of a signed message. Earlier versions stored no SPI.
+    /// Of their records, those with a binding or a relay and without a timestamp are of nodes without a key.
     fn is_signed(&self) -> bool {
         let is_bound = self.registration.is_some() || !self.identified.is_empty();
         self.spi.is_some() || self.timestamp.is_some() || !is_bound && self.relay.is_none()

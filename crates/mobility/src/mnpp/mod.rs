@@ -95,8 +95,8 @@ const PROOF_RENEWAL: Duration = Duration::from_secs(200);
 const LIFETIME_INTERVALS: u32 = 3;
 /// Longest lifetime that the router accepts from an announcement.
 const MAX_LIFETIME: Duration = Duration::from_secs(600);
-/// Minimum time between two announcements, and maximum delay of an announcement, so that one serves several
-/// reasons.
+/// Minimum time between two announcements, and maximum delay of an announcement, so that one announcement
+/// serves several reasons.
 const MIN_SPACING: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_millis(100);
 /// Minimum time between two unknown stations that enter a full table. It is the interval of tests.
@@ -237,7 +237,7 @@ pub struct Mnpp {
     station: Option<(LinkAddress, Ipv6Addr)>,
     /// Whether this router may announce its prefixes.
     valid: bool,
-    /// Whether the tunnel works. Tests need it.
+    /// Whether the tunnel works, through which tests are sent.
     has_tunnel: bool,
     peers: BTreeMap<LinkAddress, Peer>,
     /// End time of each proof that a station has a prefix.

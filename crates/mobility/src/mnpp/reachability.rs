@@ -20,7 +20,7 @@ const LOOK_AWAY: Duration = Duration::from_millis(500);
 /// frames still arrive from the station.
 const SILENT: usize = 3;
 const DEAF: usize = 6;
-/// Time after its last frame for which a station counts as received.
+/// Time after the last frame of a station for which its frames count as still arriving.
 const HEARD: Duration = Duration::from_millis(300);
 /// Time after an answer for which the router needs no further answer before it uses the route.
 const FRESH: Duration = Duration::from_millis(500);

@@ -170,7 +170,7 @@ impl FailedCandidates {
         self.failed_at(address, router).is_some()
     }
 
-    /// Returns whether the last failure of an address concerns another router than this one.
+    /// Returns whether the last failure of an address was over a router other than `router`.
     fn is_latest_of_other_router(&self, address: IpAddr, router: IpAddr) -> bool {
         let mut all = self.0.iter().rev().filter(|entry| entry.until > entry.at);
         all.find(|entry| entry.address == address).is_some_and(|entry| entry.router != Some(router))

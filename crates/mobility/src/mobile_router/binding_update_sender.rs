@@ -343,7 +343,7 @@ impl MobileRouter {
         }
     }
 
-    /// Handles another care-of address of an uplink with a binding, or its loss.
+    /// Handles that an uplink with a binding has got another care-of address, or has lost its address.
     pub(super) fn binding_moved(&mut self, now: Time, uplink: usize, before: Attachment) {
         let Some(index) = self.list.binding_of(uplink) else { return };
         let lost = |router: &MobileRouter, address: IpAddr| {

@@ -42,7 +42,7 @@ pub struct Policy {
 /// State of one flow binding at the home agent.
 #[derive(Debug, Clone)]
 pub(super) struct FlowState {
-    /// Index of its policy.
+    /// Index of the policy from which the flow comes.
     pub policy: usize,
     pub fid: u16,
     selector: TrafficSelector,

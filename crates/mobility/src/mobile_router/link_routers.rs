@@ -56,7 +56,7 @@ pub(super) enum RouterMatch {
     Advertised,
     /// Unknown: the operator configured the address, or the router has sent no advertisement.
     Unknown,
-    /// The router advertises other prefixes, and no router advertises this one.
+    /// The router advertises other prefixes, and no router advertises the address's prefix.
     Leftover,
     /// The router advertised the prefix before, and omits it now.
     Suspected,
@@ -99,7 +99,7 @@ struct AdvertisingRouter {
     at: Time,
     /// Whether the router advertises itself as default router (its router lifetime is not 0).
     is_default: bool,
-    /// End of the router lifetime of its last advertisement.
+    /// End of the router lifetime in the router's last advertisement.
     ends_at: Time,
     /// Whether the router lifetime has ended.
     ended: bool,
@@ -122,7 +122,7 @@ pub(super) struct InUse<'a> {
 /// Result of an advertisement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct AdvertisementChanges {
-    /// Time of this router's last advertisement before this one.
+    /// Time of the router's last advertisement before the present one.
     pub previous: Option<Time>,
     /// Whether to send the router a Router Solicitation, because it omits a prefix.
     pub asks: bool,

@@ -498,8 +498,8 @@ impl MobileRouter {
                 self.uplinks[uplink].candidate_recovered(address, &self.config);
                 self.watch_candidates(now, uplink);
             }
-            // All uplinks had failed. This one works again, so the router tries the others without
-            // waiting.
+            // The other uplinks need not wait any longer: all uplinks had failed, and one of them now works
+            // again.
             for binding in &mut self.list.bindings {
                 binding.resume(now);
             }

@@ -31,7 +31,7 @@ pub struct Parent {
     pub router: Ipv6Addr,
     /// Link-layer address of the parent, if the link has such addresses.
     pub link_address: Option<[u8; 6]>,
-    /// Content of its last advertisement.
+    /// Content of the parent's last advertisement.
     pub information: NestingInformation,
 }
 

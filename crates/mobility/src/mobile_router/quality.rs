@@ -50,7 +50,7 @@ impl Uplink {
 }
 
 impl Uplinks {
-    /// Returns whether the router prefers other uplinks to this one, whatever their priorities.
+    /// Returns whether the router prefers other uplinks to the uplink `index`, whatever their priorities.
     pub(super) fn is_avoided(&self, index: usize) -> bool {
         let Some(uplink) = self.get(index) else { return true };
         self.forced != Some(index)

@@ -285,7 +285,7 @@ impl Reachability {
         }
     }
 
-    /// Returns the next probe of a router, within the limits of its messages.
+    /// Returns the next probe of a router, within the rate limits of messages to this router.
     fn next_probe(&mut self, now: Time, router: Ipv6Addr) -> DueAction {
         let sequence = self.sequence;
         let known = *self.probed(router);

@@ -254,7 +254,7 @@ impl StoredVolume {
     fn count(&mut self, now: Time, wall: WallTime, octets: Octets, kind: VolumePeriod) -> bool {
         let same_epoch = octets.epoch == self.octets.epoch;
         let known = if same_epoch { self.octets.total } else { 0 };
-        // A counter below its last reading has restarted at 0, even if the number of restarts is the same.
+        // A counter below its last reading has restarted at 0, even if the epoch is the same.
         let more = octets.total.checked_sub(known).unwrap_or(octets.total);
         self.octets = octets;
         let mut clock = Clock::of(now, wall);

@@ -195,8 +195,8 @@ impl Nesting {
         self.tell_child(now, address, registration.status);
         self.forget(now, address);
         if own && matches!(registration.status, status::DUPLICATE | status::MOVED) {
-            // The router selects another address, because another node has this one, or a registration
-            // over another path is later.
+            // Select another address: another node has this address, or a registration over another path is
+            // later.
             self.next_request = now + FIRST_RETRY;
         } else if own {
             self.next_request = now + ASK_AGAIN;

@@ -80,7 +80,7 @@ pub(crate) struct HeartbeatAnswer {
     pub(crate) round_trip: Duration,
     /// Whether the path had failed and works again with this answer.
     pub(crate) came_back: bool,
-    /// Whether the path has had the last of the required answers with this one.
+    /// Whether the path has now had the last of the required answers.
     pub(crate) is_proven: bool,
 }
 
@@ -274,7 +274,7 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
             self.round_trip.measure(round_trip);
         }
         if heartbeat.is_missed {
-            // The heartbeat counted as lost, but its answer was only late.
+            // Take back the loss that was counted for this heartbeat, because its answer was only late.
             self.losses &= !1;
         } else {
             self.note_result(false);

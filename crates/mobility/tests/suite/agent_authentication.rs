@@ -372,7 +372,7 @@ fn ignored_updates_are_reported_to_operator() {
     assert_eq!(agent.warnings().len(), 1, "later it is said again");
 }
 
-/// A stranger who tries all home addresses fills neither the log nor the memory.
+/// An unauthenticated source that tries all home addresses fills neither the log nor the memory.
 #[test]
 fn unknown_sources_do_not_flood_the_log() {
     let mut agent = Agent::new(authenticated());

@@ -101,7 +101,7 @@ fn address_that_never_answers_gets_sixteen_small_probes_for_each_update_and_two_
     assert_eq!(sent.len(), 16);
     assert!(sent.iter().all(|(to, probe)| to == CARE_OF && probe.len() == 56));
     assert!(!is_tested(&agent));
-    // Moves without end cause no more Echo Requests than the node's limit.
+    // Even a node that moves all the time causes no more Echo Requests than its limit.
     for second in 0..100_u16 {
         for number in 0..4 {
             agent.send(&from(CARE_OF, 2 + 4 * second + number));

@@ -242,7 +242,7 @@ fn registration_and_deregistration_work_inside_ipv4() {
     agent.refuse(&Update::explicit(3).at_home().bid(1, CARE_OF), 128);
 }
 
-/// Status 174 for addresses that no node can have as care-of address.
+/// The home agent refuses addresses that no node can have as care-of address: status 174.
 #[test]
 fn care_of_addresses_that_no_host_can_have_are_refused() {
     for remote in [

@@ -215,8 +215,8 @@ fn a_number_far_ahead_that_was_taken_without_a_key_makes_no_recording_new() {
     }
 }
 
-/// Earlier versions stored no SPI. The home agent assigns such a record to the node's key if that is
-/// possible.
+/// Earlier versions stored no SPI. If possible, the home agent takes a stored number without SPI for the
+/// number of a signed message.
 #[test]
 fn a_record_without_spi_is_of_signed_messages_where_it_can_be() {
     let mut agent = Agent::new(authenticated());

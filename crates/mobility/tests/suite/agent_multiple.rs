@@ -179,7 +179,7 @@ fn one_invalid_binding_of_several_gets_status_4() {
     assert_eq!(said(&answer).bids, [(1, 0), (3, 174), (4, 174), (9, 167)]);
     assert_eq!(answer.lifetime(), 15);
     assert_eq!(bindings(&agent), expected(&[(1, THIRD_CARE_OF), (2, OTHER_CARE_OF)]));
-    // Without a valid option nothing changes, and the number does not count.
+    // Without a valid option nothing changes, and the sequence number does not count as used.
     let answer = agent.refuse(&Update::explicit(4).bid(1, HOME).bid(2, AGENT), 4);
     assert_eq!(said(&answer).bids, [(1, 174), (2, 174)]);
     agent.accept(&Update::explicit(4).bid(1, CARE_OF));

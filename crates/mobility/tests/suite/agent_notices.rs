@@ -240,7 +240,7 @@ fn silent_node_does_not_delay_drain_of_others() {
     let asked: std::collections::BTreeSet<Ipv6Addr> =
         packets.iter().map(|packet| Header::parse(packet).expect("a packet").destination).collect();
     assert_eq!(asked.len(), 40, "16 in five seconds");
-    // Afterwards the home agent repeats the switch to the nodes that have not answered.
+    // After it has asked all nodes, the home agent repeats the switch to the nodes that have not answered.
     let again = wait(&mut agent, 5.0).len();
     assert!((8..=16).contains(&again), "{again}");
 }

@@ -256,8 +256,8 @@ fn nested_routers_are_accepted_without_loops() {
     agent.accept(&second(2, OTHER_CARE_OF));
     agent.accept(&Update::explicit(2).alternate("2001:db8:c::1"));
     agent.refuse(&second(3, "2001:db8:a::2"), 174);
-    // A router may register behind an unregistered one; when that one registers behind the first, it is
-    // refused.
+    // The first router may register behind the second, which is not registered. Then the second may not
+    // register behind the first.
     let mut agent = three();
     agent.accept(&Update::explicit(1).alternate("2001:db8:b::1"));
     agent.refuse(&second(1, "2001:db8:a::2"), 174);

@@ -56,7 +56,7 @@ fn a_key_without_sequence_numbers_left_needs_timestamps() {
     let timely = stamped(&agent, 32_779);
     agent.accept(&timely);
     agent.wait(1.0);
-    // The recorded update now has a newer number.
+    // By its number the recorded update now counts as newer; the demand for a timestamp refuses it.
     agent.refuse(&recorded, 145);
     agent.refuse(&timely, 144);
     let next = stamped(&agent, 10);
@@ -229,7 +229,7 @@ fn a_router_takes_up_timestamps_when_its_key_has_no_numbers_left() {
         pair.attach_both();
         pair.register();
         pair.run(100.0);
-        // Numbers that a router uses in 17 days.
+        // The key has used as many numbers as a router uses in 17 days.
         for key in &mut pair.agent_stored[0].keys {
             key.numbers = 32_766;
         }

@@ -62,8 +62,8 @@ fn a_node_with_many_updates_gets_its_share_and_all_other_nodes_register() {
     assert_eq!(agent.binding_of(&home(0)).expect("bound").care_of_address.ipv6(), Some(addr(CARE_OF)));
 }
 
-/// A node's allowance suffices for sixteen care-of addresses that register separately, and for four handovers
-/// a second.
+/// The limit of a node suffices for sixteen care-of addresses that register separately, and for four
+/// handovers a second.
 #[test]
 fn moving_node_stays_within_its_update_limit() {
     let mut agent = agent();
@@ -77,7 +77,7 @@ fn moving_node_stays_within_its_update_limit() {
     }
 }
 
-/// A bulk registration (RFC 5648) has the same allowance: each message counts once.
+/// Each message of a bulk registration (RFC 5648) counts once against the limit of its node.
 #[test]
 fn bulk_registrations_count_against_the_same_limit() {
     let mut agent = Agent::new(authenticated());
@@ -100,7 +100,7 @@ fn bulk_registrations_count_against_the_same_limit() {
     assert_eq!(agent.machine.bindings().of(addr(HOME)).count(), 8);
 }
 
-/// Forgeries take nothing from the node's allowance.
+/// Forged updates do not use up the limit of the node in whose name they are sent.
 #[test]
 fn forged_updates_cost_their_node_nothing_of_its_share() {
     let mut agent = agent();
@@ -147,7 +147,7 @@ fn a_source_that_floods_is_limited_before_its_messages_are_verified() {
         assert_ne!(agent.dropped, Some(MobilityDrop::Flood));
     }
     agent.accept(&Update::node(2).of(&home(1)).from(&care_of(1)).signed());
-    // The source's allowance refills with time.
+    // The limit of the source grows again with time.
     agent.wait(0.01);
     agent.accept(&genuine);
 }
@@ -175,7 +175,7 @@ fn refused_updates_of_a_node_are_within_its_share() {
     }
     assert!((16..=16 + 2 * 8 + 1).contains(&refused), "{refused} of 20,000 in two seconds");
     assert!(answers > 0);
-    // Recorded updates of the node, replayed from elsewhere, take nothing from its allowance.
+    // Recorded updates of the node, replayed from elsewhere, do not use up its limit.
     agent.wait(10.0);
     let recorded = Update { source: addr("2001:db8:bad::1"), ..foreign.alternate(CARE_OF).signed() };
     for _ in 0..100 {
@@ -208,8 +208,8 @@ fn replayed_updates_do_not_use_up_answers_of_node() {
     assert!((100..=400).contains(&elsewhere), "{elsewhere} in 100 seconds");
 }
 
-/// The home agent refuses an old number under any signature. Beyond its allowance of answers the home agent
-/// verifies no MAC of such updates. A router that continues from its last number is served all the while.
+/// The home agent refuses an old number under any signature. Above its limit of answers it verifies no MAC of
+/// such updates. It always serves a router that continues from its last number.
 #[test]
 fn recordings_that_are_not_answered_are_not_verified() {
     let mut agent = Agent::new(authenticated());

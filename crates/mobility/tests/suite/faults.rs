@@ -69,7 +69,7 @@ fn disturb(pair: &mut Pair, rng: &mut Rng) {
                 .expect("handover");
         }
         16 => {
-            // A stranger without the key sends an update, if the node has a key.
+            // An attacker without the key sends an update, if the node has a key.
             for index in 0..2 {
                 let node = &pair.agent_config.nodes[index];
                 if let Some(association) = node.authentication.association() {

@@ -157,7 +157,7 @@ fn removed_host_values_are_withdrawn_three_times() {
     assert_eq!(told(&messages), Told { dns: vec![(180, kept.dns)], prefixes: 1, ..Told::default() });
 }
 
-/// A second reload comes before hosts have heard of the first three times.
+/// A second reload comes before the router has repeated the withdrawal of the first reload three times.
 #[test]
 fn second_reload_continues_running_withdrawal() {
     let mut first = advertiser(hosts(), None);

@@ -279,7 +279,7 @@ fn meeting_vehicles_prove_prefixes_within_announcement_delay() {
     world.sleep(ms(150));
     assert_eq!(world.routes(A), [(own(B), link_local(B))]);
     assert_eq!(world.routes(B), [(own(A), link_local(A))]);
-    // Each router asked the home agents once.
+    // Each router has sent one Prefix Test Init.
     assert_eq!(world.machines[&A].counters().tests, 1);
     assert_eq!(world.machines[&B].counters().tests_answered, 1);
 }

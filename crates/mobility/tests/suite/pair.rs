@@ -437,7 +437,7 @@ impl Pair {
         }
     }
 
-    /// Sends a packet that a stranger or the test has made.
+    /// Sends a packet that an attacker or the test has made.
     pub fn inject(&mut self, packet: Vec<u8>) {
         self.fly(Duration::ZERO, Flight::Packet(packet));
     }

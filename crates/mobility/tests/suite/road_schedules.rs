@@ -63,7 +63,7 @@ fn schedule(seed: u64, lossy: bool) {
         }
         road.black_hole(NAMES[spared], false);
         links[spared].dead = false;
-        // The longest hold-down, and a retransmission.
+        // Wait for the longest hold-down and one retransmission.
         let settle = road.now + Duration::from_secs(70);
         road.run_while(80.0, "the spared uplink is registered", |road| {
             let bid = u16::try_from(spared + 1).unwrap_or(0);

@@ -158,7 +158,7 @@ fn home_link_ends_with_the_valid_lifetime_of_its_prefix() {
     assert!(!at_home(&pair));
 }
 
-/// The home agent is no default router, and others advertise without end.
+/// The home agent is no default router, and other routers advertise without end.
 #[test]
 fn flood_of_routers_does_not_end_the_home_link() {
     let mut pair = registered(with_heartbeats());

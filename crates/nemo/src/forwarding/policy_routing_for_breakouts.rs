@@ -52,7 +52,8 @@ const NEAR: [&str; 4] = ["fe80::/10", "ff00::/8", "::ffff:224.0.0.0/100", "::fff
 pub struct BreakoutPolicy {
     /// Name of the policy.
     pub name: String,
-    /// Whether the packets leave without the tunnel. Otherwise the policy precedes one that does.
+    /// Whether the packets leave without the tunnel. Otherwise the list has the policy only because it
+    /// precedes a policy whose packets do.
     pub breaks_out: bool,
     /// Selectors of the packets, whose source is the correspondent.
     pub selectors: Vec<TrafficSelector>,

@@ -109,7 +109,7 @@ fn replayed_direct_route_messages_are_ignored() {
     assert!(world.dropped(1, DirectDrop::Nonce) > 0);
 }
 
-/// A router drops answers without a question, and answers with a wrong cookie.
+/// A router drops answers without an outstanding request, and answers with a wrong cookie.
 #[test]
 fn answers_without_a_request_are_ignored() {
     let mut world = met();
@@ -283,8 +283,8 @@ fn an_unverified_peer_learns_no_care_of_address() {
     }
 }
 
-/// A stranger who claims that a router has moved learns no care-of address: the router sends no question to
-/// the claimed address.
+/// If an unauthenticated source claims that a router has moved, this router sends no request to the claimed
+/// address. So the source learns no care-of address.
 #[test]
 fn unknown_router_cannot_trigger_requests() {
     let mut world = met();
@@ -348,7 +348,7 @@ fn proven_prefix_replaces_unproven_claim() {
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
 }
 
-/// An unproven claim delays questions for a network by at most eight minutes.
+/// An unproven claim delays requests for a network by at most eight minutes.
 #[test]
 fn unproven_prefix_claim_expires() {
     let mut world = claimed();
@@ -419,7 +419,7 @@ fn refusal_needs_valid_key() {
     assert_eq!(world.routers[0].handle_straight(now, from, to, &answer), Ok(()));
 }
 
-/// Questions and destinations take bounded memory, and a flood of them does not disturb existing routes.
+/// Requests and destinations take bounded memory, and a flood of them does not disturb existing routes.
 #[test]
 fn flood_of_direct_route_messages_keeps_routes() {
     let mut world = met();
@@ -448,7 +448,8 @@ fn flood_of_direct_route_messages_keeps_routes() {
             world.run(Duration::from_millis(10));
         }
     }
-    // In 20 s: 50 answers a second to strangers, one question a second, and the messages of the route itself.
+    // In 20 s: 50 answers a second to unauthenticated sources, one request a second, and the messages of the
+    // route itself.
     let sent = world.log.len() - before;
     assert!(sent < 64 + 1000 + 30 + 20 * 20, "{sent}");
     assert!(world.dropped(0, DirectDrop::RateLimited) > 10_000);

@@ -1,4 +1,4 @@
-//! Shares that one party may take of answers, table entries and computation (RFC 6275 15.4).
+//! Limits of answers, table entries and computation for each party (RFC 6275 15.4).
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -77,8 +77,8 @@ impl Party {
     }
 }
 
-/// Strangers who name a bound router, by any path and from any source, take nothing from its allowance of
-/// answers. Its heartbeats and its handover are answered.
+/// Unauthenticated sources that name a bound router do not use up its limit of answers, by any path and from
+/// any source address. The router still answers its heartbeats and its handover.
 #[test]
 fn forged_requests_do_not_limit_registered_peer() {
     let mut world = met();
@@ -144,8 +144,8 @@ fn heartbeats_of_direct_route_are_authenticated() {
     assert_eq!(world.routers[0].handle_straight(now, ends.1, ends.0, &answer), Ok(()));
 }
 
-/// Strangers can make a router compute keys of Binding Updates. The router limits these computations, and a
-/// bound router has its own allowance.
+/// Unauthenticated sources can make a router compute keys of Binding Updates. The router limits these
+/// computations; a bound router has its own limit.
 #[test]
 fn failed_verifications_of_direct_updates_are_limited() {
     let mut world = met();
@@ -194,7 +194,7 @@ fn one_network_does_not_fill_the_peer_table() {
     assert!(world.routers[0].routes().count() <= MAX_PEERS);
 }
 
-/// Networks of one party do not take all entries for questions.
+/// The networks of one party do not take all table entries for requests.
 #[test]
 fn requests_are_shared_between_destination_networks() {
     let mut world = World::new(2);

@@ -52,7 +52,8 @@ fn no_lookup_is_sent_without_traffic_or_for_other_networks() {
     assert!(world.log.is_empty());
 }
 
-/// A destination without such a router is asked three times, and again after 30, 60 and more seconds.
+/// If no mobile router answers for a destination, the router sends three requests, and repeats them after 30,
+/// 60 and more seconds.
 #[test]
 fn destination_without_router_is_asked_at_growing_intervals() {
     let mut world = World::new(2);

@@ -10,7 +10,7 @@ use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use super::met;
 use super::world::{World, address, care_of, prefix, read};
 
-/// Returns an address in an unrelated network, from which a stranger asks.
+/// Returns an address in an unrelated network, from which an unauthenticated source asks.
 fn elsewhere() -> Ipv6Addr {
     address("2001:db8:dead::1")
 }

@@ -66,7 +66,7 @@ fn prefix_tests_of_one_station_limit_no_other() {
             world.machine(B).handle_init(now, ELSEWHERE, &question(PrefixTestKind::Init, from, B), &view);
         }
         if round == 100 {
-            // Probes do not hinder tests, and tests that fill the allowance do not hinder probes.
+            // Probes do not hinder tests, and tests that use up their limit do not hinder probes.
             world.meet(B, C);
         }
         world.machine(A).handle_use(now, B);
@@ -137,8 +137,8 @@ fn flood_of_stations_replaces_only_its_own_entries() {
     assert_eq!(world.routes(A).len(), 2);
 }
 
-/// A table full of stations that only claim. A newcomer gets an entry as soon as they were tested, and is
-/// tested although they claim again and again.
+/// The table is full of stations that only claim prefixes. A new station gets an entry as soon as they have
+/// failed their tests, and gets its own test although they claim again and again.
 #[test]
 fn first_stations_do_not_keep_the_whole_table() {
     // Z comes last in the order of addresses.

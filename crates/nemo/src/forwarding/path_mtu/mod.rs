@@ -322,7 +322,7 @@ impl PathMtus {
     }
 
     /// Handles an ICMP message without proof that outer packets of at most `mtu` octets pass. Starts a search
-    /// that tests the present size and this one (RFC 8899 4.6.2).
+    /// that tests the present size and the reported size (RFC 8899 4.6.2).
     pub fn handle_hint(&mut self, now: Time, ends: Ends, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let limits = Limits::of(ends.1);
@@ -483,7 +483,7 @@ impl PathMtus {
             // packet.
             Phase::Settled => {
                 path.phase = Phase::Asleep;
-                // All answers to the search that will ever arrive have arrived by now.
+                // Remove the search, because no further answer to it can arrive.
                 path.search = None;
             }
             Phase::Searching => match path.search.as_ref().map_or(Judgement::Silent, |search| search.judge())
