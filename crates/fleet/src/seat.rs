@@ -237,7 +237,8 @@ impl Seat {
             match key {
                 Key::Owner => owner.1 = Token::of(&value),
                 Key::Record(key) => drop(self.records.insert(key, value)),
-                // The entry may be old. Only the next presence shows whether the member is alive.
+                // Ignore a stored presence, which may be old. Only the next presence shows whether the member
+                // is alive.
                 Key::Member(_) => {}
             }
         }
@@ -259,7 +260,7 @@ impl Seat {
         }
         for event in events {
             match (event.key, event.value) {
-                // The answer to the member's own transaction may have arrived before this event.
+                // Ignore an event that is older than the answer to the member's own transaction.
                 (Key::Owner, _) if revision < self.owner.0 => {}
                 (Key::Owner, value) => {
                     self.owner =
@@ -280,8 +281,8 @@ impl Seat {
                     if self.owner() != Some(&name) {
                         self.other_members.handle_presence(now, name, cut_off);
                     } else if cut_off {
-                        // The leader is cut off and asks for a connected member. A member that has just
-                        // written its presence answers with the next one.
+                        // The leader is cut off and asks for a connected member, so write the next presence
+                        // soon. A member that has just written its presence waits for the minimum interval.
                         self.next_presence = self
                             .next_presence
                             .min(now.max(self.last_presence + self.config.keep_alive_interval));

@@ -231,7 +231,7 @@ impl Nemo {
         });
         let router =
             router.into_iter().chain(self.direct.machine.as_ref().and_then(Direct::poll_timeout)).min();
-        // A packet has used a watched tunnel, so path MTU discovery must act at once.
+        // If a packet has entered a watched tunnel, path MTU discovery acts at once.
         let used = self.data_path.forwarder.has_used().then_some(Time::ZERO);
         let path_mtus = self.data_path.path_mtus.poll_timeout().into_iter().chain(used);
         let path_mtus = path_mtus.chain(self.access.as_ref().and_then(Access::poll_timeout));

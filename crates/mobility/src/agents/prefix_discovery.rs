@@ -118,8 +118,8 @@ impl PrefixDiscovery {
         let advertisement =
             PrefixAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;
         if self.identifier != Some(advertisement.identifier) {
-            // "In this case the mobile node SHOULD send a Mobile Prefix Solicitation". The pause limits
-            // how often an attacker can cause one.
+            // RFC 6275: "In this case the mobile node SHOULD send a Mobile Prefix Solicitation". The pause
+            // limits how often an attacker can cause one.
             let soon = now + LEAST;
             if self.identifier.is_none() {
                 self.next = self.next.map(|next| next.min(soon));

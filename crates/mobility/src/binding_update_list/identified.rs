@@ -181,8 +181,8 @@ impl BindingUpdateList {
         if self.bindings[index].is_known() && others {
             self.forget(now, index);
         }
-        // The uplink has no address to register. The home agent may have accepted a Binding Update whose
-        // acknowledgement was lost.
+        // Drop the request, because the uplink has no address to register. Remove the binding if the request
+        // was sent: the home agent may have accepted it although the acknowledgement was lost.
         let request = self.bindings[index].take_request();
         let binding = &mut self.bindings[index];
         if !others && request.is_some_and(|request| request.is_sent()) && binding.removal.is_none() {
@@ -461,8 +461,8 @@ impl BindingUpdateList {
             }
             binding.drop_exhausted_removal();
             if let Some(removal) = binding.removal.as_mut().filter(|_| !update.removal) {
-                // If the registration is accepted, it replaces the binding, and the removal is no longer
-                // necessary.
+                // Delay the removal: if the home agent accepts the registration, it replaces the binding, and
+                // the removal is no longer necessary.
                 removal.apply(now, Event::Delay(now + STAGGER));
             }
         }

@@ -39,7 +39,7 @@ impl Direct {
     fn may_answer(&mut self, now: Time, bound: Option<Ipv6Addr>, packets: usize) -> Result<(), DirectDrop> {
         let bound = bound.and_then(|home_address| self.peers.get_mut(&home_address));
         let share = bound.map_or(&mut self.answers, |peer| &mut peer.test_answers);
-        // Half of the answers would be useless, so the limit allows all or none.
+        // Allow all `packets` answers or none, because a part of the tokens would be useless.
         if !share.allow_all(now, packets as u32) {
             return Err(DirectDrop::RateLimited);
         }

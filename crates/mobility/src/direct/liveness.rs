@@ -95,7 +95,7 @@ impl Direct {
         peer.heartbeats.restart();
         peer.heartbeats.fail();
         peer.heartbeats.note_sent(now);
-        // The other router may have a new care-of address.
+        // Ask again for the other router's care-of address, because it may have a new one.
         (peer.home, peer.exchange, peer.hold_until) = (None, None, now);
         self.set_direct(now, home_address, false, reason);
         self.look(now, home_address);

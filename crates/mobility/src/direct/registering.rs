@@ -219,7 +219,7 @@ impl Direct {
                 };
                 self.send_update((local, remote), message, &key);
             }
-            // A Home Test Init has no care-of address.
+            // A Home Test Init needs no care-of address; it leaves from the home address.
             (Request::Home(_), _) | (_, None | Some(IpAddr::V4(_))) => {
                 self.send_home_test_init(home_address, cookie);
             }

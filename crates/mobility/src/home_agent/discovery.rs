@@ -126,7 +126,8 @@ impl HomeAgent {
         let mut addresses = ordered(candidates, &mut self.rng);
         addresses.truncate(MAX_LISTED);
         let reply = discovery_reply(request.identifier, mobile_router, &addresses);
-        // RFC 6275 10.5.1: from "one of the global unicast addresses of the home agent".
+        // RFC 6275 10.5.1: the source of the answer is "one of the global unicast addresses of the home
+        // agent".
         let packet = icmpv6::packet(self.config.address, source, HOP_LIMIT, reply);
         self.outputs.push_back(Output::Packet(packet));
         Ok(())

@@ -89,7 +89,7 @@ impl UnboundSourceLimits {
         let place = self.hasher.hash_one(network) as usize % SOURCE_ENTRIES;
         let of_source = Rate { burst: SOURCE_BURST, interval: Duration::from_secs(1) / SOURCE_RATE };
         let Some(full_at) = self.full_at.get_mut(place) else { return true };
-        // A source that has used up its own limit takes nothing from the common limit.
+        // Use the common limit only if the source's own limit allows the update.
         of_source.take(full_at, now, 1) && self.all_sources.allow(now)
     }
 }

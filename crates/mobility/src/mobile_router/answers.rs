@@ -481,7 +481,7 @@ impl MobileRouter {
         let RevocationKind::Indication { .. } = revocation.kind else {
             return Err(MobilityDrop::UnknownType);
         };
-        // The router has the home address in its Binding Update List, or it had until a revocation whose
+        // Accept an indication over a registered path, or its repetition after a revocation whose
         // acknowledgement was lost.
         let answered =
             self.orders.last_revocation.as_ref().filter(|it| it.until > now && it.is_of(message, revocation));

@@ -163,7 +163,7 @@ impl PortalProber {
         probe: &PortalProbe,
     ) -> (Option<Event>, bool) {
         let probes = &mut uplink.portal_probes;
-        // The probe began in another network, so its result does not concern this one.
+        // Ignore the result of a probe that began in another network.
         if probes.next.is_none() {
             return (None, false);
         }

@@ -267,7 +267,7 @@ impl MobileRouter {
                 reason: reason.to_string(),
             }));
             self.handovers.reported = active;
-            // An event has reported this reason, so the next one does not repeat it.
+            // Clear the reason, because an event has reported it now.
             self.handovers.reason = None;
         }
     }

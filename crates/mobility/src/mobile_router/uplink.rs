@@ -558,7 +558,8 @@ impl Uplink {
     /// Returns the link MTU in octets; 1280 while it is unknown.
     pub fn mtu(&self) -> u32 {
         let link = self.interface.as_ref().map_or(1280, |i| i.mtu.max(1280));
-        // RFC 4861 6.3.4. A mobile router advertises the MTU that fits into its own tunnel.
+        // RFC 4861 6.3.4: use the MTU that the router advertises, if it is smaller. A mobile router
+        // advertises an MTU that fits into its own tunnel.
         let told = self.router().and_then(|router| self.link_routers.mtu(router));
         told.filter(|told| (1280..link).contains(told)).unwrap_or(link)
     }
@@ -826,7 +827,8 @@ impl Uplink {
         let interface = self.interface.as_ref().filter(|i| i.running)?;
         let source = self.link_local()?;
         let peer = self.link_routers.link_address(router);
-        // RFC 4861 7.3.3: unicast, to the known link-layer address.
+        // RFC 4861 7.3.3: send the probe by unicast if the link-layer address is known, otherwise to the
+        // solicited-node multicast address.
         let destination = if peer.is_some() { router } else { nd::solicited_node(router) };
         let solicitation =
             nd::NeighborSolicitation { target: router, source_link_address: interface.link_address };

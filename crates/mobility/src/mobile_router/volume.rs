@@ -351,7 +351,7 @@ impl StoredVolume {
             false => self.settled_in(self.period),
         };
         if is_of_earlier_version && kind != VolumePeriod::Day && kind != VolumePeriod::Week {
-            // An earlier version supported only calendar months.
+            // Settle the octets of an earlier version, which supported only calendar months.
             self.settle(self.period, settled);
             return;
         }

@@ -86,7 +86,7 @@ fn home_agent_accepts_ipv4_prefixes_of_the_config_and_their_parts() {
     // RFC 5555 3.1.1: in a refresh the P flag "must be ignored". The address may be a host's.
     let answer = agent.accept(&Update::explicit(2).with(home("10.42.7.1/24", false)));
     assert_eq!(answers(&answer), [(0, 24, address("10.42.7.1"))]);
-    // The update without the second prefix removes it.
+    // An update that does not name the second prefix removes this prefix.
     assert_eq!(bound(&agent), [IPV4]);
     // A single address of the prefix.
     let answer = agent.accept(&Update::explicit(3).with(home("10.42.7.9/32", false)));

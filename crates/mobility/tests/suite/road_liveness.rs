@@ -584,7 +584,7 @@ fn last_remaining_uplink_is_used_at_once() {
         road.run(1.0);
         road.black_hole("cell", true);
         road.attach("cell", Some("2001:db8:f2::10"), None);
-        // Binding Updates after 0, 1, 3, 7, 15, 31 s.
+        // The router has sent Binding Updates after 0, 1, 3, 7, 15 and 31 s.
         road.run(16.0 + f64::from(start));
         road.black_hole("cell", false);
         road.run(0.1);

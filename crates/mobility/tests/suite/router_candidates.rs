@@ -654,7 +654,7 @@ fn router_of_the_link_before_the_home_link_ranks_behind_the_one_that_is_heard_no
     pair.run_while(5.0, "the home link is left", is_at_home);
     show(&mut pair, &[CARE_OF, AT_HOME, OTHER_CARE_OF], &[ROUTER_A, HOME_ROUTER, ROUTER_B]);
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
-    // Back on that link, its router advertises.
+    // The router is back on the link of router A, which advertises.
     pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
     pair.run(2.0);
     assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));

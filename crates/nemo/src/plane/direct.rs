@@ -68,7 +68,7 @@ impl DirectRoutes {
     /// Recomputes the desired entries of direct routes.
     pub(super) fn forward(&self, now: Time, router: Option<&Router>, data_path: &mut DataPath) {
         if let (Some(direct), Some(router)) = (&self.machine, router) {
-            // A home agent's address is never a care-of address.
+            // Leave out tunnels to a home agent, whose address is never a care-of address.
             let tunnels = direct.tunnels().into_iter().filter(|tunnel| !router.is_home_agent(tunnel.remote));
             let entries = direct_entries(&router.machine, tunnels);
             data_path.want(now, Scope::Direct, entries);

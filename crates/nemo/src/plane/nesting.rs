@@ -28,8 +28,8 @@ impl Router {
                 .collect();
             self.machine.handle_direct_addresses(now, wall, index, own);
         }
-        // The new addresses may have changed the mobile router's preferred uplink, and with it the addresses
-        // that nesting offers.
+        // Pass the attachments again: the new addresses may have changed the mobile router's preferred
+        // uplink, and with it the addresses that nesting offers.
         self.nesting.handle_attachments(now, &self.machine, virtual_interfaces);
         std::iter::from_fn(|| self.nesting.poll_output()).collect()
     }

@@ -71,7 +71,7 @@ pub(super) fn is_probe_answer(
         return false;
     }
     let Ok(header) = Header::parse(inner) else { return false };
-    // The function does not inspect packets for hosts behind this station.
+    // Inspect only packets for this station, not those for hosts behind it.
     let own = |agent: &Agent| agent.machine.config().address;
     let speaks = roles.agent.as_ref().is_some_and(|agent| own(agent) == header.destination)
         || roles.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination);
