@@ -58,6 +58,7 @@ if [ "$purpose" = test ]; then
   need busybox busybox
   need dhclient isc-dhcp-client
   need dig bind9-dnsutils
+  need dhcp_release dnsmasq-utils
   need npm npm
   need make make
   "${CARNET_PYTHON:-/usr/bin/python3}" -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
@@ -196,9 +197,11 @@ one_of() { # program package megabytes
     exit 1
   }
   mkdir -p out/tools
-  dpkg-deb --fsys-tarfile "$scratch/$2"_*.deb | tar -x -C "$scratch" "./usr/bin/$1"
-  mv "$scratch/usr/bin/$1" out/tools/
+  # The program is in one of bin, sbin, usr/bin and usr/sbin.
+  dpkg-deb --fsys-tarfile "$scratch/$2"_*.deb | tar -x -C "$scratch" --wildcards "*bin/$1"
+  find "$scratch" -type f -name "$1" -exec mv {} out/tools/ \;
   rm -rf "$scratch"
 }
 case $purpose in test) one_of promtool prometheus 19 ;; esac
+case $purpose in test) one_of rdnssd rdnssd 1 ;; esac
 case $purpose in test | takeover) one_of etcd etcd-server 7 ;; esac

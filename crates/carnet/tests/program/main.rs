@@ -40,6 +40,7 @@ mod mobile_node;
 mod mutations;
 mod offloads;
 mod on_board;
+mod on_board_clients;
 mod optional;
 mod path_mtu;
 mod paths;

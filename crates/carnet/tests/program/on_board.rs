@@ -13,7 +13,7 @@ use crate::testbed::{CORRESPONDENT, Testbed, with_station};
 const CLIENTS: &str = include_str!("dhcp_clients.py");
 
 /// Returns whether a program exists; otherwise prints why not.
-fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let words = format!("command -v {program}");
     let there = Command::new("sh").args(["-c", &words]).output().is_ok_and(|it| it.status.success());
     if !there {
@@ -24,7 +24,7 @@ fn has(program: &str) -> bool {
 }
 
 /// Returns the config of a router that serves hosts on `lan0`. It keeps its leases.
-fn config(bed: &Testbed, of_router: &str, of_lan: &str) -> String {
+pub(crate) fn config(bed: &Testbed, of_router: &str, of_lan: &str) -> String {
     let state = format!("state_dir = '{}'", bed.scratch.path("state").display());
     let lan = format!("[[mobile_router.lan]]\ninterface = 'lan0'\n{of_lan}\n");
     let of_router = format!("ipv4_prefixes = ['10.42.4.0/22']\n{of_router}\n");
@@ -32,12 +32,12 @@ fn config(bed: &Testbed, of_router: &str, of_lan: &str) -> String {
 }
 
 /// Gives the router its IPv4 address on board.
-fn with_ipv4(bed: &Testbed) {
+pub(crate) fn with_ipv4(bed: &Testbed) {
     bed.router.ip("-4 addr add 10.42.4.1/22 dev lan0");
 }
 
 /// Returns the hosts with a lease: link-layer address, address and name.
-fn leases(router: &Station) -> Vec<(String, String, String)> {
+pub(crate) fn leases(router: &Station) -> Vec<(String, String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let lans = router.show("lan");
     let hosts = lans[0]["hosts"].as_array().cloned().unwrap_or_default();
@@ -45,7 +45,7 @@ fn leases(router: &Station) -> Vec<(String, String, String)> {
 }
 
 /// Lets the host ask for an address with busybox's client. Returns its variables.
-fn udhcpc(bed: &Testbed, name: &str) -> BTreeMap<String, String> {
+pub(crate) fn udhcpc(bed: &Testbed, name: &str) -> BTreeMap<String, String> {
     let script = bed.scratch.path("udhcpc.sh");
     std::fs::write(&script, "#!/bin/sh\n[ \"$1\" = bound ] && env\ntrue\n").expect("a script");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
