@@ -1,7 +1,8 @@
 """Many DHCP clients on one interface: `dhcp_clients.py INTERFACE CLIENTS PER_SECOND SECONDS`.
 
 Each client has a link-layer address of its own, and sends its message again every two seconds until it has an
-address. The program prints `MAC ADDRESS` for each acknowledgement, and ends with the seconds that it took.
+address. The program prints `MAC ADDRESS` for each acknowledgement, also for a second one, and ends with the seconds
+until the last client had an address.
 """
 
 import select
@@ -61,9 +62,13 @@ while waiting and time.monotonic() < start + limit:
             link.send(frame(mac_of(number), number, 3 if options else 1, options or b""))
     while select.select([link], [], [], 0.005)[0]:
         answer = parse(link.recv(2048))
-        if not answer or answer[0] not in waiting:
+        if not answer or answer[0] >= clients:
             continue
         number, kind, address, server = answer
+        if kind == 5:
+            print(mac_of(number).hex(":"), socket.inet_ntoa(address), flush=True)
+        if number not in waiting:
+            continue
         if kind == 2 and waiting[number][0] is None:
             options = b"\x32\x04" + address + b"\x36\x04" + server
             waiting[number] = [options, time.monotonic() + AGAIN]
@@ -71,7 +76,6 @@ while waiting and time.monotonic() < start + limit:
         elif kind == 5:
             last = time.monotonic() - start
             del waiting[number]
-            print(mac_of(number).hex(":"), socket.inet_ntoa(address), flush=True)
         elif kind == 6:
             waiting[number] = [None, time.monotonic()]
 print("seconds", round(last, 3), flush=True)
