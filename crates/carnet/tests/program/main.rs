@@ -41,6 +41,7 @@ mod mutations;
 mod offloads;
 mod on_board;
 mod on_board_clients;
+mod on_board_isolated;
 mod optional;
 mod path_mtu;
 mod paths;

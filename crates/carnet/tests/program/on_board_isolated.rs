@@ -1,0 +1,111 @@
+//! An isolated interface on board: its hosts and those of other interfaces do not reach each other, on each data
+//! path and while carnet is dead. All of them reach the Internet.
+
+use nix::sys::signal::Signal;
+
+use crate::hosts::{Host, possible, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
+use crate::traffic::{Cannon, Sniffer};
+
+/// Addresses of the host on `lan1`, and the IPv4 address of the host on `lan0`.
+const OTHER: &str = "2001:db8:b::10";
+const OTHER_IPV4: &str = "10.42.8.10";
+const INSIDE_IPV4: &str = "10.42.4.10";
+
+fn config(bed: &Testbed, isolated: bool, path: &str) -> String {
+    let networks = "prefixes = ['2001:db8:a::/64', '2001:db8:b::/64']\nipv4_prefixes = ['10.42.4.0/24', '10.42.8.0/24']\n";
+    let router = bed.router_config().replace("lan = ['lan0']\n", "");
+    let router = router.replace("prefixes = ['2001:db8:a::/64']\n", networks);
+    let table = |interface: &str, prefixes: &str| {
+        format!(
+            "[[mobile_router.lan]]\ninterface = '{interface}'\nprefixes = [{prefixes}]\ndhcp_enabled = false\n"
+        )
+    };
+    let first = table("lan0", "'2001:db8:a::/64', '10.42.4.0/24'");
+    let second = table("lan1", "'2001:db8:b::/64', '10.42.8.0/24'");
+    format!("{router}{first}{second}isolated = {isolated}\n[dataplane]\npath = '{path}'\n")
+}
+
+/// Returns which of four pings between the two hosts are answered.
+fn pings(bed: &Testbed, other: &Host) -> [bool; 4] {
+    [bed.host.pings(OTHER), bed.host.pings_v4(OTHER_IPV4), other.pings(INSIDE), other.pings_v4(INSIDE_IPV4)]
+}
+
+/// Sends a hundred UDP packets in each direction. Fails if a packet arrives.
+fn assert_apart(bed: &Testbed, other: &Host, when: &str) {
+    assert_eq!(pings(bed, other), [false; 4], "{when}");
+    let ends = [(&bed.host, INSIDE, other, OTHER), (other, OTHER, &bed.host, INSIDE)];
+    for (from, source, to, destination) in ends {
+        let (source, destination) = (address(source), address(destination));
+        let sniffer = Sniffer::start(to, &["eth0"]);
+        let cannon = Cannon::new(from);
+        let udp = [&[0x11, 0x11, 0x22, 0x22, 0, 12, 1, 1], &b"lan!"[..]].concat();
+        let head = [&[0x60, 0, 0, 0, 0, 12, 17, 64], &source.octets()[..], &destination.octets()].concat();
+        for _ in 0..100 {
+            assert!(cannon.fire(&[&head[..], &udp].concat(), destination, 0));
+        }
+        std::thread::sleep(seconds(1));
+        let heard = sniffer.stop();
+        let passed = heard.iter().filter(|packet| packet.get(8..16) == Some(&source.octets()[..8]));
+        assert_eq!(passed.count(), 0, "{when}: packets from {source} arrive");
+    }
+}
+
+fn holds(path: &str) {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let other = Host::new();
+    bed.router.link("lan1", &other, "eth0");
+    other.batch("addr add 2001:db8:b::10/64 dev eth0\nroute add default via 2001:db8:b::1 metric 10");
+    for (host, net, own) in [(&bed.host, "10.42.4", INSIDE_IPV4), (&other, "10.42.8", OTHER_IPV4)] {
+        host.ip(&format!("-4 addr add {own}/24 dev eth0"));
+        host.ip(&format!("-4 route add default via {net}.1"));
+    }
+    other.settle();
+    let networks = "prefixes = ['2001:db8:a::/64', '2001:db8:b::/64']\nipv4_prefixes = ['10.42.4.0/24', \
+                    '10.42.8.0/24']\n";
+    let agent = bed.agent_config().replace("prefixes = ['2001:db8:a::/64']\n", networks);
+    let _agent = Station::start(&bed.agent, &agent);
+    let mut router = Station::start(&bed.router, &config(&bed, false, path));
+    router.registered();
+    router.accelerated();
+    let all_reach_the_internet = |when: &str| {
+        for host in [&bed.host, &other] {
+            wait_until(&format!("the Internet {when}"), seconds(20), || host.pings(CORRESPONDENT));
+        }
+    };
+    all_reach_the_internet("at first");
+    // Without isolation the hosts reach each other.
+    wait_until("the hosts reach each other", seconds(20), || pings(&bed, &other) == [true; 4]);
+
+    router.reload(&config(&bed, true, path));
+    let lan = router.show("lan");
+    assert_eq!((&lan[0]["isolated"], &lan[1]["isolated"]), (&false.into(), &true.into()), "{lan}");
+    assert_apart(&bed, &other, "after a reload");
+    all_reach_the_internet("while isolated");
+
+    router.end_by(Signal::SIGKILL);
+    assert_apart(&bed, &other, "while carnet is dead");
+    let router = Station::start(&bed.router, &config(&bed, true, path));
+    assert_apart(&bed, &other, "after a restart");
+    router.registered();
+    router.accelerated();
+    all_reach_the_internet("after a restart");
+    assert_apart(&bed, &other, "after the registration");
+
+    router.reload(&config(&bed, false, path));
+    wait_until("the hosts reach each other again", seconds(20), || pings(&bed, &other) == [true; 4]);
+}
+
+#[test]
+fn isolated_interface_is_apart_on_the_slow_path() {
+    holds("tun");
+}
+
+#[test]
+fn isolated_interface_is_apart_with_bpf_programs() {
+    holds("bpf");
+}
