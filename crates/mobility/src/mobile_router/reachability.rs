@@ -37,7 +37,7 @@ const RETRANS_TIMER: Duration = Duration::from_secs(1);
 const MAX_PROBES: u32 = 4;
 const PATIENCE: Duration = Duration::from_millis(1200);
 /// Number of unanswered Neighbor Solicitations after which a router has failed that carnet does not know yet.
-/// It has not answered the Echo Requests between them either.
+/// Between them the router has not answered Echo Requests either.
 const MAX_FIRST_SOLICIT: u32 = 2;
 /// Interval of probes. The fourth interval ends with [`RETRANS_TIMER`].
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);

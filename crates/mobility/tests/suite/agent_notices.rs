@@ -357,8 +357,8 @@ fn router_refuses_withheld_revocation_after_the_removal_of_another_binding() {
     assert_eq!(road.bound_bids(), [1, 2]);
 }
 
-/// The home agent's clock was ahead and is right again. RFC 4285 6 offers no recovery but a clock that is
-/// close again, so the router accepts its timestamps.
+/// The home agent's clock was ahead and is right again. When an acknowledgement has told the router the right
+/// time, the router accepts present timestamps, although they are smaller than earlier ones.
 #[test]
 fn router_follows_revocation_after_the_clock_of_the_home_agent_was_ahead() {
     let mut pair = registered_for(10.0);

@@ -185,8 +185,8 @@ fn refused_updates_of_a_node_are_within_its_share() {
     agent.accept(&Update::explicit(3).signed());
 }
 
-/// A node that has lost its number gets status 135, also while an attacker replays its messages from its
-/// address.
+/// A node that has lost its sequence number gets status 135, also while an attacker replays its messages from
+/// its address.
 #[test]
 fn replayed_updates_do_not_use_up_answers_of_node() {
     let mut agent = Agent::new(authenticated());

@@ -407,7 +407,8 @@ fn router_reports_once_that_the_home_agent_knows_no_ipv4_prefixes() {
     assert_eq!(pair.machine().accepted_ipv4_prefixes().count(), 0);
 }
 
-/// RFC 5555 3.2.1: every status from 128 on refuses, and the length in the answer overrides.
+/// RFC 5555 3.2.1: every status from 128 on refuses the prefix, and the length in the answer overrides the
+/// requested one.
 #[test]
 fn router_reads_every_status_and_length() {
     let mut pair = Pair::new(setup(router()));

@@ -192,8 +192,8 @@ fn an_acceptance_after_a_refusal_has_to_be_signed() {
     assert_eq!(pair.machine().state(), State::Registering);
 }
 
-/// A refused router without an uplink asks once, as soon as it has one. Refusals that may pass use the
-/// ordinary retries.
+/// A refused router without an uplink asks once, as soon as it has one. After a temporary refusal it retries
+/// as usual.
 #[test]
 fn a_refused_router_without_uplink_asks_when_it_has_one() {
     let mut pair = by_hand();
@@ -394,7 +394,7 @@ fn temporary_refusals_are_tried_again_slowly() {
     }
 }
 
-/// A real home agent answers a foreign prefix with 142, and the tunnel of its owner stays.
+/// A real home agent answers a foreign prefix with status 142, and the tunnel of the prefix's owner stays.
 #[test]
 fn a_router_with_a_foreign_prefix_is_refused() {
     let mut setup = Setup::plain();

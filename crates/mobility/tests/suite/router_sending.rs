@@ -208,7 +208,8 @@ fn binding_lifetime_counts_from_sending_of_update() {
     assert_eq!(pair.machine().registration().expect("registered").lifetime, Duration::from_secs(60));
 }
 
-/// RFC 6275 11.7.3: a remaining lifetime of 0 is no registration; the router does not ask again in a storm.
+/// RFC 6275 11.7.3: a remaining lifetime of 0 is no registration. The router does not repeat the update
+/// without a pause.
 #[test]
 fn an_acknowledged_lifetime_of_zero_is_no_registration() {
     let mut pair = unheard();
