@@ -81,7 +81,7 @@ impl DhcpPort {
         if is_ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Passes the messages and the ARP replies that are ready to `take`, at most [`BATCH`] of each.
+    /// Passes the messages and the ARP replies that are ready to `take`, at most 64 of each kind.
     pub fn receive(&self, mut take: impl FnMut(DhcpInput<'_>)) {
         let mut buffer = [const { MaybeUninit::uninit() }; MESSAGE];
         for _ in 0..BATCH {

@@ -55,7 +55,7 @@ impl Dhcpv6Port {
         self.socket.poll_read_ready(cx).map(|guard| drop(guard.map(|mut guard| guard.retain_ready())))
     }
 
-    /// Passes the messages that are ready, at most [`BATCH`], to `answer` with the sender's address. Sends
+    /// Passes the messages that are ready, at most 64, to `answer` with the sender's address. Sends
     /// the reply that `answer` returns, if any.
     pub fn receive(&self, mut answer: impl FnMut(Ipv6Addr, &[u8]) -> Option<Vec<u8>>) {
         let mut buffer = [const { MaybeUninit::uninit() }; MESSAGE];
