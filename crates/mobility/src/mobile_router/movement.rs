@@ -244,8 +244,8 @@ impl MobileRouter {
         }
     }
 
-    /// Returns whether packets from a care-of address go to another router than the proven one: the home
-    /// agent has not acknowledged a registration of this address over it since the link came up.
+    /// Returns whether packets from a care-of address go to an unproven router. The home agent has then not
+    /// acknowledged this address over that router since the link came up.
     fn is_unverified(&self, index: usize, address: IpAddr) -> bool {
         let uplink = &self.uplinks[index];
         uplink.has_care_of_address(address) && !uplink.proven.is_empty() && !uplink.is_proven(address)

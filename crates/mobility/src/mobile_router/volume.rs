@@ -222,8 +222,8 @@ pub struct StoredVolume {
     /// Kind of the periods; `None` in the state of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<VolumePeriod>,
-    /// Period, and octets that the uplink carried in it before the machine was started last. The latest period
-    /// is at the end.
+    /// Periods, each with the octets that the uplink carried in it before the last start of the machine. The
+    /// latest period is at the end.
     #[serde(default)]
     settled: Vec<(u32, u64)>,
     /// Octets since the present start of the machine, the oldest first.
