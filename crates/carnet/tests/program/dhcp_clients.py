@@ -1,8 +1,8 @@
 """Many DHCP clients on one interface: `dhcp_clients.py INTERFACE CLIENTS PER_SECOND SECONDS`.
 
 Each client has a link-layer address of its own, and sends its message again every two seconds until it has an
-address. The program prints `MAC ADDRESS` for each acknowledgement, also for a second one, and ends with the seconds
-until the last client had an address.
+address. The program prints `MAC ADDRESS` for each acknowledgement, also for a second one, and ends with
+the seconds until the last client had an address.
 """
 
 import select

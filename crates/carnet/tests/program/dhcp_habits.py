@@ -1,7 +1,7 @@
 """DHCP clients with the habits of Android and Windows: `dhcp_habits.py INTERFACE`.
 
-Prints one line of JSON for each answer: who got it, its type and address, the destinations of its frame and of its
-packet, and its options in hexadecimal digits by code.
+Prints one line of JSON for each answer: who got it, its type and address, the destinations of its frame and
+of its packet, and its options in hexadecimal digits by code.
 """
 
 import json

@@ -1,5 +1,5 @@
-//! Clients of other vendors on board: dnsmasq's `dhcp_release`, rdnssd, systemd-networkd, and messages with the
-//! habits of Android and Windows.
+//! Clients of other vendors on board: dnsmasq's `dhcp_release`, rdnssd, systemd-networkd, and messages with
+//! the habits of Android and Windows.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -120,8 +120,8 @@ fn networkd_configures_a_host_on_board() {
     std::fs::write(network.join("eth0.network"), file).expect("a file");
     // Without udev the interfaces are ready if /sys cannot be written. A bus would start other services.
     let script = format!(
-        "mount --make-rprivate / && mount -t tmpfs none /run && mkdir -p /run/systemd/netif && mount --bind {} \
-         /run/systemd/netif && mkdir -p /run/systemd/netif/leases /run/systemd/netif/links \
+        "mount --make-rprivate / && mount -t tmpfs none /run && mkdir -p /run/systemd/netif && \
+         mount --bind {} /run/systemd/netif && mkdir -p /run/systemd/netif/leases /run/systemd/netif/links \
          /run/systemd/netif/lldp && chown -R systemd-network /run/systemd/netif && mkdir -p \
          /run/systemd/network && mount --bind {} /run/systemd/network && mount -t sysfs -o ro none /sys && \
          exec {}",

@@ -1,5 +1,5 @@
-//! An isolated interface on board: its hosts and those of other interfaces do not reach each other, on each data
-//! path and while carnet is dead. All of them reach the Internet.
+//! An isolated interface on board: its hosts and those of other interfaces do not reach each other. This
+//! holds on each data path and while carnet is dead. All of them reach the Internet.
 
 use nix::sys::signal::Signal;
 
@@ -13,13 +13,17 @@ const OTHER: &str = "2001:db8:b::10";
 const OTHER_IPV4: &str = "10.42.8.10";
 const INSIDE_IPV4: &str = "10.42.4.10";
 
+/// Networks on board, as both stations have them.
+const NETWORKS: &str = "prefixes = ['2001:db8:a::/64', '2001:db8:b::/64']\n\
+                        ipv4_prefixes = ['10.42.4.0/24', '10.42.8.0/24']\n";
+
 fn config(bed: &Testbed, isolated: bool, path: &str) -> String {
-    let networks = "prefixes = ['2001:db8:a::/64', '2001:db8:b::/64']\nipv4_prefixes = ['10.42.4.0/24', '10.42.8.0/24']\n";
     let router = bed.router_config().replace("lan = ['lan0']\n", "");
-    let router = router.replace("prefixes = ['2001:db8:a::/64']\n", networks);
+    let router = router.replace("prefixes = ['2001:db8:a::/64']\n", NETWORKS);
     let table = |interface: &str, prefixes: &str| {
         format!(
-            "[[mobile_router.lan]]\ninterface = '{interface}'\nprefixes = [{prefixes}]\ndhcp_enabled = false\n"
+            "[[mobile_router.lan]]\ninterface = '{interface}'\nprefixes = [{prefixes}]\n\
+             dhcp_enabled = false\n"
         )
     };
     let first = table("lan0", "'2001:db8:a::/64', '10.42.4.0/24'");
@@ -65,9 +69,7 @@ fn holds(path: &str) {
         host.ip(&format!("-4 route add default via {net}.1"));
     }
     other.settle();
-    let networks = "prefixes = ['2001:db8:a::/64', '2001:db8:b::/64']\nipv4_prefixes = ['10.42.4.0/24', \
-                    '10.42.8.0/24']\n";
-    let agent = bed.agent_config().replace("prefixes = ['2001:db8:a::/64']\n", networks);
+    let agent = bed.agent_config().replace("prefixes = ['2001:db8:a::/64']\n", NETWORKS);
     let _agent = Station::start(&bed.agent, &agent);
     let mut router = Station::start(&bed.router, &config(&bed, false, path));
     router.registered();
