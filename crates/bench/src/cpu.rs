@@ -17,7 +17,7 @@ const RATE: u64 = 500_000_000;
 /// Time in nanoseconds for which the benchmark measures the machine's other load before a transfer.
 const BEFORE: u64 = 400 * MILLISECOND;
 
-/// Measures all paths in both directions.
+/// Measures the processor time of all paths in both directions.
 pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<CpuFigure>> {
     let mut figures = Vec::new();
     for down in [false, true] {

@@ -105,7 +105,7 @@ impl Frame {
         (self.inner > LINK).then(|| &self.octets[LINK..self.inner])
     }
 
-    /// Writes the number of the packet.
+    /// Writes a number into the payload, by which the sink recognises the packet.
     pub fn number(&mut self, number: u32) {
         let at = self.inner + IPV6 + UDP;
         self.octets[at..at + 4].copy_from_slice(&number.to_be_bytes());

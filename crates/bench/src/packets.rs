@@ -170,7 +170,7 @@ fn one(
     Ok(lanes.into_iter().map(figure).collect())
 }
 
-/// Measures all arrangements.
+/// Measures packets per second in all arrangements.
 pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
     let mut figures = Vec::new();
     for (_, world) in bed.worlds(Part::None).filter(|(path, _)| *path == Path::Plain) {

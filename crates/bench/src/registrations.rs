@@ -104,7 +104,7 @@ pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyho
     Ok((world, seconds))
 }
 
-/// Measures one path.
+/// Measures many registrations over one data path.
 fn one(
     path: Path,
     routers: u32,

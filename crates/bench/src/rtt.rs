@@ -56,7 +56,7 @@ fn echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> {
     }
 }
 
-/// Measures all paths.
+/// Measures the round-trip times of all paths.
 pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
     let (paths, worlds): (Vec<Path>, Vec<&World>) = bed.worlds(Part::Both).unzip();
     let times = by_turns(&worlds, effort.echoes)?;

@@ -151,7 +151,7 @@ impl Sender {
         };
         match result {
             Ok(sent) => Ok(sent),
-            // The interface had no room.
+            // The interface had no room, so it has accepted no frame.
             Err(Errno::ENOBUFS) => Ok(0),
             Err(error) => Err(anyhow!("sendmmsg: {error}")),
         }

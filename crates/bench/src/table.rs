@@ -34,7 +34,7 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Returns the tables of all figures.
+/// Returns the tables of all figures as Markdown.
 pub fn text(bench: &Bench) -> String {
     let mut text = String::new();
     let machine = &bench.machine;

@@ -17,7 +17,7 @@ const GRACE: u64 = 2 * SECOND;
 /// measurement excludes it.
 const STARTING: u64 = 30 * SECOND;
 
-/// A transfer to make.
+/// Settings of a transfer.
 #[derive(Debug, Clone, Copy)]
 pub struct TransferTask {
     /// Number of parallel streams.

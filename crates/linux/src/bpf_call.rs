@@ -216,7 +216,7 @@ pub(crate) mod tests {
         duration: u32,
     }
 
-    /// Returns the program's verdict on a frame.
+    /// Runs a program once on a frame (`BPF_PROG_TEST_RUN`), and returns the program's result.
     pub(crate) fn run(program: &OwnedFd, frame: &[u8]) -> u32 {
         let mut attributes = TestRun {
             program: program.as_raw_fd() as u32,

@@ -45,7 +45,7 @@ pub enum DnsMessage {
         host: IpAddr,
         /// Socket or connection over which the answer returns to the host.
         back: DnsReply,
-        /// The query.
+        /// The query, a DNS message.
         octets: Vec<u8>,
     },
     /// Result of a query to a server.

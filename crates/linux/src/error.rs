@@ -61,7 +61,7 @@ pub enum Error {
     Invalid {
         /// Name of the argument.
         what: String,
-        /// Expected value.
+        /// Words for the valid values.
         expected: String,
         /// Found value.
         got: String,

@@ -100,7 +100,7 @@ impl EntryState {
     }
 }
 
-/// Outcome of an installation.
+/// Outcome of an attempt to install an entry.
 enum InstallOutcome {
     /// The entry is installed, on the interface of this index (0 without one).
     Done(u32),
@@ -292,7 +292,7 @@ impl Installer {
         Ok(own.map(|known| known.address.prefix_length))
     }
 
-    /// Applies a change of the desired state.
+    /// Applies a change of the desired forwarding state to the kernel.
     pub(crate) fn apply(&mut self, change: &Change) -> Result<()> {
         match change {
             Change::Set(entry) => {

@@ -319,7 +319,7 @@ fn filter() -> [SockFilter; 30] {
         SockFilter::new(EQUAL, 2, 0, u32::from(icmpv6::types::ECHO_REPLY)),
         SockFilter::new(AT_LEAST, 0, 5, 133),
         SockFilter::new(AT_LEAST, 4, 3, 137),
-        // An Echo Reply whose source is in fe80::/10.
+        // Accept an Echo Reply whose source is in fe80::/10.
         SockFilter::new(LOAD_HALF, 0, 0, SOURCE),
         SockFilter::new(AT_LEAST, 0, 2, 0xfe80),
         SockFilter::new(AT_LEAST, 1, 0, 0xfec0),

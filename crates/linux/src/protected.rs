@@ -43,7 +43,7 @@ pub struct ProtectedMessage {
     pub destination: Ipv6Addr,
     /// Flow label of the packet.
     pub label: u32,
-    /// Mobility Header.
+    /// Mobility Header message.
     pub message: Vec<u8>,
 }
 

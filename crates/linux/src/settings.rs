@@ -197,7 +197,7 @@ impl KernelSettings {
         KernelSettings::of(Box::new(ProcSys))
     }
 
-    /// Returns access to the settings of this tree.
+    /// Returns access to the settings of a simulated machine, or of another tree.
     pub(crate) fn of(tree: Box<dyn Tree>) -> KernelSettings {
         KernelSettings { tree, writes: 0, is_process_ending: false }
     }
@@ -483,7 +483,7 @@ impl KernelSettings {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error),
             };
-            // An interface may vanish at any time.
+            // A vanished interface is no error, because an interface may vanish at any time.
             result = result.and(this.or_else(|error| if is_missing(&error) { Ok(()) } else { Err(error) }));
         }
         result

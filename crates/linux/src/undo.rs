@@ -106,7 +106,7 @@ pub(crate) struct ChangedLinkAddress {
     pub(crate) carnet_address: [u8; 6],
 }
 
-/// All recorded changes.
+/// All changes that carnet has to revert after a crash.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct RecordedChanges {
     pub(crate) settings: Vec<ChangedSetting>,
@@ -132,7 +132,7 @@ pub(crate) struct UndoFile {
     place: FileValidity,
     /// Whether the file differs from the content in memory.
     unsaved: bool,
-    /// Content of the file.
+    /// Changes that the file lists.
     pub(crate) record: RecordedChanges,
 }
 

@@ -207,7 +207,7 @@ async fn modem_is_found_by_port_and_signal_polling_set_up() {
     let measuring = manager.object_server().interface::<_, Measuring>(MODEMS[0]).await.unwrap();
     measuring.get_mut().await.rsrp = -110.0;
     until(&mut signals, &[("wwan0", -110)]).await;
-    // Other sources continue when the bus vanishes.
+    // The signals of other interfaces still arrive when the bus vanishes.
     drop((measuring, manager, bus));
     let silence = async { while timeout(Duration::from_secs(3), signals.next()).await.is_ok() {} };
     assert!(timeout(Duration::from_secs(20), silence).await.is_ok(), "nobody measures any more");

@@ -133,7 +133,7 @@ fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
         let sum = carnet_wire::checksum::upper_layer(header.source, header.destination, 17, payload);
         assert_eq!((sum & 0xfffe, payload.get(8..)), (0, Some(&b"hello"[..])), "the checksum is right");
 
-        // A burst of datagrams is cut into packets.
+        // The reader cuts a burst of datagrams into packets.
         let burst = vec![7; 3000];
         nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::UdpGsoSegment, &1000).unwrap();
         socket.send_to(&burst, peer).unwrap();

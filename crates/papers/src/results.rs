@@ -156,7 +156,7 @@ pub struct ExperimentParameters {
 pub type Curves<'a> = Vec<((&'a str, Option<&'a str>), Vec<&'a CurvePoint>)>;
 
 impl Results {
-    /// Adds a repetition to a sample.
+    /// Adds the value of a repetition to the sample with this key, or creates the sample.
     pub fn add(&mut self, key: CurvePoint, value: f64) {
         let same = |one: &&mut CurvePoint| CurvePoint { values: Series::default(), ..(**one).clone() } == key;
         match self.samples.iter_mut().find(same) {

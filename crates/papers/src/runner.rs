@@ -28,7 +28,7 @@ const START: f64 = 0.4;
 /// Expected time of an echo, in seconds.
 const ECHO: f64 = 1e-4;
 
-/// A point to measure.
+/// A point to measure: its place in the figure, and the parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 struct Point {
     x: Option<f64>,

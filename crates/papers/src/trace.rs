@@ -16,7 +16,7 @@ pub const MOVE: f64 = 0.01;
 /// Time before and after a move that a picture shows, in seconds.
 const AROUND: f64 = 0.3;
 
-/// Echoes against time.
+/// Round trips of a scenario's ping over time, with the moves of its traffic.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
     /// Name of the paper.

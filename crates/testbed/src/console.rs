@@ -73,7 +73,7 @@ fn flows(results: &Results) -> Vec<String> {
     results.flows.iter().map(line).collect()
 }
 
-/// Prints the final table.
+/// Prints the results at the end of a run.
 pub fn summary(results: &Results, out: &Path) {
     let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
     println!();

@@ -202,7 +202,7 @@ fn answers() -> std::sync::MutexGuard<'static, Vec<String>> {
     ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Handles a line from the outer lab.
+/// Handles a line from the outer lab, which is the answer to a request.
 pub fn handle_line(line: String) {
     answers().push(line);
 }

@@ -58,7 +58,7 @@ pub struct Results {
     pub active: Vec<ActiveUplinkPeriod>,
     /// Measured values as curves over the time of the run.
     pub series: Series,
-    /// The testbed for the picture.
+    /// Nodes and links of the testbed, for its picture.
     pub topology: Topology,
     /// Map of the radios' positions and movements; `None` without radios.
     #[serde(default)]
@@ -170,7 +170,7 @@ pub struct NamedSeries<T> {
     pub points: Vec<T>,
 }
 
-/// The testbed, for the picture.
+/// Nodes and links of the testbed, for its picture.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Topology {
     /// Nodes.

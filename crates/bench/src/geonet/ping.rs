@@ -25,7 +25,7 @@ const PLACES: [Place; 3] = [
 ];
 const INTERFACES: [&str; 3] = ["radio", "br0", "radio"];
 
-/// Round-trip times.
+/// Round-trip times of one kind of ping.
 #[derive(Debug, Clone, Serialize)]
 pub struct RoundTripTimes {
     /// Description of the measurement.

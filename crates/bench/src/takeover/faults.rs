@@ -93,7 +93,7 @@ enum Fault {
     /// A machine cannot reach the store, the network, or both. `noticed` says that its interface loses the
     /// carrier.
     Cut { members: Vec<usize>, store: bool, network: bool, noticed: bool },
-    /// Servers of the store are killed.
+    /// Servers of the store (etcd) are killed.
     Store(Vec<usize>),
 }
 

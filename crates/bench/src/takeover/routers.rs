@@ -307,7 +307,7 @@ impl Routers {
         }
     }
 
-    /// Sends the packets that are due.
+    /// Sends the packets of the flows that are due.
     fn traffic(&mut self, now: u64) -> anyhow::Result<()> {
         let count = self.routers.len() as u64;
         let due = (u128::from(now - self.started) * u128::from(count) / u128::from(self.period)) as u64;
@@ -491,7 +491,7 @@ impl Routers {
 
     /// Handles a frame that may be an acknowledgement.
     fn answer(&mut self, frame: &[u8], member: usize, now: u64) {
-        // The source address identifies the seat.
+        // The source address of an acknowledgement identifies the seat.
         let Some(source) = frame.get(LINK + 8..LINK + 24).and_then(|it| <[u8; 16]>::try_from(it).ok()) else {
             return;
         };

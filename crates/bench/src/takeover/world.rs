@@ -68,7 +68,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Returns the name of the member.
+    /// Returns the name of the member: its machine and its seat.
     pub fn name(&self) -> String {
         format!("{}-{}", MACHINES[self.machine], self.seat)
     }
@@ -328,7 +328,7 @@ impl Machines {
         self.store.len()
     }
 
-    /// Waits until the store accepts connections.
+    /// Waits until the store (etcd) accepts connections.
     fn answers(&mut self) -> anyhow::Result<()> {
         let until = monotonic() + PATIENCE;
         for server in 0..self.store.len() {

@@ -168,7 +168,7 @@ impl Addresses<'_> {
         self.0.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("add address {address}/{prefix_length} to {interface}")
         })?;
-        // The kernel knows an IPv4 address at once.
+        // An IPv4 address is usable at once, so do not wait.
         let IpAddr::V6(address) = address else { return Ok(()) };
         self.0.channel.join(index, address);
         for _ in 0..SETTLING_LOOKS {

@@ -285,7 +285,7 @@ impl Requests {
     }
 }
 
-/// Returns the answers that the packet crates decode.
+/// Returns the answers that the packet crates have decoded.
 fn routes_of(answers: Vec<Message>) -> Vec<RouteNetlinkMessage> {
     let known = answers.into_iter().filter_map(|answer| match answer {
         Message::Route(message) => Some(message),

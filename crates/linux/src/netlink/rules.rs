@@ -26,7 +26,7 @@ pub(crate) enum Action {
     Goto(u32),
     /// The kernel goes on with the next rule. Such a rule is the target of a `goto`.
     Nothing,
-    /// Drops the packet silently.
+    /// The kernel drops the packet silently.
     Discard,
     /// An action that carnet never uses.
     Other,

@@ -259,7 +259,7 @@ fn conditions(packets: &PacketMatch) -> Vec<Vec<u8>> {
     expressions
 }
 
-/// Returns the expressions of an action.
+/// Returns the expressions that carry out the verdict of a rule.
 fn action(verdict: Verdict) -> Vec<Vec<u8>> {
     match verdict {
         Verdict::Accept => vec![end(ACCEPT)],

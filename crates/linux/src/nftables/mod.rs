@@ -85,12 +85,12 @@ impl RuleTable {
         self.check()
     }
 
-    /// Adds a desired rule.
+    /// Adds a rule to the desired rules, which the next commit installs.
     pub(crate) fn add(&mut self, rule: &PacketRule) {
         self.is_due |= self.wanted.insert(rule.clone());
     }
 
-    /// Removes a desired rule.
+    /// Removes a rule from the desired rules. The next commit removes it from the kernel.
     pub(crate) fn remove(&mut self, rule: &PacketRule) {
         self.is_due |= self.wanted.remove(rule);
     }

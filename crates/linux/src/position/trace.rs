@@ -76,7 +76,7 @@ pub enum TraceState {
 }
 
 impl Trace {
-    /// Reads a file.
+    /// Reads and parses a trace file.
     pub fn read(path: &Path) -> Result<Trace> {
         let text = std::fs::read_to_string(path)
             .map_err(|e| Error::kernel(format!("read the trace {}", path.display()), e))?;

@@ -36,7 +36,7 @@ const PULSE_LIFETIME: Duration = Duration::from_secs(10);
 /// Maximum number of letters of a receiver's name in an event.
 const MAX_RECEIVER_NAME: usize = 64;
 
-/// Tracks the receivers of a gpsd.
+/// Selects one of the receivers of a gpsd, and computes positions from its reports.
 #[derive(Debug)]
 pub struct FixTracker {
     options: PositionOptions,

@@ -140,7 +140,7 @@ impl Sink for Collected {
 
 const BOTH: BurstKinds = BurstKinds { tcp: true, udp: true };
 
-/// Returns what a coalescer writes for these packets.
+/// Returns the frames that a coalescer writes for these packets.
 fn coalesce(packets: &[Vec<u8>]) -> Collected {
     let (mut coalescer, mut out) = (Coalescer::new(BOTH), Collected::default());
     for packet in packets {

@@ -18,7 +18,7 @@ pub struct TunnelWriter {
 
 /// A device to which the writer writes packets and bursts: the TUN device, or a device of a test.
 pub(super) trait Device {
-    /// Writes a packet.
+    /// Writes a packet without a virtio header.
     fn packet(&self, packet: &[u8]) -> io::Result<usize>;
     /// Writes a packet whose buffer has room for a virtio header before the packet.
     fn packet_in_place(&self, packet: &mut PacketBuffer) -> io::Result<usize> {

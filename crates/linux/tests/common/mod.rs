@@ -168,7 +168,7 @@ pub fn add_address(interface: &str, address: &str) {
     wait_until_own(interface, address.split('/').next().unwrap());
 }
 
-/// Waits until packets to an address arrive.
+/// Waits until the kernel delivers packets to an address of this interface.
 pub fn wait_until_own(interface: &str, bare: &str) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while ip(&format!("-6 route show table local {bare} dev {interface}")).is_empty() {

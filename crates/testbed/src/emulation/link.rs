@@ -12,7 +12,7 @@ pub struct LinkProperties {
     pub signal: Option<f64>,
 }
 
-/// A link between two ends.
+/// An emulated link between two ends.
 #[derive(Debug)]
 pub struct Link {
     ways: [LinkDirection; 2],

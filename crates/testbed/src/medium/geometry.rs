@@ -20,7 +20,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Returns the metres between two places.
+    /// Returns the distance between two places in metres.
     pub fn distance(self, other: Point) -> f64 {
         (self.x - other.x).hypot(self.y - other.y)
     }

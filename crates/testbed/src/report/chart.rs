@@ -83,7 +83,7 @@ const WIDE: f64 = 12.0;
 /// Relative difference of the values below which the axis does not begin at zero.
 const FLAT: f64 = 0.3;
 
-/// The vertical scale.
+/// Scale of the vertical axis.
 #[derive(Debug, PartialEq)]
 struct Scale {
     low: f64,

@@ -41,7 +41,7 @@ pub fn timeline(r: &Results) -> String {
     )
 }
 
-/// Returns the page.
+/// Returns the report of a run as an HTML page.
 pub fn html(r: &Results) -> String {
     let mut out = String::new();
     put!(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");

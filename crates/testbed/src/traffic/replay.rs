@@ -82,7 +82,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A running replay.
+/// A running attacker that replays frames.
 #[derive(Debug)]
 pub struct Running {
     /// Prefix of the replay's metrics.

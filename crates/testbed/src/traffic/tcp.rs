@@ -16,7 +16,7 @@ use crate::tools;
 /// A transfer that runs or is due later.
 #[derive(Debug)]
 pub struct Transfer {
-    /// Settings of the scenario.
+    /// Settings of the transfer in the scenario.
     pub tcp: Tcp,
     port: u16,
     server: IpAddr,
@@ -122,7 +122,7 @@ pub struct TransferResult {
     pub error: Option<String>,
 }
 
-/// Parses the client's JSON.
+/// Parses the JSON output of iperf3's client.
 pub fn parse(text: &str, direction: Direction) -> anyhow::Result<TransferResult> {
     let v: Value = serde_json::from_str(text).context("iperf3 printed no JSON")?;
     let error = v["error"].as_str().map(str::to_string);

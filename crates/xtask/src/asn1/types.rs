@@ -1,6 +1,6 @@
 //! Lowered types, which `lower` makes and `notation` writes.
 
-/// A type with its name.
+/// An ASN.1 type, reduced to the parts that the encoding uses, with its names.
 pub struct Type {
     pub name: String,
     /// Name of the type in the ASN.1 module.
