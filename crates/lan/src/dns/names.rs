@@ -4,8 +4,8 @@
 //! the vehicle. The table has IPv4 addresses only: DHCP is its one source, and it does not guess which IPv6
 //! addresses a host has made itself. So a host with a name has no AAAA record.
 //!
-//! No server gets queries about the domain [`DEFAULT_DOMAIN`], single labels and hosts with a lease. The same
-//! holds for the reverse names of the prefixes of the mobile network, as RFC 6303 asks for private ones.
+//! No server gets queries about the domain [`DEFAULT_DOMAIN`], single labels, hosts with a lease, and domains
+//! that have no server (RFC 6761). The same holds for the reverse names of the prefixes of the mobile network, as RFC 6303 asks for private ones.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,6 +16,8 @@ use super::message::{CLASS_IN, Code, Query, Question, own_record, record, revers
 
 /// Domain of the vehicle without a search list: no server knows it.
 pub const DEFAULT_DOMAIN: &str = "lan";
+/// Other domains that have no server (RFC 6761 6.3 and 6.4, RFC 6762 22.1, RFC 7686 2).
+const DOMAINS_WITHOUT_SERVER: [&str; 4] = ["local", "localhost", "invalid", "onion"];
 /// Time to live of the records in seconds: hosts come and go.
 const TTL: u32 = 60;
 /// Types by which a validating host asks about a top-level domain.
@@ -123,9 +125,11 @@ impl HostNames {
         if domain.is_empty() {
             return (!TYPES_OF_TOP_LEVEL_DOMAINS.contains(&kind)).then_some(Known::Nothing);
         }
+        let is_without_server =
+            is_default || DOMAINS_WITHOUT_SERVER.iter().any(|known| is_below(labels, known));
         // A domain of the config may have other names, which a server knows.
         let mut others = self.domains.iter().filter(|known| !known.eq_ignore_ascii_case(DEFAULT_DOMAIN));
-        (is_default && !others.any(|known| is_below(labels, known))).then_some(Known::Nothing)
+        (is_without_server && !others.any(|known| is_below(labels, known))).then_some(Known::Nothing)
     }
 
     /// Returns the name of a host below the first domain, in the octets of DNS.

@@ -367,7 +367,15 @@ fn queries_about_local_names_never_leave_the_vehicle() {
         let (asked, answers) = world.send(&chaos);
         assert_eq!((asked, answers.len(), code(&answers[0])), (Vec::new(), 1, 4));
     }
-    // A domain of the config below `lan` may have a server.
+    // Domains that have no server anywhere.
+    for text in ["printer.local", "x.localhost", "a.b.Invalid", "service.onion"] {
+        assert_eq!(outline(&mut world, text, AAAA), NO_NAME, "{text}");
+    }
+    assert_eq!(outline(&mut world, "local.example", A), None);
+    // A domain of the config below one of them may have a server.
+    let mut world = world_with_hosts(&["depot.local"]);
+    assert_eq!(outline(&mut world, "server.depot.local", A), None);
+    assert_eq!(outline(&mut world, "server.local", A), NO_NAME);
     let mut world = world_with_hosts(&["depot.lan"]);
     assert_eq!(outline(&mut world, "tablet.depot.lan", A), Some((0, 1)));
     assert_eq!(outline(&mut world, "server.depot.lan", A), None);
