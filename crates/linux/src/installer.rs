@@ -1114,7 +1114,7 @@ impl Installer {
         rules.into_iter().chain(contests).chain(refused).take(MAX_OBSTACLES).collect()
     }
 
-    /// Marks every installed entry that is no longer present as waiting.
+    /// If an installed entry is no longer present in the kernel, marks it as waiting.
     fn mark_removed_entries(&mut self, is_there: impl Fn(&Entry, &EntryState) -> bool) {
         for (key, wanted) in &mut self.wanted {
             if wanted.settles(key) && !is_there(&key.0, wanted) {

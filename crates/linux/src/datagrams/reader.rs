@@ -28,7 +28,7 @@ pub struct ReceivedDatagram {
     pub length: usize,
     /// Local end of the tunnel.
     pub local: Endpoint,
-    /// Remote end of the tunnel, by the outer source.
+    /// Remote end of the tunnel, by the source of the outer header.
     pub remote: Endpoint,
     /// DSCP and ECN of the outer header.
     pub traffic_class: u8,

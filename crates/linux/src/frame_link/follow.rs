@@ -12,7 +12,7 @@ use crate::netlink::{Events, LINKS, LinkInfo, Requests};
 #[derive(Debug)]
 pub(super) struct InterfaceMonitor {
     pub(super) name: String,
-    /// Index of the interface that has the name at present.
+    /// Index of the interface that now has the followed name; `None` if no interface has it.
     pub(super) index: Option<u32>,
     pub(super) requests: Requests,
     events: Events,

@@ -89,7 +89,8 @@ impl RoutingFields {
         self.removed_source_or_multipath_route |= gone && !forked;
     }
 
-    /// Adds the upper halves of addresses that another [`RoutingFields`] has collected.
+    /// Adds the upper halves of addresses that another [`RoutingFields`] has collected. `full` says that it
+    /// has left some out.
     pub(crate) fn add_long_prefix_halves(&mut self, crowded: BTreeSet<u64>, full: bool) {
         self.is_overflowing |= full;
         crowded.into_iter().for_each(|half| self.note(half));

@@ -147,7 +147,7 @@ fn look_right(out: &Path) {
             let color = if dark { "rgb(18, 20, 22)" } else { "rgb(247, 247, 245)" };
             assert_eq!(page["background"], color, "{told}");
         }
-        // Of the two copies of each picture, the page shows the one for this width.
+        // The report has each picture twice, for wide and narrow screens, and shows the one for this width.
         for pair in seen.chunks(WIDTHS.len()) {
             assert_eq!(pair[0]["pictures"], pair[1]["pictures"], "{pair:#?}");
         }
