@@ -57,6 +57,18 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
             verdict,
         };
         let mark = Mark { mask: 0xff, value: 5 };
+        let destination = |order, source, server: &str| PacketRule {
+            chain: Chain::DestinationNat,
+            order,
+            packets: PacketMatch {
+                source,
+                protocol: Some(17),
+                ports: Some(PortRange { first: 53, last: 53 }),
+                ..all()
+            },
+            counts: false,
+            verdict: Verdict::DestinationAddress(server.parse().unwrap()),
+        };
         let rules = [
             (
                 rule(
@@ -141,6 +153,14 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
                     Verdict::SourcePrefix("2001:db8:1::/64".parse().unwrap()),
                 ),
                 "ip6 saddr fd00:1::/64 counter packets 0 bytes 0 snat ip6 prefix to 2001:db8:1::/64",
+            ),
+            (
+                destination(11, prefix("::ffff:10.42.7.0/120"), "192.0.2.53"),
+                "ip saddr 10.42.7.0/24 udp dport 53-53 dnat ip to 192.0.2.53",
+            ),
+            (
+                destination(12, prefix("2001:db8:a::/64"), "2001:db8::53"),
+                "ip6 saddr 2001:db8:a::/64 udp dport 53-53 dnat ip6 to 2001:db8::53",
             ),
         ];
         for (rule, _) in &rules {

@@ -171,8 +171,8 @@ struct ChainProperties {
     priority: i32,
 }
 
-/// Returns the properties of a chain. The priorities are those that `nft` calls raw, mangle, filter and
-/// srcnat.
+/// Returns the properties of a chain. The priorities are those that `nft` calls raw, mangle, filter, srcnat
+/// and dstnat.
 fn properties(role: Chain) -> ChainProperties {
     let (name, kind, hook, priority) = match role {
         Chain::Early => ("early", "filter", 0, -300),
@@ -181,6 +181,7 @@ fn properties(role: Chain) -> ChainProperties {
         Chain::Input => ("input", "filter", 1, 0),
         Chain::Forward => ("forward", "filter", 2, 0),
         Chain::SourceNat => ("postrouting", "nat", 4, 100),
+        Chain::DestinationNat => ("dstnat", "nat", 0, -100),
     };
     ChainProperties { name, kind, hook, priority }
 }
@@ -280,6 +281,15 @@ fn action(verdict: Verdict) -> Vec<Vec<u8>> {
                 number(7, KEEP_HOST_BITS),
             ];
             vec![load(REGISTER, &first), load(SECOND_REGISTER, &last), expression("nat", &data.concat())]
+        }
+        Verdict::DestinationAddress(address) => {
+            let (family, octets) = match address {
+                IpAddr::V4(address) => (IPV4, address.octets().to_vec()),
+                IpAddr::V6(address) => (IPV6, address.octets().to_vec()),
+            };
+            // The type: the destination address changes.
+            let data = [number(1, 1), number(2, family.into()), number(3, REGISTER)];
+            vec![load(REGISTER, &octets), expression("nat", &data.concat())]
         }
         Verdict::SetMark(Mark { mask, value }) => vec![
             meta(MARK),

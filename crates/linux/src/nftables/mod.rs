@@ -119,13 +119,15 @@ impl RuleTable {
 
     /// Returns the interfaces whose packets the rules must see. A rule that names no interface must see the
     /// packets of all. Rules of [`Self::nat_sources`] do not count: the fast path knows their packets by the
-    /// source address. A fast path leaves packets with a mark of carnet anyway.
+    /// source address. A fast path leaves packets with a mark of carnet anyway, because it knows the
+    /// selectors of a policy. It does not know which host has a link-layer address.
     pub(crate) fn interfaces(&self) -> FilteredInterfaces {
         let mut interfaces = FilteredInterfaces::default();
         let is_of_forwarded = |rule: &&PacketRule| !matches!(rule.chain, Chain::Input | Chain::Output);
         let is_about_marks = |rule: &&PacketRule| {
             let PacketRule { chain, packets, .. } = rule;
-            *chain == Chain::Early || packets.mark.is_some() || packets.connection_mark.is_some()
+            let has_mark = packets.mark.is_some() || packets.connection_mark.is_some();
+            packets.link_source.is_none() && (*chain == Chain::Early || has_mark)
         };
         let rules = self.wanted.iter().filter(is_of_forwarded).filter(|rule| !is_nat_of_tunnels(rule));
         let rules = rules.filter(|rule| !is_about_marks(rule));
@@ -274,6 +276,19 @@ mod tests {
     use carnet_nemo::forwarding::packet_rules::{PacketMatch, Verdict};
 
     use super::*;
+
+    #[test]
+    fn marks_for_one_link_layer_address_take_its_interface_from_the_fast_path() {
+        let packets = PacketMatch { input_interface: Some("lan0".into()), ..PacketMatch::default() };
+        let mark = carnet_nemo::forwarding::packet_rules::Mark { mask: 1, value: 1 };
+        let (chain, verdict) = (Chain::Early, Verdict::SetMark(mark));
+        let mut table = RuleTable::default();
+        table.add(&PacketRule { chain, order: 1, packets: packets.clone(), counts: false, verdict });
+        assert_eq!(table.interfaces(), Default::default());
+        let packets = PacketMatch { link_source: Some([2, 0, 0, 0, 0, 9]), mark: Some(mark), ..packets };
+        table.add(&PacketRule { chain, order: 2, packets, counts: false, verdict });
+        assert!(table.interfaces().names.contains("lan0"));
+    }
 
     #[test]
     fn nat_of_mobile_networks_leaves_other_packets_of_the_interface_to_the_fast_path() {

@@ -6,6 +6,8 @@
 //!
 //! Left out: sets, rate limits, and rules for other layers than IP.
 
+use std::net::IpAddr;
+
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
@@ -27,12 +29,22 @@ pub enum Chain {
     Forward,
     /// First packet of each connection that leaves the machine: for changes of the source address.
     SourceNat,
+    /// First packet of each arriving connection, before the kernel looks up a route: for changes of the
+    /// destination address.
+    DestinationNat,
 }
 
 impl Chain {
     /// All chains.
-    pub const ALL: [Chain; 6] =
-        [Chain::Early, Chain::Prerouting, Chain::Output, Chain::Input, Chain::Forward, Chain::SourceNat];
+    pub const ALL: [Chain; 7] = [
+        Chain::Early,
+        Chain::Prerouting,
+        Chain::Output,
+        Chain::Input,
+        Chain::Forward,
+        Chain::SourceNat,
+        Chain::DestinationNat,
+    ];
 }
 
 /// State that the kernel's connection tracking gives a packet.
@@ -80,8 +92,8 @@ pub struct PacketMatch {
     pub source: Option<Ipv6Net>,
     /// Prefix of the destination address, in the same form.
     pub destination: Option<Ipv6Net>,
-    /// Link-layer address of the sender. Only for [`Chain::Prerouting`], [`Chain::Input`] and
-    /// [`Chain::Forward`] on an Ethernet interface.
+    /// Link-layer address of the sender. Only for [`Chain::Early`], [`Chain::Prerouting`],
+    /// [`Chain::Input`] and [`Chain::Forward`] on an Ethernet interface.
     pub link_source: Option<[u8; 6]>,
     /// Upper-layer protocol.
     pub protocol: Option<u8>,
@@ -114,6 +126,9 @@ pub enum Verdict {
     /// Replaces the source prefix by this one, of the same length, and keeps the other bits of the address.
     /// Connection tracking reverts it for answers, so the checksum-neutral change of RFC 6296 is not needed.
     SourcePrefix(Ipv6Net),
+    /// Gives the packet's connection this destination address. The rule must select packets of the address's
+    /// family. Only in [`Chain::DestinationNat`].
+    DestinationAddress(IpAddr),
     /// Writes bits of the packet's mark, and continues with the next rule.
     SetMark(Mark),
     /// Stores the packet's mark in its connection, and continues with the next rule.
