@@ -17,6 +17,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{RateLimiter, Time};
+use carnet_wire::nd::host_configuration::RecursiveDnsServers;
 use carnet_wire::nd::option::option_type;
 use carnet_wire::nd::{self, NdOption, NdOptions};
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,40 @@ impl CaptivePortal {
             // known.
             Some(None) | None => known.filter(|known| known.router != router),
         }
+    }
+}
+
+/// Maximum number of stored DNS servers of a link.
+const MAX_SERVERS: usize = 3;
+
+/// DNS servers that a router of a link announces (RFC 8106 5.1). Only a host with access to a captive portal
+/// uses them, because the portal's network may answer no other queries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct LinkDns {
+    servers: Vec<Ipv6Addr>,
+    /// End of the servers' lifetime.
+    until: Time,
+}
+
+impl LinkDns {
+    /// Takes the servers of an advertisement. An advertisement without servers changes nothing; a lifetime of
+    /// zero ends those that it names.
+    pub(super) fn update(&mut self, now: Time, options: NdOptions<'_>) {
+        for option in options.filter_map(|option| RecursiveDnsServers::read(&option)) {
+            if option.lifetime == 0 {
+                self.servers.retain(|server| !option.servers.contains(server));
+                continue;
+            }
+            // The router forwards no packets to link-local addresses.
+            let servers = option.servers.into_iter().filter(|server| crate::is_unicast_routable(*server));
+            self.servers = servers.take(MAX_SERVERS).collect();
+            self.until = now + Duration::from_secs(option.lifetime.into());
+        }
+    }
+
+    /// Returns the servers that are valid now.
+    pub(super) fn servers(&self, now: Time) -> &[Ipv6Addr] {
+        if now < self.until { &self.servers } else { &[] }
     }
 }
 

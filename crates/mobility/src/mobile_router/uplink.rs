@@ -34,7 +34,7 @@ use ipnet::Ipv6Net;
 use super::MobileRouterConfig;
 use super::address_and_router::{Candidate, Candidates, FailedCandidates, ProvenCandidates};
 use super::capacity::CapacityEstimate;
-use super::captive_portal::{CaptivePortal, PortalProbes};
+use super::captive_portal::{CaptivePortal, LinkDns, PortalProbes};
 use super::link_routers::{AdvertisementChanges, InUse, LinkRouters};
 use super::liveness::PathState;
 use super::parent::{Parent, Parents};
@@ -131,6 +131,8 @@ pub struct Uplink {
     pub(super) direct: Vec<(Ipv6Addr, bool)>,
     /// Captive portal that a router of this link has announced since the link came up.
     pub(super) portal: Option<CaptivePortal>,
+    /// DNS servers that a router of this link has announced since the link came up.
+    pub(super) dns: LinkDns,
     /// Results of probes for captive portals since the link came up.
     pub(super) portal_probes: PortalProbes,
     /// Addresses that can be the care-of address, with their routers. After a return to the home link, they
@@ -214,6 +216,7 @@ impl Uplink {
             parents: Parents::default(),
             direct: Vec::new(),
             portal: None,
+            dns: LinkDns::default(),
             portal_probes: PortalProbes::default(),
             candidates: Candidates::default(),
             ipv4_candidates: Candidates::default(),
@@ -257,6 +260,11 @@ impl Uplink {
     pub fn captive_portal(&self) -> Option<&str> {
         let announced = self.portal.as_ref().map(|portal| portal.uri.as_str());
         self.portal_probes.found.as_deref().or(announced)
+    }
+
+    /// Returns the DNS servers that a router of the link announces and that are valid now.
+    pub fn dns_servers(&self, now: Time) -> &[Ipv6Addr] {
+        self.dns.servers(now)
     }
 
     /// Returns the IPv6 care-of address, if there is one.
@@ -587,6 +595,7 @@ impl Uplink {
         self.parents.clone_from(&old.parents);
         self.direct.clone_from(&old.direct);
         self.portal.clone_from(&old.portal);
+        self.dns.clone_from(&old.dns);
         if config.probes_portals {
             self.portal_probes.clone_from(&old.portal_probes);
         }
@@ -653,6 +662,7 @@ impl Uplink {
         self.link_routers.clear();
         self.parents.clear();
         self.portal = None;
+        self.dns = LinkDns::default();
         self.portal_probes = PortalProbes::default();
         self.failed = FailedCandidates::default();
         self.proven = ProvenCandidates::default();
@@ -684,6 +694,7 @@ impl Uplink {
     ) -> Option<LinkMessage> {
         let advertisement = nd::RouterAdvertisement::parse(&message.message).ok()?;
         self.portal = CaptivePortal::after(self.portal.take(), message.source, advertisement.options());
+        self.dns.update(now, advertisement.options());
         let in_use = self.router();
         let advertised = self.note_advertisement(now, message, &advertisement, config);
         // Over this router the home agent did not answer, so another one is still needed.

@@ -1,7 +1,10 @@
 //! Mobile router: an uplink that keeps its carrier changes to another link (RFC 6275 11.5.1), or leads
 //! nowhere.
 
+use std::time::Duration;
+
 use carnet_mobility::Event;
+use carnet_wire::nd::host_configuration::RecursiveDnsServers;
 
 use crate::craft::*;
 use crate::pair::{Link, Pair, Setup};
@@ -94,6 +97,40 @@ fn the_captive_portal_in_a_router_advertisement_is_reported() {
     assert_eq!(told(&mut pair, ROUTER_A, Some(portal)).0, 1);
     assert_eq!(told(&mut pair, ROUTER_A, None), (0, None));
     assert!(pair.is_registered(0));
+}
+
+/// RFC 8106: a host with access to a captive portal asks the DNS servers that a router of the link announces.
+#[test]
+fn dns_servers_of_router_advertisement_are_valid_for_their_lifetime() {
+    let mut pair = in_the_first_network();
+    let announced = |pair: &mut Pair, option: Option<(u32, &[&str])>| {
+        let mut message = crate::setup::router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+        if let Some((lifetime, servers)) = option {
+            let servers: Vec<_> = servers.iter().map(|it| addr(it)).collect();
+            let mut option = vec![25, u8::try_from(1 + 2 * servers.len()).expect("a length")];
+            option.extend(RecursiveDnsServers { lifetime, servers }.data());
+            message.message.extend(option);
+            message.message[2..4].fill(0);
+            carnet_wire::icmpv6::set_checksum(&mut message.message, message.source, message.destination);
+        }
+        pair.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+            .expect("a right advertisement");
+        let uplink = &pair.machine().uplinks()[0];
+        let at = |seconds| uplink.dns_servers(pair.now + Duration::from_secs(seconds)).to_vec();
+        [at(0), at(99), at(100)]
+    };
+    let [first, second] = ["2001:db8:53::1", "2001:db8:53::2"];
+    let both = vec![addr(first), addr(second)];
+    // Packets to a link-local server cannot pass the router.
+    let servers = ["fe80::53", first, second];
+    assert_eq!(announced(&mut pair, Some((100, &servers))), [both.clone(), both.clone(), vec![]]);
+    // An advertisement without the option leaves them.
+    assert_eq!(announced(&mut pair, None)[1], both);
+    // A lifetime of zero ends one of them.
+    assert_eq!(announced(&mut pair, Some((0, &[first])))[1], [addr(second)]);
+    let many: Vec<String> = (1..=9).map(|number| format!("2001:db8:53::{number}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(announced(&mut pair, Some((u32::MAX, &many)))[2].len(), 3);
 }
 
 /// The kernel's report and the advertisement may come in any order.
