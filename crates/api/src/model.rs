@@ -27,6 +27,7 @@
 //! | `POST /v1/drain/end` | none |
 //! | `POST /v1/revoke` with [`RevokeRequest`] | none |
 //! | `POST /v1/handover` with [`HandoverRequest`] | none |
+//! | `POST /v1/portal` with [`PortalRequest`] | none |
 //! | `POST /v1/signal` with [`SignalRequest`] | none |
 //! | `GET /v1/vehicle` | [`Vehicle`] |
 //! | `PUT /v1/vehicle` with [`Vehicle`] | none |
@@ -68,9 +69,10 @@ pub use carnet_cits::geonetworking::status::{
 pub use carnet_cits::position::{AreaShape, GnArea, GnCircle, GnPlace};
 pub use carnet_cits::security::command::PseudonymRequest;
 pub use carnet_cits::security::status::{Security, SecurityTicket};
-pub use carnet_nemo::command::{DrainRequest, HandoverRequest, RevokeRequest, SignalRequest};
+pub use carnet_nemo::command::{DrainRequest, HandoverRequest, PortalRequest, RevokeRequest, SignalRequest};
 pub use carnet_nemo::status::{
-    Binding, Drain, HomeAgentStatus, LanInterface, MobileRouterStatus, Policy, Route, Tunnel, Uplink,
+    Binding, Drain, HomeAgentStatus, LanInterface, MobileRouterStatus, Policy, PortalAccess, Route, Tunnel,
+    Uplink,
 };
 pub use carnet_nemo::status::{LanAdvertisement, LanAllowed};
 pub use lan::{Lan, LanDhcp, LanDns, LanHost};

@@ -223,6 +223,19 @@ pub fn event_text(event: &Event) -> String {
             "{uplink}: captive portal {uri}: the access network redirects HTTP, and the home agent does not \
              answer"
         ),
+        Event::PortalAccess { uplink, interface, host, for_s, dns } => {
+            let dns: Vec<String> = dns.iter().map(ToString::to_string).collect();
+            let servers = match dns.as_slice() {
+                [] => "no DNS server of the uplink is known".to_owned(),
+                dns => format!("DNS at {}", dns.join(", ")),
+            };
+            format!(
+                "{uplink}: host {host} at {interface} has access to the captive portal for {for_s} s; {servers}"
+            )
+        }
+        Event::PortalAccessEnded { uplink, host, reason } => {
+            format!("{uplink}: access of host {host} to the captive portal has ended: {reason}")
+        }
         Event::VolumeReached { uplink, percent, used, volume, period } => {
             format!("{uplink}: {percent} % of its volume of this {period} is used, {used} of {volume} octets")
         }

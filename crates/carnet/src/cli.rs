@@ -7,11 +7,12 @@ mod geonet;
 #[path = "cli/support.rs"]
 mod support;
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use carnet_api::config::parse_duration;
+use carnet_wire::address::MacAddress;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use facilities::DenmCommand;
@@ -203,6 +204,19 @@ uses another uplink until the selected one works again.")]
         #[command(flatten)]
         station: Station,
     },
+    /// Let one host on board reach the captive portal of an uplink, so that a user can accept its terms.
+    #[command(after_help = "\
+All packets of the host leave by this uplink without the tunnel, with the uplink's address (NAT).
+Its DNS queries go to the DNS servers of the uplink: those of --dns, or those that Router
+Advertisements on the uplink name. `resolvectl dns wlan0` prints those of DHCP. Other hosts have
+no access. The access ends when its time is over, when the uplink goes down, or at a restart.
+`carnet show lan` lists MAC addresses of hosts.
+
+Examples:
+  carnet portal wlan0 --host 5e:f3:01:9a:77:20                       for five minutes
+  carnet portal wlan0 --host 5e:f3:01:9a:77:20 --for 20m --dns 192.168.1.1
+  carnet portal wlan0 --end                                          end it now")]
+    Portal(Portal),
     /// Move all mobile routers to another home agent, without packet loss, before maintenance of this one.
     #[command(after_help = "\
 Each mobile router first registers with the other home agent, and then de-registers with this
@@ -318,6 +332,29 @@ Examples:
     SupportBundle(SupportBundle),
 }
 
+/// `carnet portal`
+#[derive(Debug, Args)]
+pub struct Portal {
+    /// Interface of the uplink.
+    pub uplink: String,
+    /// MAC address of the host on board, such as 02:00:00:00:00:0a.
+    #[arg(long, value_name = "MAC", required_unless_present = "end", conflicts_with = "end")]
+    pub host: Option<MacAddress>,
+    /// Time for which the host has access, from 1s to 1h.
+    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = of_portal)]
+    pub duration: Duration,
+    /// DNS server of the uplink, at most 4; may be given several times. The first one of each address family
+    /// gets the queries of the host.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "end")]
+    pub dns: Vec<IpAddr>,
+    /// End the access.
+    #[arg(long)]
+    pub end: bool,
+    /// The station.
+    #[command(flatten)]
+    pub station: Station,
+}
+
 /// `carnet drain`
 #[derive(Debug, Args)]
 pub struct Drain {
@@ -340,6 +377,14 @@ fn within(text: &str) -> Result<Duration, String> {
     const EXPECTED: &str = "expected a time from 1s to 24h, such as 90s or 5m";
     let time = parse_duration(text).map_err(|error| format!("{error}, {EXPECTED}"))?;
     let possible = Duration::from_secs(1)..=Duration::from_secs(86_400);
+    if possible.contains(&time) { Ok(time) } else { Err(EXPECTED.into()) }
+}
+
+/// Parses a time from one second to one hour.
+fn of_portal(text: &str) -> Result<Duration, String> {
+    const EXPECTED: &str = "expected a time from 1s to 1h, such as 90s or 5m";
+    let time = parse_duration(text).map_err(|error| format!("{error}, {EXPECTED}"))?;
+    let possible = Duration::from_secs(1)..=Duration::from_secs(3600);
     if possible.contains(&time) { Ok(time) } else { Err(EXPECTED.into()) }
 }
 

@@ -325,6 +325,10 @@ fn router(app: App) -> Router {
             post(|app, body| app.tell(body, |handover, reply| Request::Handover { handover, reply })),
         )
         .route(
+            "/v1/portal",
+            post(|app, body| app.tell(body, |portal, reply| Request::Portal { portal, reply })),
+        )
+        .route(
             "/v1/signal",
             post(|app, body| app.tell(body, |signal, reply| Request::Signal { signal, reply })),
         )

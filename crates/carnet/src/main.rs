@@ -43,7 +43,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use carnet_api::config::Config;
-use carnet_api::model::{HandoverRequest, RevokeRequest};
+use carnet_api::model::{HandoverRequest, PortalRequest, RevokeRequest};
 use carnet_linux::WipingAllocator;
 use clap::Parser;
 use serde_json::Value;
@@ -134,6 +134,11 @@ fn talk(command: Command) -> anyhow::Result<()> {
             Command::Handover { uplink, policy, station } => {
                 let uplink = (uplink != "auto").then_some(uplink);
                 find(station)?.post("/v1/handover", &HandoverRequest { uplink, policy }).await
+            }
+            Command::Portal(cli::Portal { uplink, host, duration, dns, end: _, station }) => {
+                let for_s = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
+                let host = host.map(|host| host.to_string());
+                find(station)?.post("/v1/portal", &PortalRequest { uplink, host, for_s, dns }).await
             }
             Command::Drain(command) => client::drain::drain(command).await,
             Command::Revoke { home_address, bid: bids, all: _, station } => {

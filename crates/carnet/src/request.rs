@@ -7,8 +7,8 @@
 use carnet_api::model::{
     AnnouncedService, Area, AreaRequest, Binding, ChannelRequest, Counters, Dcc, DenmRequest, Drain,
     DrainRequest, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Group, HandoverRequest, Lan, Ldm,
-    Location, Policy, PseudonymRequest, RevokeRequest, Route, Security, SignalRequest, Status, Triggered,
-    Tunnel, Uplink, Vehicle,
+    Location, Policy, PortalRequest, PseudonymRequest, RevokeRequest, Route, Security, SignalRequest, Status,
+    Triggered, Tunnel, Uplink, Vehicle,
 };
 use carnet_station::io::DenmWish;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -59,6 +59,13 @@ pub enum Request {
     Handover {
         /// Uplink that carries the traffic from now on.
         handover: HandoverRequest,
+        /// Success, or the reason for an error, in plain words.
+        reply: oneshot::Sender<Answer<()>>,
+    },
+    /// Command of `POST /v1/portal`.
+    Portal {
+        /// Host that gets access to the captive portal of an uplink, or the end of the access.
+        portal: PortalRequest,
         /// Success, or the reason for an error, in plain words.
         reply: oneshot::Sender<Answer<()>>,
     },

@@ -237,6 +237,18 @@ fn uplinks(uplinks: &[Uplink], width: Option<usize>) -> String {
     if let Some(obstacle) = uplinks.iter().find_map(|uplink| uplink.obstacle.as_ref()) {
         let _ = writeln!(out, "\non this machine: {obstacle}");
     }
+    for uplink in uplinks {
+        let Some(access) = &uplink.portal_access else { continue };
+        let _ = writeln!(
+            out,
+            "\n{}: host {} at {} has access to the captive portal for {}, DNS at {}",
+            uplink.interface,
+            access.host,
+            access.interface,
+            long(access.remaining_s),
+            or_nothing(Some(list(&access.dns)).filter(|dns| !dns.is_empty())),
+        );
+    }
     out
 }
 

@@ -197,7 +197,7 @@ pub fn config(octets: &[u8]) {
 /// body is written, and parsing the written body gives an equal value.
 pub fn requests(octets: &[u8]) {
     let Some((&kind, octets)) = octets.split_first() else { return };
-    let reader: fn(&[u8]) -> bool = match kind % 12 {
+    let reader: fn(&[u8]) -> bool = match kind % 13 {
         0 => same_again::<model::HandoverRequest>,
         1 => same_again::<model::SignalRequest>,
         2 => same_again::<model::DrainRequest>,
@@ -209,6 +209,7 @@ pub fn requests(octets: &[u8]) {
         8 => same_again::<model::ChannelRequest>,
         9 => same_again::<model::GnPingRequest>,
         10 => same_again::<model::GnSendRequest>,
+        12 => same_again::<model::PortalRequest>,
         _ => same_again::<model::PseudonymRequest>,
     };
     let _ = reader(octets);

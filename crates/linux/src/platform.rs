@@ -407,6 +407,13 @@ impl Platform {
         }
     }
 
+    /// Returns the names of the interfaces at which the kernel knows a neighbour with this link-layer address.
+    pub fn interfaces_of(&mut self, address: [u8; 6]) -> Result<Vec<String>> {
+        let indices = self.keeper.installer.requests.neighbours().interfaces_of(address)?;
+        let links = self.keeper.observer.links.values().filter(|link| indices.contains(&link.index));
+        Ok(links.map(|link| link.name.clone()).collect())
+    }
+
     /// Returns the octets that an interface has received and sent since its creation; `None` if the interface
     /// does not exist.
     pub fn octets(&self, interface: &str) -> Result<Option<Octets>> {

@@ -1,6 +1,6 @@
 //! Events for the log and for `carnet watch`.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::Endpoint;
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -83,6 +83,28 @@ pub enum Event {
         /// Whether the network redirected a probe, which shows that it forwards nothing now. An announcement
         /// alone does not show that.
         redirects: bool,
+    },
+    /// Mobile router: a host on board may reach the captive portal of an uplink, by order of an operator.
+    PortalAccess {
+        /// Uplink interface.
+        uplink: String,
+        /// Interface on board at which the host is.
+        interface: String,
+        /// MAC address of the host.
+        host: String,
+        /// Duration of the access in seconds.
+        for_s: u32,
+        /// DNS servers that get the queries of the host.
+        dns: Vec<IpAddr>,
+    },
+    /// Mobile router: the access of a host to a captive portal has ended.
+    PortalAccessEnded {
+        /// Uplink interface.
+        uplink: String,
+        /// MAC address of the host.
+        host: String,
+        /// Reason of the end.
+        reason: String,
     },
     /// Mobile router: an uplink has used this percentage of its volume.
     VolumeReached {

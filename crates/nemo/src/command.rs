@@ -1,6 +1,6 @@
 //! Operators' commands to the NEMO plane, and their bodies in the API.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::slice;
 use std::time::Duration;
 
@@ -24,6 +24,28 @@ pub struct HandoverRequest {
 /// Reads a value that may be `null`, but whose key must be present.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Option::deserialize(deserializer)
+}
+
+/// Body of `POST /v1/portal`: one host on board may reach the captive portal of an uplink.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortalRequest {
+    /// Interface name of the uplink whose access network has the portal.
+    pub uplink: String,
+    /// MAC address of the host, `xx:xx:xx:xx:xx:xx`; `null` ends an earlier access. The key must be present.
+    #[serde(deserialize_with = "present")]
+    pub host: Option<String>,
+    /// Duration of the access in seconds, 1 to 3600.
+    #[serde(default = "five_minutes")]
+    pub for_s: u32,
+    /// DNS servers of the uplink, at most 4. The first one of each address family gets the host's queries. If
+    /// empty, the servers that Router Advertisements on the uplink name.
+    #[serde(default)]
+    pub dns: Vec<IpAddr>,
+}
+
+fn five_minutes() -> u32 {
+    300
 }
 
 /// Body of `POST /v1/signal`: a program has measured the signal of an uplink.

@@ -1,10 +1,12 @@
 //! Input types of the NEMO plane that no other crate defines.
 
 use std::fmt::Debug;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, WallTime};
 use carnet_mobility::mnpp::StationObserver;
+use carnet_wire::address::MacAddress;
 use serde::{Deserialize, Serialize};
 
 /// Number of packets of one tunnel that a fast path has counted.
@@ -40,4 +42,19 @@ pub struct Arrival<'a> {
     pub wall: WallTime,
     /// Stations in radio range.
     pub in_range: InRange<'a>,
+}
+
+/// Command that gives a host on board access to the captive portal of an uplink.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortalOrder {
+    /// Interface name of the uplink.
+    pub uplink: String,
+    /// Interface on board at which the host is.
+    pub lan: String,
+    /// Link-layer address of the host.
+    pub host: MacAddress,
+    /// Duration of the access in seconds.
+    pub for_s: u32,
+    /// DNS servers of the uplink. If empty, those that Router Advertisements on the uplink name.
+    pub dns: Vec<IpAddr>,
 }

@@ -13,6 +13,7 @@ mod outputs;
 mod packets;
 mod path_mtus;
 mod persistence;
+mod portal;
 mod protection;
 mod roles;
 
@@ -40,6 +41,7 @@ use lan_mtu::LanMtu;
 pub use neighbours::GeonetOrder;
 use neighbours::Neighbours;
 use packets::MessageCounters;
+pub(crate) use portal::PortalAccess;
 use protection::Protection;
 pub(crate) use roles::Roles;
 
@@ -109,6 +111,8 @@ pub struct Nemo {
     /// Names of the interfaces of IPv6 over GeoNetworking that exist or may appear.
     virtual_interfaces: Vec<String>,
     data_path: DataPath,
+    /// The host that has access to a captive portal.
+    pub(crate) portal: Option<PortalAccess>,
     /// Why the kernel has not installed the rules of the packet filter; `None` if it has.
     pub(crate) packet_rule_error: Option<String>,
     /// State of messages under IPsec, if a node uses IPsec.
@@ -132,6 +136,7 @@ impl Nemo {
             interfaces: BTreeMap::new(),
             virtual_interfaces,
             data_path: DataPath::new(&mut rng),
+            portal: None,
             packet_rule_error: None,
             protection: None,
             messages: MessageCounters::default(),
@@ -235,7 +240,8 @@ impl Nemo {
         let used = self.data_path.forwarder.has_used().then_some(Time::ZERO);
         let path_mtus = self.data_path.path_mtus.poll_timeout().into_iter().chain(used);
         let path_mtus = path_mtus.chain(self.access.as_ref().and_then(Access::poll_timeout));
-        agent.into_iter().chain(router).chain(path_mtus).min()
+        let portal = self.portal.as_ref().map(|portal| portal.until);
+        agent.into_iter().chain(router).chain(path_mtus).chain(portal).min()
     }
 
     /// Returns when the timers of the routes to neighbouring mobile networks are due next.

@@ -194,6 +194,9 @@ pub struct Uplink {
     /// terms.
     #[serde(default)]
     pub captive_portal: Option<String>,
+    /// The host on board that has access to the captive portal (`carnet portal`), or `null`.
+    #[serde(default)]
+    pub portal_access: Option<PortalAccess>,
     /// Octets that the uplink has carried in this period, both directions together. Its interface counts
     /// them, and the router reads them at least every five seconds; `null` before the first reading.
     #[serde(default)]
@@ -223,6 +226,20 @@ pub struct Uplink {
     /// an obstacle. The program fills this field.
     #[serde(default)]
     pub obstacle: Option<String>,
+}
+
+/// Access of a host on board to the captive portal of an uplink. Its packets leave by this uplink without the
+/// tunnel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortalAccess {
+    /// MAC address of the host, `xx:xx:xx:xx:xx:xx`.
+    pub host: String,
+    /// Interface of the mobile network at which the host is.
+    pub interface: String,
+    /// DNS servers that get the queries of the host.
+    pub dns: Vec<IpAddr>,
+    /// Seconds until the access ends.
+    pub remaining_s: u32,
 }
 
 /// A tunnel.
@@ -500,6 +517,7 @@ impl Nemo {
                 loss: quality.map(|quality| quality.loss),
                 capacity_kbit_s: uplink.capacity,
                 captive_portal: uplink.captive_portal().map(str::to_owned),
+                portal_access: self.portal_access(&uplink.config.interface, now),
                 volume_used: uplink.volume_used(),
                 volume: uplink.config.volume,
                 volume_period: uplink.config.volume_period.name().into(),
@@ -512,6 +530,17 @@ impl Nemo {
             }
         });
         uplinks.collect()
+    }
+
+    /// Returns the access of a host to the captive portal of this uplink.
+    fn portal_access(&self, uplink: &str, now: Time) -> Option<PortalAccess> {
+        let portal = self.portal.as_ref().filter(|portal| portal.uplink == uplink)?;
+        Some(PortalAccess {
+            host: portal.host.to_string(),
+            interface: portal.lan.clone(),
+            dns: portal.dns.clone(),
+            remaining_s: seconds(portal.until.saturating_since(now)),
+        })
     }
 
     /// Returns the policies of the mobile router, in the order of the config.

@@ -309,6 +309,8 @@ impl Station {
             Command::Revoke { home_address, bids } => {
                 self.nemo.handle_revocation(now, wall, home_address, &bids)
             }
+            Command::Portal(order) => self.nemo.handle_portal(now, order),
+            Command::EndPortal { uplink } => self.nemo.handle_portal_end(now, &uplink),
             Command::Shutdown => {
                 self.nemo.handle_shutdown(now, wall);
                 Ok(())

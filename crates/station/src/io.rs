@@ -24,7 +24,7 @@ pub use carnet_mobility::Event;
 pub use carnet_mobility::mobile_router::{Octets, PortalProbe};
 use serde::{Deserialize, Serialize};
 
-pub use carnet_nemo::input::TunnelTraffic;
+pub use carnet_nemo::input::{PortalOrder, TunnelTraffic};
 pub use carnet_nemo::{Kept, Output as NemoOutput};
 
 /// An input to the station.
@@ -225,6 +225,13 @@ pub enum Command {
         home_address: Ipv6Addr,
         /// Binding Identifiers of the bindings to end; all bindings of the node if empty.
         bids: Vec<u16>,
+    },
+    /// Gives a host on board access to the captive portal of an uplink.
+    Portal(PortalOrder),
+    /// Ends the access to a captive portal.
+    EndPortal {
+        /// Interface name of the uplink.
+        uplink: String,
     },
     /// The program is about to end: the station de-registers, and ends its direct routes and other state at
     /// its peers.

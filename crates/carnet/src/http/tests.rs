@@ -39,6 +39,10 @@ async fn run_loop(mut requests: mpsc::Receiver<Request>) {
                 None | Some("wlan0") => Ok(()),
                 Some(other) => Err(format!("{other} is not an uplink")),
             })),
+            Request::Portal { portal, reply } => drop(reply.send(match portal.uplink.as_str() {
+                "eth9" => Err("eth9 is not an uplink".into()),
+                _ => Ok(()),
+            })),
             request => geonet::answer(request),
         }
     }

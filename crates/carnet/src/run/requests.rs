@@ -1,17 +1,21 @@
 //! Requests of operators to a running station.
 
-use carnet_api::model::{DrainRequest, GnPingEvent, GnPingRequest, HandoverRequest, Location, RevokeRequest};
+use carnet_api::model::{
+    DrainRequest, GnPingEvent, GnPingRequest, HandoverRequest, Location, PortalRequest, RevokeRequest,
+};
 use carnet_base::Time;
 use carnet_cits::geonetworking::Geonet as Plane;
 use carnet_linux::signal::PLAUSIBLE;
 use carnet_linux::{TunnelWriter, clock};
-use carnet_station::io::{Command, Input};
+use carnet_station::io::{Command, Input, PortalOrder};
+use carnet_wire::address::{MacAddress, ParseError};
 use tokio::sync::mpsc;
 
 use super::Runner;
 use crate::answers;
 use crate::facilities::NO_FACILITIES;
 use crate::geonet::{Geonet, dcc};
+use crate::lan::LanLink;
 use crate::request::{Answer, Request};
 
 impl Runner {
@@ -62,6 +66,9 @@ impl Runner {
                 let result = self.try_input(Input::Command(Command::Handover { uplink, policy }));
                 let _ = reply.send(result);
             }
+            Request::Portal { portal, reply } => {
+                let _ = reply.send(self.portal(portal));
+            }
             Request::Drain(reply) => {
                 let _ = reply.send(self.station.home_agent().and_then(|agent| agent.drain()));
             }
@@ -87,6 +94,40 @@ impl Runner {
             }
             other => self.request_of_geonet(now, other),
         }
+    }
+
+    /// Gives a host access to the captive portal of an uplink, or ends the access.
+    fn portal(&mut self, portal: PortalRequest) -> Answer<()> {
+        let PortalRequest { uplink, host, for_s, dns } = portal;
+        let Some(host) = host else {
+            return self.try_input(Input::Command(Command::EndPortal { uplink }));
+        };
+        let host: MacAddress =
+            host.parse().map_err(|error: ParseError| format!("cannot read the host: {error}"))?;
+        let lan = self.interface_of(host)?;
+        let order = PortalOrder { uplink, lan, host, for_s, dns };
+        self.try_input(Input::Command(Command::Portal(order)))
+    }
+
+    /// Returns the interface on board at which a host is, by the kernel's neighbours or by its lease.
+    fn interface_of(&mut self, host: MacAddress) -> Answer<String> {
+        let lan: Vec<String> =
+            self.station.nemo().lan_status().into_iter().map(|lan| lan.interface).collect();
+        let neighbours = self.platform.as_mut().map(|platform| platform.interfaces_of(host.0));
+        let neighbours = neighbours.transpose().map_err(|error| error.to_string())?.unwrap_or_default();
+        if let Some(interface) = neighbours.into_iter().find(|interface| lan.contains(interface)) {
+            return Ok(interface);
+        }
+        let now = clock::now();
+        let has_lease = |link: &&LanLink| link.server.leases(now).any(|it| it.link_address == host.0);
+        let link = self.lan.links().iter().filter(|link| lan.contains(&link.name)).find(has_lease);
+        link.map(|link| link.name.clone()).ok_or_else(|| {
+            format!(
+                "cannot find the host {host}: found no neighbour and no lease with this MAC address, expected \
+                 one on {}",
+                if lan.is_empty() { "an interface of mobile_router.lan".to_owned() } else { lan.join(", ") }
+            )
+        })
     }
 
     fn request_of_geonet(&mut self, now: Time, request: Request) {

@@ -166,6 +166,28 @@ on this machine: x is 0, 1 is needed
 }
 
 #[test]
+fn show_uplinks_prints_the_host_with_access_to_a_captive_portal() {
+    let uplink = |dns: Value| {
+        json!({"interface": "w0", "state": "silent", "retry_s": null, "care_of_address": null, "bid": null,
+               "priority": 10, "signal_dbm": null, "rtt_ms": null, "loss": null, "active": false,
+               "portal_access": {"host": "02:00:00:00:00:09", "interface": "i0", "dns": dns,
+                                 "remaining_s": 290}})
+    };
+    let servers = [(json!(["192.0.2.53", "2001:db8::53"]), "192.0.2.53 2001:db8::53"), (json!([]), "-")];
+    for (dns, text) in servers {
+        let expected = format!(
+            "\
+UPLINK  STATE      PRIORITY
+w0      no answer  10
+
+w0: host 02:00:00:00:00:09 at i0 has access to the captive portal for 4m 50s, DNS at {text}
+"
+        );
+        assert_eq!(show(Table::Uplinks, json!([uplink(dns)]), None), expected);
+    }
+}
+
+#[test]
 fn show_policies_prints_selectors_and_uplinks() {
     let policy = |name: &str, wanted: Value, takes: Value, home_agent: &str| {
         json!({"name": name, "action": "failover", "selectors": 1, "uplinks": ["w1", "w0"], "wanted_uplin\

@@ -47,6 +47,7 @@ mod path_mtu;
 mod paths;
 mod persistence;
 mod portal;
+mod portal_access;
 mod positions;
 mod pseudonyms;
 mod radio;

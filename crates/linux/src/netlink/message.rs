@@ -41,6 +41,7 @@ const LINK_HEADER: usize = 16;
 /// Length of `struct ndmsg` in octets.
 const NEIGHBOUR_HEADER: usize = 12;
 const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
 
 impl NetlinkSerializable for Message {
     fn message_type(&self) -> u16 {
@@ -131,6 +132,9 @@ fn neighbour(payload: &[u8]) -> Result<NeighbourMessage, DecodeError> {
     message.header.state = NeighbourState::from(u16::from_ne_bytes(at(payload, 8).ok_or_else(short)?));
     for attribute in NlasIterator::new(payload.get(NEIGHBOUR_HEADER..).ok_or_else(short)?) {
         let attribute = attribute?;
+        if attribute.kind() == NDA_LLADDR {
+            message.attributes.push(NeighbourAttribute::LinkLayerAddress(attribute.value().to_vec()));
+        }
         if attribute.kind() == NDA_DST {
             message.attributes.extend(match message.header.family {
                 AddressFamily::Inet => at::<4>(attribute.value(), 0)
@@ -214,7 +218,10 @@ mod tests {
         message.header.ifindex = 7;
         message.header.state = NeighbourState::Failed;
         let address = NeighbourAddress::Inet6("fe80::1".parse().expect("an address"));
-        message.attributes = vec![NeighbourAttribute::Destination(address)];
+        message.attributes = vec![
+            NeighbourAttribute::Destination(address),
+            NeighbourAttribute::LinkLayerAddress(vec![2, 0, 0, 0, 0, 9]),
+        ];
         let mut written = vec![0; message.buffer_len()];
         message.emit(&mut written);
         assert_eq!(

@@ -1,6 +1,7 @@
 //! Reports to the kernel which neighbours carnet uses, and asks for a neighbour's state. The kernel itself
 //! resolves link-layer addresses.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use netlink_packet_route::neighbour::{
@@ -48,6 +49,26 @@ impl Neighbours<'_> {
         self.0
             .get(RouteNetlinkMessage::NewNeighbour(message), || format!("use neighbour {address}"))
             .map(|_| ())
+    }
+
+    /// Returns the indices of the interfaces at which the kernel knows a neighbour with this link-layer
+    /// address, each once.
+    pub(crate) fn interfaces_of(&mut self, address: [u8; 6]) -> Result<BTreeSet<u32>> {
+        let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
+        let answers = self.0.dump(question, || "list the neighbours".to_owned())?;
+        let is_of_host = |message: &NeighbourMessage| {
+            let address = NeighbourAttribute::LinkLayerAddress(address.to_vec());
+            let is_unknown =
+                matches!(message.header.state, NeighbourState::Incomplete | NeighbourState::Failed);
+            !is_unknown && message.attributes.contains(&address)
+        };
+        let indices = answers.into_iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewNeighbour(message) if is_of_host(&message) => {
+                Some(message.header.ifindex)
+            }
+            _ => None,
+        });
+        Ok(indices.collect())
     }
 
     /// Returns the kernel's state of a neighbour. Before Linux 5.0 the state is unknown, because the kernel

@@ -96,6 +96,9 @@ pub mod priority {
     /// Rejects (`unreachable`) packets from a direct route that are not for the mobile network. A mobile
     /// router does not forward between two other mobile routers.
     pub const FROM_DIRECT: u32 = 122;
+    /// Rejects (`unreachable`) packets of a host with access to a captive portal if the portal's uplink lacks
+    /// their address family. They must not take the tunnel past the portal.
+    pub const PORTAL_ONLY: u32 = 123;
     /// Rejects (`unreachable`) packets from GeoNetworking that are not for the mobile network. A vehicle does
     /// not forward other vehicles' packets to its uplinks or its tunnel.
     pub const FROM_STATIONS: u32 = 125;

@@ -43,7 +43,9 @@ pub(crate) use entries::first_host;
 pub use lan::{AllowedPackets, Door, Inbound, LanSettings, Shares, share_out};
 pub(crate) use lan::{lan_ipv4_prefixes, lan_prefixes};
 pub use policy_routing_for_breakouts::BreakoutPolicy;
-pub(crate) use policy_routing_for_breakouts::{breakout_entries, closed_uplink_entries, uplink_of};
+pub(crate) use policy_routing_for_breakouts::{
+    PortalTarget, breakout_entries, closed_uplink_entries, is_usable, uplink_of,
+};
 pub(crate) use policy_routing_for_direct::direct_entries;
 pub(crate) use policy_routing_for_home_agent::{agent_entries, node_entries};
 pub(crate) use policy_routing_for_mobile_router::{router_entries, setting_entries};

@@ -14,11 +14,14 @@
 //! * The mark of the connection leads its answers back. Rules make all other packets from an uplink
 //!   unreachable.
 //! * When the uplink changes, the kernel ends the connections with the address of the former uplink.
+//! * A host with access to a captive portal ([`PortalTarget`]) is selected by its link-layer address. All its
+//!   packets leave by the uplink of the portal, before any policy. Its DNS queries go to the DNS servers of
+//!   that uplink. If the uplink lacks the address family of a packet, the packet is unreachable.
 //!
 //! Left out: packets of this machine's own programs, and packets on the home link, which need no tunnel.
 
 use std::collections::BTreeSet;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::mapped::{self, ALL_IPV4};
 use carnet_mobility::MobileRouter;
@@ -44,6 +47,17 @@ const INSIDE: Mark = Mark { mask: MASK, value: 0x3f00_0000 };
 const ZONE: u16 = 13_500;
 /// Largest number of policies, because each has a mark.
 const MAX_POLICIES: usize = 0x3e;
+/// Mark of the packets of a host with access to a captive portal.
+const PORTAL: Mark = Mark { mask: MASK, value: 0x7e00_0000 };
+/// Port of DNS servers.
+const DNS: PortRange = PortRange { first: 53, last: 53 };
+/// Order of the marking rules. The zone of connection tracking depends on the marks, so it comes last.
+mod order {
+    pub(super) const NEAR: usize = 0;
+    pub(super) const PORTAL: usize = 1;
+    pub(super) const POLICIES: usize = 2;
+    pub(super) const ZONE: usize = POLICIES + super::MAX_POLICIES;
+}
 /// Destinations that no uplink forwards.
 const NEAR: [&str; 4] = ["fe80::/10", "ff00::/8", "::ffff:224.0.0.0/100", "::ffff:255.255.255.255/128"];
 
@@ -65,6 +79,19 @@ pub struct BreakoutPolicy {
     pub flows_before: usize,
 }
 
+/// A host on board whose packets leave by the uplink of a captive portal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PortalTarget<'a> {
+    /// Interface name of the uplink.
+    pub(crate) uplink: &'a str,
+    /// Name of the interface on board at which the host is.
+    pub(crate) lan: &'a str,
+    /// Link-layer address of the host.
+    pub(crate) host: [u8; 6],
+    /// DNS servers of the uplink. The first one of each address family gets the host's queries.
+    pub(crate) dns: &'a [IpAddr],
+}
+
 /// Returns the mark of packets that leave by the policy with this index.
 fn mark(index: usize) -> Mark {
     let number = u32::try_from(index.min(MAX_POLICIES - 1)).unwrap_or_default();
@@ -80,20 +107,23 @@ pub(crate) fn uplink_of(policy: &BreakoutPolicy, router: &MobileRouter) -> Optio
     policy.uplinks.iter().filter_map(position).find(|index| is_usable(router, *index))
 }
 
-fn is_usable(router: &MobileRouter, index: usize) -> bool {
+/// Returns whether packets can leave by this uplink without the tunnel.
+pub(crate) fn is_usable(router: &MobileRouter, index: usize) -> bool {
     let uplink = router.uplinks().get(index);
     uplink.is_some_and(|uplink| uplink.ipv6_gateway().is_some() || uplink.ipv4_gateway().is_some())
 }
 
-/// Returns the entries for these policies, of which at least one breaks out. `lan` are the interfaces of the
-/// mobile network.
+/// Returns the entries for the policies that break out, and for the host with access to a captive portal.
+/// `lan` are the interfaces of the mobile network.
 pub(crate) fn breakout_entries(
     policies: &[BreakoutPolicy],
+    portal: Option<PortalTarget<'_>>,
     router: &MobileRouter,
     lan: &[String],
 ) -> Vec<Entry> {
     let config = router.config();
-    if router.is_home() || !policies.iter().any(|policy| policy.breaks_out) {
+    let has_breakouts = policies.iter().any(|policy| policy.breaks_out);
+    if router.is_home() || !(has_breakouts || portal.is_some()) {
         return Vec::new();
     }
     let networks: Vec<Ipv6Net> = config
@@ -119,10 +149,18 @@ pub(crate) fn breakout_entries(
             })));
         }
     }
+    let position = |name: &str| router.uplinks().iter().position(|it| it.config.interface == name);
+    let portal = portal.and_then(|portal| Some((portal, position(portal.uplink)?)));
+    if let Some((portal, uplink)) = portal {
+        used.insert(uplink);
+        entries.extend(portal_rules(portal, uplink, &networks));
+    }
+    let portal = portal.map(|(portal, _)| portal);
     entries.extend(used.iter().flat_map(|index| routes(router, *index)));
     entries.extend(marking_rules(policies, lan, &networks).into_iter().map(packet_rule));
     for uplink in &config.uplinks {
-        entries.extend(nat_rules(&uplink.interface).map(packet_rule));
+        let leads_to_portal = portal.is_some_and(|portal| portal.uplink == uplink.interface);
+        entries.extend(nat_rules(&uplink.interface, leads_to_portal).map(packet_rule));
         entries.extend(networks.iter().map(|network| {
             Entry::Rule(Box::new(Rule {
                 priority: priority::BREAKOUT_ANSWERS,
@@ -184,7 +222,7 @@ fn marking_rules(policies: &[BreakoutPolicy], lan: &[String], networks: &[Ipv6Ne
         let from = PacketMatch { input_interface: Some(input.clone()), ..PacketMatch::default() };
         for destination in networks.iter().chain(&near) {
             let packets = PacketMatch { destination: Some(*destination), ..from.clone() };
-            rules.push(early(0, packets, Verdict::SetMark(INSIDE)));
+            rules.push(early(order::NEAR, packets, Verdict::SetMark(INSIDE)));
         }
         for (index, policy) in policies.iter().enumerate().take(MAX_POLICIES) {
             if !policy.lan.is_empty() && !policy.lan.contains(input) {
@@ -194,11 +232,11 @@ fn marking_rules(policies: &[BreakoutPolicy], lan: &[String], networks: &[Ipv6Ne
             for packets in policy.selectors.iter().flat_map(packets_of) {
                 let input_interface = Some(input.clone());
                 let packets = PacketMatch { input_interface, mark: Some(UNDECIDED), ..packets };
-                rules.push(early(index + 1, packets, Verdict::SetMark(mark)));
+                rules.push(early(order::POLICIES + index, packets, Verdict::SetMark(mark)));
             }
         }
         let marked = PacketMatch { mark: Some(OUTSIDE), ..from };
-        rules.push(early(MAX_POLICIES + 1, marked.clone(), Verdict::Zone(ZONE)));
+        rules.push(early(order::ZONE, marked.clone(), Verdict::Zone(ZONE)));
         rules.push(PacketRule {
             chain: Chain::Prerouting,
             order: 0,
@@ -215,9 +253,57 @@ fn early(order: usize, packets: PacketMatch, verdict: Verdict) -> PacketRule {
     PacketRule { chain: Chain::Early, order, packets, counts: false, verdict }
 }
 
+/// Returns the entries that lead the packets of a host to a captive portal by the uplink with this index.
+fn portal_rules(portal: PortalTarget<'_>, uplink: usize, networks: &[Ipv6Net]) -> Vec<Entry> {
+    let table = TABLE_BREAKOUT.saturating_add(u32::try_from(uplink).unwrap_or_default());
+    let mut entries = Vec::new();
+    for network in networks {
+        for (priority, table) in [(priority::BREAKOUT, table), (priority::PORTAL_ONLY, TABLE_NOWHERE)] {
+            entries.push(Entry::Rule(Box::new(Rule {
+                priority,
+                input_interface: Some(portal.lan.to_owned()),
+                from: Some(*network),
+                mark: Some(PORTAL),
+                table,
+                ..Rule::default()
+            })));
+        }
+        let from = PacketMatch {
+            input_interface: Some(portal.lan.to_owned()),
+            source: Some(*network),
+            ..PacketMatch::default()
+        };
+        let of_host = PacketMatch { link_source: Some(portal.host), ..from.clone() };
+        let other = PacketMatch { mark: Some(UNDECIDED), ..of_host.clone() };
+        entries.push(packet_rule(early(order::PORTAL, other, Verdict::SetMark(PORTAL))));
+        let is_ipv4 = mapped::to_ipv4(*network).is_some();
+        let Some(server) = portal.dns.iter().find(|server| server.is_ipv4() == is_ipv4) else { continue };
+        for protocol in [protocol::UDP, protocol::TCP] {
+            // Also queries to the DNS forwarder on board, although it is in the mobile network.
+            let queries = PacketMatch { protocol: Some(protocol), ports: Some(DNS), ..of_host.clone() };
+            entries.push(packet_rule(early(order::PORTAL, queries, Verdict::SetMark(PORTAL))));
+            let marked = PacketMatch {
+                protocol: Some(protocol),
+                ports: Some(DNS),
+                mark: Some(PORTAL),
+                ..from.clone()
+            };
+            entries.push(packet_rule(PacketRule {
+                chain: Chain::DestinationNat,
+                order: 0,
+                packets: marked,
+                counts: false,
+                verdict: Verdict::DestinationAddress(*server),
+            }));
+        }
+    }
+    entries
+}
+
 /// Returns the rules for one uplink. They change the source address and lead answers back. They refuse
-/// packets that would leave with a foreign address, and those that arrive without a request.
-fn nat_rules(uplink: &str) -> impl Iterator<Item = PacketRule> {
+/// packets that would leave with a foreign address, and those that arrive without a request. Packets of a
+/// captive portal are refused unless a host has access to it by this uplink.
+fn nat_rules(uplink: &str, leads_to_portal: bool) -> impl Iterator<Item = PacketRule> {
     let from = PacketMatch { input_interface: Some(uplink.to_owned()), ..PacketMatch::default() };
     let to = PacketMatch { output_interface: Some(uplink.to_owned()), ..PacketMatch::default() };
     let answers = PacketMatch {
@@ -237,13 +323,16 @@ fn nat_rules(uplink: &str) -> impl Iterator<Item = PacketRule> {
         ..from
     };
     let outside = PacketMatch { mark: Some(OUTSIDE), ..to };
+    // Connections of the portal outlive the access in connection tracking.
+    let portal = PacketMatch { connection_mark: Some(PORTAL), ..answers.clone() };
+    let portal = (!leads_to_portal).then_some((Chain::Prerouting, portal, Verdict::Drop));
     let rules = [
         (Chain::Prerouting, answers, Verdict::RestoreMark),
         (Chain::Forward, foreign, Verdict::Drop),
         (Chain::Forward, unasked, Verdict::Drop),
         (Chain::SourceNat, outside, Verdict::Masquerade),
     ];
-    rules.into_iter().map(|(chain, packets, verdict)| PacketRule {
+    rules.into_iter().chain(portal).map(|(chain, packets, verdict)| PacketRule {
         chain,
         order: 0,
         packets,

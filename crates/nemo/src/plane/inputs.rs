@@ -10,14 +10,15 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::Header;
 
 use super::path_mtus::handle_echo_reply;
-use super::{Nemo, neighbours};
+use super::{Nemo, PortalAccess, neighbours};
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
-use crate::input::{InRange, Stations, TunnelTraffic};
+use crate::input::{InRange, PortalOrder, Stations, TunnelTraffic};
 use crate::output::Output;
 
 /// Name in the message counters for a Home Agent Address Discovery Reply (ICMPv6).
 const DISCOVERY_REPLY: &str = "home_agent_discovery_reply";
+const NO_MOBILE_ROUTER: &str = "this station is no mobile router";
 
 impl Nemo {
     /// Runs the timers that are due, without those that need the stations in radio range.
@@ -299,6 +300,41 @@ impl Nemo {
         bids: &[u16],
     ) -> Result<(), String> {
         self.roles.handle_revocation(now, wall, home_address, bids)
+    }
+
+    /// Gives a host on board access to the captive portal of an uplink. A repeated command for the same host
+    /// sets a new end and new DNS servers.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, in words for the operator.
+    pub fn handle_portal(&mut self, now: Time, order: PortalOrder) -> Result<(), String> {
+        let router = self.roles.router.as_ref().ok_or(NO_MOBILE_ROUTER)?;
+        let filter_error = self.packet_rule_error.as_deref();
+        let portal = PortalAccess::new(now, order, router, self.portal.as_ref(), filter_error)?;
+        let event = portal.begin_event(now);
+        self.portal = Some(portal);
+        // The rules that refuse packets from uplinks come before the setting by which the kernel forwards.
+        self.forward_router(now);
+        self.forward_settings();
+        self.data_path.take_changes();
+        self.data_path.outputs.push_back(Output::Event(event));
+        Ok(())
+    }
+
+    /// Ends the access to the captive portal of this uplink.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, in words for the operator.
+    pub fn handle_portal_end(&mut self, now: Time, uplink: &str) -> Result<(), String> {
+        let router = self.roles.router.as_ref().ok_or(NO_MOBILE_ROUTER)?;
+        router.machine.uplink_called(uplink)?;
+        let Some(portal) = self.portal.take_if(|portal| portal.uplink == uplink) else {
+            return Err(format!(
+                "cannot end the access to the captive portal of {uplink}: no host has access to it"
+            ));
+        };
+        self.end_portal(now, portal, "an operator has ended it".to_owned());
+        Ok(())
     }
 
     /// De-registers, and ends the state that peers have about this station.

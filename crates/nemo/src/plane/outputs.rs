@@ -8,14 +8,14 @@ use carnet_mobility::mnpp::Output as NeighbourWish;
 use carnet_mobility::nesting::Output as Wish;
 
 use super::neighbours::GeonetOrder;
-use super::{Nemo, Scope, neighbours};
+use super::{Nemo, PortalAccess, Router, Scope, neighbours};
 use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::forwarder::Verdict;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Order;
 use crate::forwarding::{
     OwnTraffic, breakout_entries, closed_entries, closed_uplink_entries, door_entries, nesting_entries,
-    own_traffic_entries, router_entries,
+    own_traffic_entries, router_entries, setting_entries,
 };
 use crate::output::Output;
 use crate::persistent_state::Kept;
@@ -33,6 +33,12 @@ impl Nemo {
             let event = Event::Warning { message: message.to_owned() };
             self.data_path.outputs.push_back(Output::Event(event));
             self.forward_router(now);
+        }
+        let (router, filter_error) = (self.roles.router.as_ref(), self.packet_rule_error.as_deref());
+        if let Some(reason) = self.portal.as_ref().and_then(|portal| portal.end(now, router, filter_error))
+            && let Some(portal) = self.portal.take()
+        {
+            self.end_portal(now, portal, reason);
         }
         self.direct.follow(now, self.roles.router.as_ref(), &mut self.data_path);
         self.follow_path_mtus(now);
@@ -147,7 +153,8 @@ impl Nemo {
                 &self.interfaces,
                 &breakouts,
             );
-            entries.extend(breakout_entries(&breakouts, &router.machine, &router.lan));
+            let portal = self.portal.as_ref().map(PortalAccess::target);
+            entries.extend(breakout_entries(&breakouts, portal, &router.machine, &router.lan));
             entries.extend(nesting_entries(&router.nesting, &router.machine));
             if router.own_traffic == OwnTraffic::Tunnel {
                 let others = router.agents.machines();
@@ -162,6 +169,30 @@ impl Nemo {
         self.data_path.take_changes();
     }
 
+    /// Removes the entries of an access to a captive portal, which has just ended.
+    pub(super) fn end_portal(&mut self, now: Time, portal: PortalAccess, reason: String) {
+        // In the reverse order of the beginning.
+        self.forward_settings();
+        self.forward_router(now);
+        self.data_path.outputs.push_back(Output::Event(portal.end_event(reason)));
+    }
+
+    /// Returns whether packets may leave without the tunnel by the config, or do so now.
+    fn may_break_out(&self) -> bool {
+        let by_config = self.roles.router.as_ref().is_some_and(Router::may_break_out);
+        by_config || self.portal.is_some()
+    }
+
+    /// Recomputes the settings of the mobile router's interfaces.
+    pub(super) fn forward_settings(&mut self) {
+        let may_break_out = self.may_break_out();
+        let Some(router) = &self.roles.router else { return };
+        let groups = setting_entries(&router.machine, &router.lan, may_break_out);
+        for (order, entries) in groups.into_iter().enumerate() {
+            self.data_path.desired.replace(Scope::Settings(order), entries);
+        }
+    }
+
     /// Recomputes the rules for the doors of the mobile network.
     pub(super) fn forward_doors(&mut self) {
         let router = self.roles.router.as_ref();
@@ -169,7 +200,7 @@ impl Nemo {
         let closed = router.filter(|_| self.packet_rule_error.is_some()).map(|router| {
             let config = router.machine.config();
             let mut closed = closed_entries(&config.prefixes, &config.ipv4_prefixes, &router.lan_settings);
-            if router.may_break_out() {
+            if self.may_break_out() {
                 closed.extend(closed_uplink_entries(&router.machine));
             }
             closed

@@ -21,7 +21,7 @@ use super::protection::Protection;
 use super::{Agent, Nemo, Router, Scope, neighbours};
 use crate::config::{MobileRouterSettings, NemoConfig};
 use crate::forwarding::desired::TunnelEnd;
-use crate::forwarding::{agent_entries, first_host, lan_ipv4_prefixes, lan_prefixes, setting_entries};
+use crate::forwarding::{agent_entries, first_host, lan_ipv4_prefixes, lan_prefixes};
 use crate::input::InRange;
 use crate::output::Output;
 use crate::persistent_state::{PersistentState, dormant};
@@ -162,14 +162,6 @@ impl Nemo {
             for prefix in config.prefixes.iter().copied().chain(ipv4).chain([home_address]) {
                 self.data_path.forwarder.serve(prefix, config.home_address);
             }
-            let has_breakouts = router.may_break_out();
-            // Put these settings before those by which the home agent turns forwarding on, because the kernel
-            // needs this order.
-            for (order, entries) in
-                setting_entries(&router.machine, &router.lan, has_breakouts).into_iter().enumerate()
-            {
-                self.data_path.desired.replace(Scope::Settings(order), entries);
-            }
             if let Some(stored) = persistent.mobile_router {
                 router.machine.restore(stored);
             }
@@ -177,6 +169,9 @@ impl Nemo {
                 router.machine.restore_volume(&interface, volume);
             }
         }
+        // Put these settings before those by which the home agent turns forwarding on, because the kernel
+        // needs this order.
+        self.forward_settings();
         self.roles.agent =
             config.home_agent.map(|config| Agent::new(config, &mut self.rng, self.tokens.fork()));
         if let Some(agent) = &mut self.roles.agent {

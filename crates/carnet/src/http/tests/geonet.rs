@@ -90,6 +90,7 @@ pub(super) fn answer(request: Request) {
         | Request::Policies(_)
         | Request::Counters(_)
         | Request::Handover { .. }
+        | Request::Portal { .. }
         | Request::Signal { .. } => unreachable!("answered before"),
     }
 }

@@ -2,7 +2,7 @@
 
 use carnet_api::model::{
     AreaRemoval, AreaRequest, ChannelRequest, DenmRequest, DrainRequest, GnPingRequest, GnSendRequest,
-    HandoverRequest, PseudonymRequest, RevokeRequest, SignalRequest, Vehicle,
+    HandoverRequest, PortalRequest, PseudonymRequest, RevokeRequest, SignalRequest, Vehicle,
 };
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -121,6 +121,7 @@ fn server_accepts_every_example_body_of_the_api_page() {
     for (_, path) in requests().into_iter().filter(|(method, _)| *method == "POST") {
         match path {
             "/v1/handover" => read::<HandoverRequest>(path),
+            "/v1/portal" => read::<PortalRequest>(path),
             "/v1/drain" => read::<DrainRequest>(path),
             "/v1/drain/end" => read::<Value>(path),
             "/v1/revoke" => read::<RevokeRequest>(path),

@@ -282,6 +282,7 @@ fn promtool_accepts_metrics_and_alerts() {
         loss: Some(0.25),
         capacity_kbit_s: Some(5000),
         captive_portal: None,
+        portal_access: None,
         volume_used: Some(7),
         volume: None,
         volume_period: "month".into(),

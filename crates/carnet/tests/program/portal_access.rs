@@ -1,0 +1,252 @@
+//! `carnet portal`: one host on board reaches the captive portal of an uplink, and another host does not.
+//!
+//! The core plays the access network of the first uplink. It leads web requests to the portal's own server,
+//! answers DNS queries, and drops all other packets. So the router is registered over the second uplink, and
+//! hosts reach the web server beyond the home agent through the tunnel.
+
+use std::fs;
+use std::process::{Child, Stdio};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::ipv4::{dual, identified, nft, start_both};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, Testbed};
+
+/// Address of the web server beyond the home agent.
+const SERVER: &str = "198.51.100.80";
+/// Address of the access network's router, which is its DNS server as well.
+const GATEWAY: &str = "192.0.2.1";
+const IPV4_PREFIX: &str = "10.42.7.0/24";
+
+/// DNS server that answers each query with its own address.
+const DNS: &str = r#"
+import socket, sys
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind((sys.argv[1], 53))
+while True:
+    query, client = server.recvfrom(512)
+    question = query[12:query.index(0, 12) + 5]
+    record = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4" + socket.inet_aton(sys.argv[1])
+    server.sendto(query[:2] + b"\x81\x80\0\1\0\1\0\0\0\0" + question + record, client)
+"#;
+
+/// A program that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The testbed with two hosts on board, which share one link.
+struct Bench {
+    bed: Testbed,
+    other: Host,
+    _servers: [Running; 3],
+}
+
+fn run(host: &Host, words: &[&str]) -> Running {
+    let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+    Running(host.spawn(&words, |command| {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+    }))
+}
+
+/// Starts a web server in the core whose only page is the name of its place.
+fn serve(bed: &Testbed, place: &str, port: &str) -> Running {
+    let folder = bed.scratch.path(place);
+    fs::create_dir(&folder).expect("a folder");
+    fs::write(folder.join("index.html"), place).expect("a page");
+    run(&bed.core, &["busybox", "httpd", "-f", "-p", port, "-h", &folder.display().to_string()])
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let bed = dual();
+        bed.core.ip(&format!("addr add {SERVER}/32 dev lo"));
+        bed.core.ip(&format!("route add {IPV4_PREFIX} via 198.51.100.2"));
+        let other = Host::new();
+        bed.host
+            .ip(&format!("link add link eth0 name eth1 netns {} type macvlan mode private", other.thread()));
+        other.ip("link set eth1 up");
+        other.batch("addr add 2001:db8:a::11/64 dev eth1\nroute add default via 2001:db8:a::1 metric 10");
+        for (host, interface, address) in [(&bed.host, "eth0", "10.42.7.5"), (&other, "eth1", "10.42.7.6")] {
+            host.ip(&format!("addr add {address}/24 dev {interface}"));
+            host.ip("route add default via 10.42.7.1");
+        }
+        nft(
+            &bed.core,
+            &[
+                "add table inet portal",
+                "add chain inet portal lead { type nat hook prerouting priority -100 ; }",
+                "add rule inet portal lead iifname wlan tcp dport 80 redirect to :8080",
+                "add chain inet portal own { type filter hook input priority 0 ; }",
+                "add rule inet portal own iifname wlan tcp dport 8080 accept",
+                "add rule inet portal own iifname wlan udp dport 53 accept",
+                "add rule inet portal own iifname wlan icmpv6 type 133-137 accept",
+                "add rule inet portal own iifname wlan drop",
+                "add chain inet portal pass { type filter hook forward priority 0 ; }",
+                "add rule inet portal pass iifname wlan drop",
+            ],
+        );
+        let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
+        let servers = [
+            serve(&bed, "beyond", "80"),
+            serve(&bed, "portal", "8080"),
+            run(&bed.core, &[&python, "-c", DNS, GATEWAY]),
+        ];
+        Bench { bed, other, _servers: servers }
+    }
+
+    /// Starts both stations. The router is registered over the second uplink.
+    fn start(&self, path: &str) -> (Station, Station) {
+        let prefixes = "prefixes = ['2001:db8:a::/64']\n";
+        let ipv4 = format!("{prefixes}ipv4_prefixes = ['{IPV4_PREFIX}']\n");
+        let dataplane = format!("\n[dataplane]\npath = '{path}'\n");
+        let of_both = |config: String| config.replace(prefixes, &ipv4) + &dataplane;
+        let stations = start_both(&self.bed, of_both, |config| identified(of_both(config)));
+        wait_until("the tunnel carries packets", seconds(30), || self.see("beyond", "beyond"));
+        stations
+    }
+
+    /// Returns whether the first and the second host get these pages over both address families.
+    fn see(&self, first: &str, second: &str) -> bool {
+        let gets = |host: &Host, expected: &str| {
+            let urls = [format!("http://{SERVER}/"), format!("http://[{CORRESPONDENT}]/")];
+            urls.iter().all(|url| page(host, url) == expected)
+        };
+        gets(&self.bed.host, first) && gets(&self.other, second)
+    }
+
+    fn mac(&self) -> String {
+        let link = self.bed.host.ip("-o link show dev eth0");
+        let mut words = link.split_whitespace().skip_while(|word| *word != "link/ether");
+        words.nth(1).expect("a MAC address").to_owned()
+    }
+}
+
+/// Returns the page at a URL; empty without an answer.
+fn page(host: &Host, url: &str) -> String {
+    let output = host.output(&["curl", "--silent", "--globoff", "--max-time", "2", url]);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Returns the answer to a query for the portal's name, sent to the router on board; empty without an answer.
+fn answer(host: &Host) -> String {
+    let words = ["dig", "+short", "+tries=1", "+time=1", "@10.42.7.1", "portal.example"];
+    let output = String::from_utf8_lossy(&host.output(&words).stdout).into_owned();
+    // Lines with a semicolon are remarks about the query.
+    output.lines().filter(|line| !line.starts_with(';')).collect()
+}
+
+fn order(router: &Station, arguments: &[&str]) {
+    let output = router.ask(&[&["portal", "wlan0"], arguments].concat());
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+fn refused(router: &Station, arguments: &[&str], expected: &str) {
+    let output = router.ask(&[&["portal"], arguments].concat());
+    assert!(!output.status.success() && said(&output).contains(expected), "{}", said(&output));
+}
+
+fn ended(router: &Station, reason: &str) {
+    wait_until(reason, seconds(30), || {
+        router.log().contains(&format!("to the captive portal has ended: {reason}"))
+    });
+    assert_eq!(router.show("uplinks")[0]["portal_access"], Value::Null);
+}
+
+fn only_the_host_reaches_the_portal(path: &str) {
+    if !possible() {
+        return;
+    }
+    let bench = Bench::new();
+    let before = bench.bed.router.snapshot();
+    let (_agent, mut router) = bench.start(path);
+    let mac = bench.mac();
+    assert_eq!(answer(&bench.bed.host), "");
+
+    order(&router, &["--host", &mac, "--dns", GATEWAY]);
+    wait_until("the host reaches the portal", seconds(10), || bench.see("portal", "beyond"));
+    assert_eq!((answer(&bench.bed.host).as_str(), answer(&bench.other).as_str()), (GATEWAY, ""));
+    let access = router.show("uplinks")[0]["portal_access"].clone();
+    assert_eq!((&access["host"], &access["interface"]), (&mac.as_str().into(), &"lan0".into()));
+    let shown = said(&router.ask(&["show", "uplinks"]));
+    assert!(
+        shown.contains(&format!("wlan0: host {mac} at lan0 has access to the captive portal")),
+        "{shown}"
+    );
+
+    order(&router, &["--end"]);
+    wait_until("the host takes the tunnel", seconds(10), || bench.see("beyond", "beyond"));
+    assert_eq!(answer(&bench.bed.host), "");
+    ended(&router, "an operator has ended it");
+
+    order(&router, &["--host", &mac, "--for", "8s"]);
+    wait_until("the host reaches the portal", seconds(8), || bench.see("portal", "beyond"));
+    ended(&router, "its time is over");
+    assert!(bench.see("beyond", "beyond"), "{}", router.log());
+
+    // The access does not survive a restart.
+    order(&router, &["--host", &mac]);
+    wait_until("the host reaches the portal", seconds(10), || bench.see("portal", "beyond"));
+    router.end_by(Signal::SIGKILL);
+    let config = fs::read_to_string(&router.config).expect("the config");
+    let mut router = Station::start(&bench.bed.router, &config);
+    router.registered();
+    wait_until("the host takes the tunnel", seconds(30), || bench.see("beyond", "beyond"));
+    assert_eq!(router.show("uplinks")[0]["portal_access"], Value::Null);
+
+    refused(
+        &router,
+        &["wlan9", "--host", &mac],
+        "cannot find the uplink wlan9, expected one of: wlan0, wwan0",
+    );
+    refused(&router, &["wlan0", "--host", "02:00:00:00:00:99"], "cannot find the host 02:00:00:00:00:99");
+    refused(&router, &["wlan0", "--host", "02:00"], "expected six groups of two hexadecimal digits");
+    refused(&router, &["wlan0", "--host", &mac, "--for", "2h"], "expected a time from 1s to 1h");
+    refused(&router, &["wlan0", "--end"], "no host has access to it");
+
+    assert!(router.end_by(Signal::SIGTERM).status.success(), "{}", router.log());
+    assert_eq!(bench.bed.router.snapshot(), before);
+    let tables = bench.bed.router.output(&["nft", "list", "tables"]);
+    assert_eq!(String::from_utf8_lossy(&tables.stdout), "");
+}
+
+#[test]
+fn only_the_host_reaches_the_portal_on_the_slow_path() {
+    only_the_host_reaches_the_portal("tun");
+}
+
+#[test]
+fn only_the_host_reaches_the_portal_beside_the_bpf_path() {
+    only_the_host_reaches_the_portal("bpf");
+}
+
+#[test]
+fn only_the_host_reaches_the_portal_beside_the_xdp_path() {
+    // The interfaces of the testbed suit XDP only in this run.
+    if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
+        only_the_host_reaches_the_portal("xdp");
+    }
+}
+
+#[test]
+fn access_ends_with_its_uplink() {
+    if !possible() {
+        return;
+    }
+    let bench = Bench::new();
+    let (_agent, mut router) = bench.start("tun");
+    order(&router, &["--host", &bench.mac()]);
+    wait_until("the host reaches the portal", seconds(10), || bench.see("portal", "beyond"));
+    bench.bed.router.ip("link set wlan0 down");
+    ended(&router, "the uplink has no address with a default router");
+    wait_until("the host takes the tunnel", seconds(10), || bench.see("beyond", "beyond"));
+    router.terminate();
+}

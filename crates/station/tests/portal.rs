@@ -1,0 +1,282 @@
+//! Access of one host on board to the captive portal of an uplink: rules, end, and refusals.
+
+mod common;
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use carnet_base::mapped::{self, ALL_IPV4};
+use carnet_base::{Rng, Time};
+use carnet_nemo::forwarding::desired::{Entry, TABLE_BREAKOUT, TABLE_NOWHERE, priority};
+use carnet_nemo::forwarding::packet_rules::{Chain, PacketRule, Verdict};
+use carnet_station::io::{Command, Event, Input, NemoOutput, Output, PortalOrder};
+use carnet_station::{PersistentState, Station, StationConfig};
+use common::{FIRST, SECOND, WALL, interface, router_config};
+
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const PORTAL_MARK: u32 = 0x7e00_0000;
+
+fn config() -> StationConfig {
+    let mut config = router_config(&["2001:db8:a::/64"]);
+    let router = &mut config.mobile_router.as_mut().expect("a mobile router").router;
+    router.ipv4_prefixes = vec!["10.42.7.0/24".parse().expect("a prefix")];
+    config
+}
+
+fn uplink(name: &str, address: &str, ipv4: Option<&str>) -> Input {
+    let mut uplink = interface(name, address, true);
+    uplink.ipv4_addresses = ipv4.iter().map(|it| it.parse().expect("an address")).collect();
+    let gateway: Ipv4Addr = "192.0.2.1".parse().expect("an address");
+    uplink.ipv4_routers = ipv4.iter().map(|_| gateway.into()).collect();
+    Input::Interface(uplink)
+}
+
+/// A station whose uplink `w0` has both address families, and `w1` only IPv6.
+struct Bench {
+    station: Station,
+    now: Time,
+    events: Vec<Event>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let station = Station::new(config(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
+        let mut bench = Bench { station, now: Time::ZERO, events: Vec::new() };
+        bench.drain();
+        for input in [
+            uplink("w0", FIRST, Some("192.0.2.10/24")),
+            uplink("w1", SECOND, None),
+            Input::Interface(interface("i0", "2001:db8:a::1", true)),
+        ] {
+            bench.input(input).expect("accepted");
+        }
+        bench
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.station.poll_output() {
+            if let Output::Nemo(NemoOutput::Event(event)) = output {
+                self.events.push(event);
+            }
+        }
+    }
+
+    fn input(&mut self, input: Input) -> Result<(), String> {
+        let result = self.station.handle_input(self.now, WALL, input);
+        self.drain();
+        result
+    }
+
+    fn command(&mut self, order: PortalOrder) -> Result<(), String> {
+        self.input(Input::Command(Command::Portal(order)))
+    }
+
+    fn end(&mut self, uplink: &str) -> Result<(), String> {
+        self.input(Input::Command(Command::EndPortal { uplink: uplink.into() }))
+    }
+
+    /// Runs the timers that are due up to this time.
+    fn run_until(&mut self, end: Time) {
+        while let Some(next) = self.station.poll_timeout().filter(|next| *next <= end) {
+            self.now = self.now.max(next);
+            self.input(Input::Timeout).expect("accepted");
+        }
+        self.now = end;
+    }
+
+    /// Returns the routing rules for the portal's mark, as text.
+    fn routing(&self) -> Vec<String> {
+        let mut rules: Vec<String> = self
+            .station
+            .nemo()
+            .desired_entries()
+            .filter_map(|entry| match entry {
+                Entry::Rule(rule) if rule.mark.is_some_and(|mark| mark.value == PORTAL_MARK) => {
+                    Some(format!(
+                        "{} {} {} {}",
+                        rule.priority,
+                        rule.input_interface.as_deref().unwrap_or("*"),
+                        rule.from.map_or("any".into(), mapped::text),
+                        rule.table
+                    ))
+                }
+                _ => None,
+            })
+            .collect();
+        rules.sort();
+        rules
+    }
+
+    fn packet_rules(&self) -> Vec<PacketRule> {
+        let rules = self.station.nemo().desired_entries().filter_map(|entry| match entry {
+            Entry::PacketRule(rule) => Some((**rule).clone()),
+            _ => None,
+        });
+        rules.collect()
+    }
+
+    fn forwards_ipv4_of_uplinks(&self) -> bool {
+        let is_it = |entry: &Entry| {
+            matches!(entry, Entry::Setting(setting)
+                if setting.interface == "w0" && setting.name == "ipv4_forwarding" && setting.value == "1")
+        };
+        self.station.nemo().desired_entries().any(is_it)
+    }
+
+    fn has_access(&self) -> bool {
+        let uplinks = self.station.nemo().uplink_status(self.now);
+        uplinks.iter().any(|uplink| uplink.portal_access.is_some())
+    }
+
+    fn last_reason(&self) -> &str {
+        match self.events.last() {
+            Some(Event::PortalAccessEnded { reason, .. }) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn order() -> PortalOrder {
+    let dns = ["192.0.2.53", "2001:db8:f1::53"].map(|it| it.parse().expect("an address"));
+    let host = carnet_wire::address::MacAddress(MAC);
+    PortalOrder { uplink: "w0".into(), lan: "i0".into(), host, for_s: 300, dns: dns.into() }
+}
+
+#[test]
+fn host_leaves_by_the_uplink_and_its_queries_go_to_the_servers_of_the_uplink() {
+    let mut bench = Bench::new();
+    assert_eq!((bench.packet_rules(), bench.routing()), (Vec::new(), Vec::new()));
+    assert!(!bench.forwards_ipv4_of_uplinks());
+    bench.command(order()).expect("accepted");
+    let expected = [
+        (priority::BREAKOUT, "10.42.7.0/24", TABLE_BREAKOUT),
+        (priority::BREAKOUT, "2001:db8:a::/64", TABLE_BREAKOUT),
+        (priority::PORTAL_ONLY, "10.42.7.0/24", TABLE_NOWHERE),
+        (priority::PORTAL_ONLY, "2001:db8:a::/64", TABLE_NOWHERE),
+    ];
+    assert_eq!(bench.routing(), expected.map(|(rule, from, table)| format!("{rule} i0 {from} {table}")));
+    assert!(bench.forwards_ipv4_of_uplinks());
+    let rules = bench.packet_rules();
+    // Only packets with the MAC address get the mark.
+    let marks =
+        |rule: &&PacketRule| matches!(rule.verdict, Verdict::SetMark(mark) if mark.value == PORTAL_MARK);
+    let marking: Vec<_> = rules.iter().filter(marks).collect();
+    assert_eq!(marking.len(), 6, "two families, each with all packets and with queries by TCP and UDP");
+    for rule in marking {
+        assert_eq!((rule.packets.link_source, rule.chain), (Some(MAC), Chain::Early));
+        assert_eq!(rule.packets.input_interface.as_deref(), Some("i0"));
+    }
+    let servers: std::collections::BTreeSet<_> = rules
+        .iter()
+        .filter_map(|rule| match rule.verdict {
+            Verdict::DestinationAddress(server) => {
+                let source = rule.packets.source.expect("a family");
+                assert_eq!(server.is_ipv4(), ALL_IPV4.contains(&source), "{rule:?}");
+                assert_eq!(rule.packets.mark.map(|mark| mark.value), Some(PORTAL_MARK));
+                Some(server)
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(servers, order().dns.into_iter().collect());
+    let status = bench.station.nemo().uplink_status(bench.now + Duration::from_secs(60));
+    let access = status[0].portal_access.clone().expect("access");
+    assert_eq!((access.host.as_str(), access.interface.as_str()), ("02:00:00:00:00:09", "i0"));
+    assert_eq!((access.remaining_s, &status[1].portal_access), (240, &None));
+    assert!(matches!(bench.events.last(), Some(Event::PortalAccess { for_s: 300, .. })));
+    // Answers of the portal come in by its own uplink only.
+    let drops = |rule: &&PacketRule| {
+        rule.verdict == Verdict::Drop
+            && rule.packets.connection_mark.is_some_and(|it| it.value == PORTAL_MARK)
+    };
+    let refused: Vec<_> =
+        rules.iter().filter(drops).map(|rule| rule.packets.input_interface.as_deref()).collect();
+    assert_eq!(refused, [Some("w1")]);
+}
+
+#[test]
+fn access_ends_after_its_time_and_leaves_nothing() {
+    let mut bench = Bench::new();
+    let before: usize = bench.station.nemo().desired_entries().count();
+    bench.command(order()).expect("accepted");
+    bench.run_until(Time::from_secs(200));
+    // The same host again: the time begins anew.
+    bench.command(PortalOrder { for_s: 120, ..order() }).expect("accepted");
+    bench.run_until(Time::from_secs(319));
+    assert!(bench.has_access());
+    bench.run_until(Time::from_secs(321));
+    assert!(!bench.has_access());
+    assert_eq!(bench.last_reason(), "its time is over");
+    assert_eq!((bench.packet_rules(), bench.routing()), (Vec::new(), Vec::new()));
+    assert!(!bench.forwards_ipv4_of_uplinks());
+    assert_eq!(bench.station.nemo().desired_entries().count(), before);
+}
+
+#[test]
+fn access_ends_by_command_with_the_uplink_with_the_filter_and_at_a_reload_without_its_interface() {
+    let mut bench = Bench::new();
+    bench.command(order()).expect("accepted");
+    bench.end("w0").expect("accepted");
+    assert_eq!(bench.last_reason(), "an operator has ended it");
+    bench.command(order()).expect("accepted");
+    bench.input(Input::Interface(interface("w0", FIRST, false))).expect("accepted");
+    assert_eq!(bench.last_reason(), "the uplink has no address with a default router");
+    assert!(bench.packet_rules().is_empty());
+    bench.input(uplink("w0", FIRST, Some("192.0.2.10/24"))).expect("accepted");
+    bench.command(order()).expect("accepted");
+    // A reload of the same config changes nothing.
+    bench.station.reconfigure(bench.now, WALL, config());
+    bench.drain();
+    assert!(bench.has_access() && bench.forwards_ipv4_of_uplinks() && !bench.packet_rules().is_empty());
+    let mut without = config();
+    without.mobile_router.as_mut().expect("a mobile router").lan = vec!["i1".into()];
+    bench.station.reconfigure(bench.now, WALL, without);
+    bench.drain();
+    assert!(!bench.has_access() && bench.packet_rules().is_empty() && !bench.forwards_ipv4_of_uplinks());
+    bench.station.reconfigure(bench.now, WALL, config());
+    bench.drain();
+    bench.command(order()).expect("accepted");
+    bench.input(Input::PacketRules(Some("no nf_tables".into()))).expect("accepted");
+    assert_eq!(bench.last_reason(), "no nf_tables");
+    assert!(bench.command(order()).expect_err("refused").ends_with("no nf_tables"));
+}
+
+#[test]
+fn refusal_says_what_was_found_and_what_was_expected() {
+    let mut bench = Bench::new();
+    let refused = |bench: &mut Bench, order, expected: &str| {
+        let error = bench.command(order).expect_err("refused");
+        assert!(error.contains(expected), "{error}");
+        assert!(!bench.has_access());
+    };
+    let other = |uplink: &str| PortalOrder { uplink: uplink.into(), ..order() };
+    refused(&mut bench, other("w9"), "cannot find the uplink w9, expected one of: w0, w1");
+    for for_s in [0, 3601, u32::MAX] {
+        let expected = format!("found a duration of {for_s} s, expected 1 s to 3600 s");
+        refused(&mut bench, PortalOrder { for_s, ..order() }, &expected);
+    }
+    for octets in [[0xff; 6], [0; 6], [1, 0, 0x5e, 0, 0, 1]] {
+        let host = carnet_wire::address::MacAddress(octets);
+        refused(&mut bench, PortalOrder { host, ..order() }, "expected its own MAC address");
+    }
+    refused(&mut bench, PortalOrder { lan: "w1".into(), ..order() }, "found the host at w1");
+    for server in ["0.0.0.0", "255.255.255.255", "127.0.0.1", "ff02::fb", "::1", "fe80::1"] {
+        let dns = vec![server.parse().expect("an address")];
+        refused(&mut bench, PortalOrder { dns, ..order() }, &format!("found the DNS server {server}"));
+    }
+    let dns = vec![order().dns[0]; 5];
+    refused(&mut bench, PortalOrder { dns, ..order() }, "found 5 DNS servers, expected at most 4");
+    assert!(bench.end("w0").expect_err("refused").contains("no host has access to it"));
+    assert!(bench.end("w9").expect_err("refused").contains("cannot find the uplink w9"));
+    bench.input(Input::Interface(interface("w1", SECOND, false))).expect("accepted");
+    refused(&mut bench, other("w1"), "the uplink has no address with a default router");
+
+    // One host at a time.
+    bench.command(order()).expect("accepted");
+    let host = carnet_wire::address::MacAddress([2, 0, 0, 0, 0, 7]);
+    let error = bench.command(PortalOrder { host, ..order() }).expect_err("refused");
+    assert!(error.contains("02:00:00:00:00:09 has access to that of w0 for 300 s more"), "{error}");
+    assert!(bench.end("w1").expect_err("refused").contains("no host has access to it"));
+    let status = bench.station.nemo().uplink_status(bench.now);
+    assert_eq!(status[0].portal_access.as_ref().expect("access").host, "02:00:00:00:00:09");
+}
