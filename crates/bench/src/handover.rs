@@ -103,7 +103,7 @@ fn hand_over(router: &Station, handovers: usize) -> anyhow::Result<()> {
             }
             anyhow::ensure!(
                 monotonic() < until,
-                "the mobile router {} did not move to the uplink {to} in time",
+                "expected the mobile router {} to move to the uplink {to} within 10 s, but it did not",
                 router.node
             );
             clock::sleep(5 * MILLISECOND);

@@ -317,7 +317,7 @@ impl Geonet {
         let (position, news) = match event {
             PositionEvent::Fix(fix) => {
                 if self.state != "fix" && self.event_limiter.allow(now) {
-                    info!("the station knows its position");
+                    info!("the station knows its position: the position receiver reports a fix");
                 }
                 self.state = "fix";
                 self.reckoner.handle_fix(fix);

@@ -269,7 +269,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                 }
                 // The fault may be temporary; the next call reads all state of the kernel again.
                 Err(error) if runner.may_recover() && !error.is_fatal() => {
-                    error!("carnet will read the kernel's whole state again after a failure: {error}");
+                    error!("cannot handle events of the kernel: {error}; carnet will read its state again");
                     sleep(RECOVERY).await;
                     Ok(())
                 }
@@ -303,7 +303,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                     }
                     Err(error) if geonet_failures < MAX_FAILURES => {
                         geonet_failures += 1;
-                        error!("carnet will use GeoNetworking's sockets again after a failure: {error}");
+                        error!("cannot use the sockets of GeoNetworking: {error}; carnet will try again");
                         sleep(RECOVERY).await;
                         Ok(())
                     }

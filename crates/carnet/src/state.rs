@@ -363,7 +363,7 @@ fn stored_leases(records: Vec<(Key, String)>) -> Vec<StoredLease> {
     let leases = records.into_iter().filter_map(|(key, text)| match serde_json::from_str(&text) {
         Ok(lease) => Some(lease),
         Err(error) => {
-            warn!("the stored lease of {key} cannot be used: {error}");
+            warn!("cannot read the stored DHCP lease of {key}, so carnet ignores it: {error}");
             None
         }
     });

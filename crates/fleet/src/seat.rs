@@ -614,7 +614,7 @@ impl Seat {
             && (idle || lost.is_some())
             && let Some(to) = to
         {
-            let why = if lost.is_some() { "reaches its routers" } else { "is to have it" };
+            let why = if lost.is_some() { "reaches its routers" } else { "precedes this member in the list" };
             self.outputs.push_back(Output::Log(format!("gives the leadership to {to}, which {why}")));
             hold.giving_up = Some(Some(to));
         }

@@ -314,7 +314,9 @@ impl Installer {
                 }
                 match self.install(&entry) {
                     Err(error) if is_passing(&error) => {
-                        tracing::debug!("carnet will repeat a request to the kernel: {error}");
+                        tracing::debug!(
+                            "carnet will repeat a request that the kernel could not execute now: {error}"
+                        );
                         Ok(())
                     }
                     result => result,
@@ -379,7 +381,7 @@ impl Installer {
     fn save(&mut self) {
         if let Err(error) = self.undo.save() {
             self.has_refused_requests = true;
-            tracing::warn!("carnet will write the undo file again: {error}");
+            tracing::warn!("cannot write the undo file: {error}; carnet will try again");
         }
     }
 
@@ -734,7 +736,7 @@ impl Installer {
             }
             Err(error) => {
                 tracing::error!(
-                    "carnet closes the fast path, which cannot leave packets to nftables: {error}"
+                    "carnet closes the fast path, because it cannot pass packets to nftables: {error}"
                 );
                 self.fast_path.close(&mut self.requests);
             }
@@ -1056,7 +1058,7 @@ impl Installer {
                         changed.push((key.clone(), found));
                     }
                     Err(error) => {
-                        tracing::debug!("carnet will read a kernel setting again: {error}");
+                        tracing::debug!("cannot read a kernel setting: {error}; carnet will try again");
                         (self.settings_check_due, self.has_refused_requests) = (true, true);
                     }
                 }
@@ -1199,7 +1201,7 @@ impl Installer {
         self.rule_table.retry();
         self.commit_packet_rules();
         if let Err(error) = self.take_out_stale() {
-            tracing::warn!("carnet will remove an outdated entry from the kernel again: {error}");
+            tracing::warn!("cannot remove an outdated entry from the kernel: {error}; carnet will try again");
         }
         if self.undo.is_unsaved() {
             self.save();
@@ -1218,7 +1220,9 @@ impl Installer {
             && let Err(error) = self.delete_early_local_rules()
         {
             self.has_refused_requests = true;
-            tracing::warn!("carnet will move the local routing rule again: {error}");
+            tracing::warn!(
+                "cannot move the rule for the local routing table: {error}; carnet will try again"
+            );
         }
         let ready = |key: &Keyed| {
             if self.is_put_off(&ContestedState::Setting(key.clone())) {
@@ -1242,7 +1246,7 @@ impl Installer {
                 complaint.attempts += u32::from(by_clock);
                 let lasts = !is_passing(&error) || complaint.attempts >= PATIENCE;
                 if complaint.says(&error.to_string(), lasts) {
-                    tracing::warn!("carnet will install a refused kernel entry again: {error}");
+                    tracing::warn!("cannot install an entry in the kernel: {error}; carnet will try again");
                 }
             }
         }
@@ -1294,7 +1298,9 @@ impl Installer {
             match &result {
                 Ok(()) => break,
                 Err(error) if attempt < MAX_REMOVAL_ATTEMPTS => {
-                    tracing::warn!("carnet will remove its kernel entries again: {error}")
+                    tracing::warn!(
+                        "cannot remove all entries of carnet from the kernel: {error}; carnet will try again"
+                    )
                 }
                 Err(_) => {}
             }

@@ -231,7 +231,8 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<ComparisonResult>
     let kind = |run: &Results| if run.machine.emulated { "an emulated" } else { "a real" };
     ensure!(
         old.machine.emulated == new.machine.emulated,
-        "the old run is of {} machine ({}), the new one of {} machine ({}); expected both of one kind",
+        "expected two runs from machines of one kind, found the old run from {} machine ({}) and the new run \
+         from {} machine ({})",
         kind(old),
         old.machine.cpu,
         kind(new),
@@ -594,8 +595,8 @@ mod tests {
         emulated.machine.cpu = "QEMU TCG CPU".into();
         let told = compare(&real, &emulated).expect_err("are of two kinds").to_string();
         let expected =
-            "the old run is of a real machine (), the new one of an emulated machine (QEMU TCG CPU); ";
-        assert!(told.starts_with(expected), "{told}");
+            "the old run from a real machine () and the new run from an emulated machine (QEMU TCG CPU)";
+        assert!(told.ends_with(expected), "{told}");
         assert!(compare(&emulated, &real).is_err());
         let text =
             compare(&emulated, &emulated).expect("both runs come from the same kind of machine").text();

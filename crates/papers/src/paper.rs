@@ -354,7 +354,7 @@ impl Paper {
             }
             ensure!(
                 figure.experiment.is_some() != figure.not_measured.is_some(),
-                "figure {}: expected one of the keys experiment and not_measured",
+                "figure {}: expected either the key experiment or the key not_measured, found both or none",
                 figure.id
             );
             let experiment = figure.experiment.as_ref().and_then(|id| self.experiment(id));
@@ -367,7 +367,7 @@ impl Paper {
             for value in &figure.values {
                 ensure!(
                     value.ours.is_some() != value.incomparable.is_some(),
-                    "figure {}, {}: expected one of the keys ours and incomparable",
+                    "figure {}, {}: expected either the key ours or the key incomparable, found both or none",
                     figure.id,
                     value.what
                 );

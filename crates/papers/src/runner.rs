@@ -536,7 +536,7 @@ fn measured(
         Kind::PathMtu => measure::path_mtu(ends),
         Kind::Echo | Kind::Handover | Kind::Packets | Kind::Scenario => {
             bail!(
-                "bug: expected a general experiment, found {}, whose measurement has a function of its own",
+                "bug: expected an experiment without a measurement function of its own, found {}",
                 experiment.id
             )
         }

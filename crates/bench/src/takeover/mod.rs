@@ -135,7 +135,7 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
         })?;
         ensure!(
             returned || affected.is_empty(),
-            "the member {} has not become the leader of its home agent (seat) again",
+            "expected the member {} to lead its home agent (seat) again after 30 s, found another leader",
             MACHINES[machine]
         );
         all.run_for(SECOND)?;

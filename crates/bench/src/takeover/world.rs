@@ -202,7 +202,7 @@ impl Machines {
             }
             if monotonic() > until {
                 bail!(
-                    "no member leads a home agent (seat) in time; the logs are in {}",
+                    "expected a leader for each home agent (seat) within 60 s, but one has none; logs in {}",
                     machines.folder.display()
                 );
             }
@@ -347,7 +347,7 @@ impl Machines {
                     return Err(Interrupted.into());
                 }
                 if monotonic() > until {
-                    bail!("an etcd server does not listen at its client port in time");
+                    bail!("expected an etcd server at its client port after 60 s, found none");
                 }
                 clock::sleep(100 * MILLISECOND);
             }

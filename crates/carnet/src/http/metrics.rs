@@ -136,17 +136,17 @@ fn uplink_gauges(page: &mut Page, uplinks: &[Uplink]) {
 fn security_gauges(page: &mut Page, security: &Security) {
     let tickets = [("now", security.tickets_now), ("later", security.tickets_later)];
     let labels = tickets.map(|(holds, count)| ([("holds", holds)], count));
-    let help = "Own authorization tickets: valid now, or valid later.";
+    let help = "Number of the station's own authorization tickets that are valid now, or later.";
     page.gauge("carnet_security_tickets", help, labels.iter().map(|(labels, count)| (&labels[..], *count)));
     let ends = |end: Option<u64>| end.map(|end| (&[][..], end));
     let help = "Time at which the authorization ticket that signs messages now expires.";
     let until = security.ticket.as_ref().map(|ticket| ticket.until);
     page.gauge("carnet_security_ticket_end_timestamp_seconds", help, ends(until));
-    let help = "Time at which the last own authorization ticket expires.";
+    let help = "Time at which the last of the station's own authorization tickets expires.";
     page.gauge("carnet_security_last_ticket_end_timestamp_seconds", help, ends(security.tickets_until));
     let waiting = [("verification", security.queued), ("certificate", security.parked)];
     let labels = waiting.map(|(lacks, count)| ([("for", lacks)], count));
-    let help = "Received messages that wait for verification or for a certificate.";
+    let help = "Number of received messages that wait for verification or for a certificate.";
     page.gauge("carnet_security_waiting", help, labels.iter().map(|(labels, count)| (&labels[..], *count)));
 }
 

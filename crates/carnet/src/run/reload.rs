@@ -20,8 +20,8 @@ impl Runner {
                 error!("cannot apply the changed config: {errors}");
                 if self.sandbox.is_some() && errors.to_string().contains("Permission denied") {
                     error!(
-                        "the sandbox permits only the files that the config named at the start: restart the \
-                         station"
+                        "the changed config needs a file that the sandbox forbids, because the config at the \
+                         start did not name it: restart the station"
                     );
                 }
                 return;

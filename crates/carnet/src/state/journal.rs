@@ -196,7 +196,7 @@ impl Journal {
     fn take_in(&mut self, octets: &[u8]) -> anyhow::Result<()> {
         ensure!(
             octets.starts_with(HEAD),
-            "expected the first line {:?} of a state file of carnet",
+            "expected {:?} as the first line of a state file, found another",
             HEAD.escape_ascii().to_string()
         );
         let mut at = HEAD.len();

@@ -453,7 +453,7 @@ fn a_config_with_a_mistake_is_refused() {
         (
             "members = ['anna']",
             "members = ['anna']\ntimes = { lease_ms = 100 }",
-            "lease_ms of at least four of them, found 100 and 100",
+            "lease_ms of at least four times beat_ms, found beat_ms 100 and lease_ms 100",
         ),
         ("north.toml", "absent.toml", "absent.toml: cannot read"),
         (PROGRAM, "/nowhere/carnet", "program: cannot run /nowhere/carnet"),

@@ -620,7 +620,7 @@ impl FastPath {
         if let Err(why) = programs.set_filtered(self.filtered.indices(links)) {
             self.kind = InUse::None;
             return vec![format!(
-                "carnet has closed the fast path, which cannot leave packets to nftables: {why}"
+                "carnet has closed the fast path, because it cannot pass packets to nftables: {why}"
             )];
         }
         programs.update_interfaces(links)

@@ -240,7 +240,7 @@ impl RuleTable {
             }
             // Suppose no change now: the comparison after one second tries again.
             Err(error) => {
-                tracing::debug!("carnet will read its nftables table again: {error}");
+                tracing::debug!("cannot read carnet's nftables table: {error}; carnet will try again");
                 false
             }
         }

@@ -28,7 +28,7 @@ use crate::keys::{HashAlgorithm, PublicKey, Signature};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SigningError {
     /// The module that holds the key does not answer, or refuses.
-    #[error("the module that holds the signing key does not sign now")]
+    #[error("the security module with the signing key does not answer, or refuses to sign")]
     Unavailable,
     /// The key uses another curve than its certificate says.
     #[error("the signing key and its certificate have different curves")]

@@ -193,8 +193,8 @@ impl Config {
         ensure!(
             times.keep_alive_interval >= Duration::from_millis(10)
                 && times.lease >= times.keep_alive_interval * 4,
-            "times: expected a beat_ms of at least 10, and a lease_ms of at least four of them, found {} and \
-             {}",
+            "times: expected beat_ms of at least 10 and lease_ms of at least four times beat_ms, found \
+             beat_ms {} and lease_ms {}",
             times.keep_alive_interval.as_millis(),
             times.lease.as_millis()
         );

@@ -539,7 +539,7 @@ impl Watch {
         };
         ensure!(
             !found.canceled,
-            "etcd has ended the watch, because its oldest revision is now {}. {}",
+            "etcd has ended the watch, because it has deleted the revisions before {}. {}",
             found.compact_revision.0,
             words(&found.cancel_reason)
         );

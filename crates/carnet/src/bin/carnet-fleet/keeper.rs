@@ -303,7 +303,7 @@ impl Keeper {
             agent::AgentEvent::Working | agent::AgentEvent::Commit(..)
                 if !matches!(self.process, Process::Active(_)) => {}
             agent::AgentEvent::Working => {
-                info!("home agent {}: works on this member now", self.name);
+                info!("home agent {}: its process on this member is active now", self.name);
                 self.seat.handle_working(now);
             }
             agent::AgentEvent::Commit(number, changes) => self.seat.commit(now, number, changes),
@@ -350,7 +350,7 @@ impl Keeper {
                 }
                 Output::Start(records) => {
                     info!(
-                        "home agent {}: this member starts it with {} stored records",
+                        "home agent {}: this member makes its process active, with {} records from etcd",
                         self.name,
                         records.len()
                     );
@@ -365,7 +365,7 @@ impl Keeper {
                     };
                 }
                 Output::Stop(why) => {
-                    info!("home agent {}: this member stops it: {why}", self.name);
+                    info!("home agent {}: this member stops its process: {why}", self.name);
                     self.stop();
                 }
                 Output::Committed(_) => {

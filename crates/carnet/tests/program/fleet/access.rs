@@ -209,7 +209,7 @@ fn leader_renews_expired_etcd_token_without_losing_leadership() {
     administer(core, "/v3/auth/role/grant", &json!({"name": "carnet", "perm": more}));
     goes_on("its rights have changed");
     let log = anna.log();
-    assert!(anna.has_the_router() && !log.contains("this member stops it"), "{log}");
+    assert!(anna.has_the_router() && !log.contains("this member stops its process"), "{log}");
 }
 
 /// Each member logs the reason, and no member becomes the leader.

@@ -28,7 +28,9 @@ fn second_carnet_fleet_does_not_disturb_the_first() {
     anna.terminate();
     assert!(!anna.directory.join("north.lock").exists());
     fleet.bed.core.ip("link set ha down");
-    wait_until("bruno's works", seconds(20), || bruno.log().contains("works on this member now"));
+    wait_until("bruno's works", seconds(20), || {
+        bruno.log().contains("its process on this member is active now")
+    });
     assert!(bruno.has_the_router(), "{}", bruno.log());
 }
 
