@@ -14,7 +14,7 @@ pub(crate) fn facilities(
     name: &str,
     station_type: config::StationType,
 ) -> FacilitiesSettings {
-    // A count that does not fit into `usize` would never be reached, so the largest value replaces it.
+    // A limit that does not fit into `usize` can never be reached, so the largest `usize` replaces it.
     let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     let role = cdd::VehicleRole::ALL.get(config.role as usize).copied();
     FacilitiesSettings {
@@ -47,7 +47,8 @@ pub(crate) fn facilities(
                 context: Vec::new(),
             })
             .collect(),
-        // A service announcement cannot carry a longer name, so it then has no name.
+        // A service announcement cannot carry a name above this length, so the station announces no name
+        // then.
         advertiser: Some(name)
             .filter(|name| (1..=MAX_IDENTIFIER_LENGTH).contains(&name.len()))
             .map(str::to_owned),

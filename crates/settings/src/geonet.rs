@@ -110,7 +110,7 @@ pub fn wire_area(area: &config::Area) -> Area {
 fn mib(config: &Geonet) -> Mib {
     let standard = Mib::default();
     let given = &config.mib;
-    // A count that does not fit into `usize` would never be reached, so the largest value replaces it.
+    // A limit that does not fit into `usize` can never be reached, so the largest `usize` replaces it.
     let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     let (beacon_interval, beacon_retransmit_timer, beacon_max_jitter) = match config.beacon.interval {
         BeaconInterval::Fixed { interval, jitter } => (mib::BeaconInterval::Fixed, interval, jitter),

@@ -119,7 +119,8 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
     StationConfig { home_agent, mobile_router, geonet, mnpp }
 }
 
-/// Returns the candidate home agents; empty if the router has no choice.
+/// Returns the candidate home agents of a mobile router; an empty list if the config names a single home
+/// agent.
 fn agents(agents: &config::HomeAgents) -> AgentsConfig {
     if !agents.discover && agents.addresses.len() < 2 {
         return AgentsConfig::default();
@@ -133,7 +134,8 @@ fn agents(agents: &config::HomeAgents) -> AgentsConfig {
     }
 }
 
-/// Returns an interface of the mobile network. `forwards` says whether the router forwards DNS queries.
+/// Returns the settings of an interface of the mobile network. `forwards` says whether carnet forwards DNS
+/// queries of hosts, so that hosts get its address as DNS server.
 fn lan(lan: &config::Lan, forwards: bool) -> LanSettings {
     LanSettings {
         interface: lan.interface.clone(),
@@ -160,7 +162,7 @@ fn lan(lan: &config::Lan, forwards: bool) -> LanSettings {
     }
 }
 
-/// Returns the prefix of one address, in IPv4-mapped form for IPv4.
+/// Returns the prefix that contains this one address, in IPv4-mapped form for IPv4.
 fn host(address: IpAddr) -> Ipv6Net {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().into(),
@@ -168,7 +170,7 @@ fn host(address: IpAddr) -> Ipv6Net {
     }
 }
 
-/// Returns the door of an interface of the mobile network.
+/// Returns the settings of the door (stateful firewall) of an interface of the mobile network.
 fn door(door: &config::Door) -> Door {
     let inbound = match door.inbound {
         config::Inbound::Any => Inbound::Any,
@@ -186,8 +188,8 @@ fn door(door: &config::Door) -> Door {
     Door { inbound, allowed: allowed.collect(), is_isolated: door.isolated }
 }
 
-/// Returns the authentication of one node at its home agent. A home agent may have very many nodes, so a
-/// single key has no allocation of its own.
+/// Returns the authentication of one node at its home agent. A home agent may have very many nodes, so a node
+/// with a single key must not need a heap allocation for it.
 fn authentication(auth: &Auth) -> Authentication {
     match auth {
         Auth::None => Authentication::None,

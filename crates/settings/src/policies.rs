@@ -34,8 +34,8 @@ pub fn flow_policies(router: &MobileRouter) -> Vec<Policy> {
     policies.collect()
 }
 
-/// Returns the policies for packets that leave without the tunnel, with the other policies before the last of
-/// them: the first policy that matches decides.
+/// Returns the policies for packets that leave without the tunnel. The list also has the other policies that
+/// precede the last one of these, because the first policy that matches a packet decides.
 pub fn breakouts(router: &MobileRouter) -> Vec<BreakoutPolicy> {
     let mut flows_before = 0;
     let last = router.policies.iter().rposition(|policy| policy.action == PolicyAction::Breakout);
@@ -60,7 +60,7 @@ pub fn breakouts(router: &MobileRouter) -> Vec<BreakoutPolicy> {
 #[derive(Clone, Copy)]
 struct Fields {
     protocol: Option<Range<u8>>,
-    /// The octet with the DS field.
+    /// Value or range of the IPv6 Traffic Class octet, which contains the DS field.
     class: Option<Range<u8>>,
     source_port: Option<Range<u16>>,
     destination_port: Option<Range<u16>>,
@@ -77,7 +77,8 @@ fn selectors(policy: &config::Policy, networks: &[PolicyNetworks]) -> Vec<Traffi
             for port in &ports {
                 let source = Fields { protocol, class, source_port: *port, destination_port: None };
                 selectors.push(selector(source, networks));
-                // The port may be the source port or the destination port, so it gets two selectors.
+                // A port of the policy may be the source port or the destination port, so it gets two
+                // selectors.
                 let destination = Fields { source_port: None, destination_port: *port, ..source };
                 selectors.extend(port.map(|_| selector(destination, networks)));
             }
@@ -86,7 +87,8 @@ fn selectors(policy: &config::Policy, networks: &[PolicyNetworks]) -> Vec<Traffi
     selectors
 }
 
-/// Returns the selector of these fields. Without addresses, a selector of IPv6 holds for IPv4 packets, too.
+/// Returns the traffic selector of these fields. An IPv6 selector without addresses applies to IPv4 packets,
+/// too.
 fn selector(fields: Fields, networks: &PolicyNetworks) -> TrafficSelector {
     let Fields { protocol, class, source_port, destination_port } = fields;
     let ends = [networks.remote, networks.on_board];

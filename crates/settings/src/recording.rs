@@ -28,7 +28,7 @@ pub struct Header {
     pub wall: WallTime,
     /// State that an earlier run has stored.
     pub state: PersistentState,
-    /// GN address of the GeoNetworking router, because the config may not have it.
+    /// GN address of the GeoNetworking router. The config does not always have it.
     #[serde(default)]
     pub gn_address: Option<u64>,
 }
@@ -72,7 +72,8 @@ impl Recording {
             name.push(format!(".{number}"));
             PathBuf::from(name)
         };
-        // A special file, for example a pipe, is not renamed; the recording is written to it.
+        // If the path names a special file, for example a pipe, the recording is written to it without
+        // renaming it.
         if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
             for number in (1..KEPT).rev().filter(|number| kept(*number).exists()) {
                 fs::rename(kept(number), kept(number + 1))?;

@@ -1,8 +1,8 @@
-//! The recorded cases of `conformance/recorded`: inputs of a station and its answers, by standard and clause.
+//! The recorded cases of `conformance/recorded`: inputs of a station and its outputs, by standard and clause.
 //!
-//! The test runs each case and expects the same answers, to the octet. `CARNET_UPDATE_CASES=1` writes the
-//! present answers instead. After that, the tester's codec, which shares no code with the station, checks the
-//! answers against the standards.
+//! The test runs each case and expects the same outputs, to the octet. `CARNET_UPDATE_CASES=1` writes the
+//! present outputs instead. After that, a check with the codec of the conformance tester compares the outputs
+//! with the standards. This codec shares no code with the station.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,8 +38,9 @@ fn recordings(scenarios: bool) -> Vec<PathBuf> {
     cases
 }
 
-/// Returns the path of the case's answers, the station's outputs at its start, and its answers to the inputs.
-/// The outputs at the start depend on the config only. Each line has the number of an input and one output.
+/// Returns the path of the case's file of outputs, the station's outputs at its start, and its outputs for
+/// the inputs. The outputs at the start depend on the config only. Each line has the number of an input and
+/// one output.
 fn answers(case: &Path) -> (PathBuf, String, String) {
     let text = fs::read_to_string(case).expect("a case");
     let head: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("a header");
@@ -96,7 +97,8 @@ fn stations_answer_every_recorded_case_equally() {
     compare(cases);
 }
 
-/// A change that is not meant to change what a station does leaves the answers of whole scenarios equal.
+/// A change of the code that shall not change what stations do must leave the outputs of whole scenarios
+/// equal.
 #[test]
 fn stations_answer_every_recorded_scenario_equally() {
     let scenarios = recordings(true);
@@ -104,7 +106,8 @@ fn stations_answer_every_recorded_scenario_equally() {
     compare(scenarios);
 }
 
-/// Compares the station's answers with the recorded ones, and fails with the first difference of each file.
+/// Compares the station's outputs with the recorded ones for each case, and fails with the first difference
+/// of each file.
 fn compare(cases: Vec<PathBuf>) {
     let mut differences = Vec::new();
     for case in cases {

@@ -23,10 +23,12 @@ use carnet_wire::geonet::LongPositionVector;
 use crate::io::Frame;
 use crate::station::Station;
 
-/// A station counts as leaving if within [`LEAVING`] it will be further away than this share of the range.
+/// Share of the radio range: a neighbour counts as leaving if it will be farther away than this within
+/// [`LEAVING`].
 const EDGE: f64 = 0.95;
 const LEAVING: Duration = Duration::from_secs(1);
-/// A station counts as staying if it is nearer than this share of the range, now and after [`STAYING`].
+/// Share of the radio range: a neighbour counts as staying if it is nearer than this now and after
+/// [`STAYING`].
 const INSIDE: f64 = 0.9;
 const STAYING: Duration = Duration::from_secs(2);
 /// Distances of the stations in the router's location table.
@@ -88,7 +90,7 @@ impl Stations for Around<'_> {
     }
 }
 
-/// The stations in range; `None` without GeoNetworking.
+/// The GeoNetworking stations in radio range; `None` if the station does no GeoNetworking.
 #[derive(Debug)]
 pub(crate) struct Range<'a>(Option<Around<'a>>);
 
@@ -99,13 +101,15 @@ impl Range<'_> {
 }
 
 impl Station {
-    /// Returns the NEMO plane, and the stations in range that it needs for an input.
+    /// Returns the NEMO plane together with the GeoNetworking stations in radio range, which many of its
+    /// inputs need.
     pub(crate) fn nemo_in_range(&mut self) -> (&mut Nemo, Range<'_>) {
         let Station { nemo, geonet, .. } = self;
         (nemo, Range(geonet.get().map(|geonet| Around(geonet.router()))))
     }
 
-    /// Makes GeoNetworking queue the messages of neighbouring mobile routers and of access routers.
+    /// Makes GeoNetworking keep messages of neighbouring mobile routers and of access routers for the NEMO
+    /// plane.
     pub(crate) fn listen_to_stations(&mut self) {
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.listen_to_stations(self.nemo.listens_to_stations());
@@ -114,15 +118,16 @@ impl Station {
 
     /// Completes the outputs of all wings after an input.
     pub(crate) fn flush(&mut self, now: Time, wall: WallTime) {
-        // Take the MTU of GeoNetworking into account from the start: otherwise hosts would have to learn a
-        // smaller MTU when a neighbour appears.
+        // Take the MTU of GeoNetworking into account from the start. Otherwise hosts on board would have to
+        // learn a smaller MTU when a neighbouring vehicle appears.
         let mtu = self.geonet.get().and_then(Geonet::ipv6).map(Adaptation::mtu);
         self.nemo.flush(now, wall, mtu);
         self.flush_geonet(now);
     }
 
-    /// Completes the outputs after an input that concerns GeoNetworking alone: passes the messages that
-    /// GeoNetworking has queued to NEMO, and the resulting orders back.
+    /// Completes the outputs after an input that concerns GeoNetworking alone. Passes messages that
+    /// GeoNetworking has queued to the NEMO plane, and the NEMO plane's resulting requests back to
+    /// GeoNetworking.
     pub(crate) fn flush_geonet(&mut self, now: Time) {
         let Some(geonet) = self.geonet.get_mut() else { return };
         let own = geonet.router().address().mid();
@@ -160,8 +165,8 @@ impl Station {
         }
     }
 
-    /// Handles a frame that the receiver has not acknowledged. Returns `true` if its packet has been sent on
-    /// another route.
+    /// Handles a unicast frame that the receiver has not acknowledged. Returns `true` if the NEMO plane has
+    /// sent the frame's IPv6 packet on another route.
     pub(crate) fn was_taken_back(&mut self, now: Time, frame: &Frame) -> bool {
         let Some(geonet) = self.geonet.get_mut() else { return false };
         if !self.nemo.handle_unreachable_station(now, frame.destination) {

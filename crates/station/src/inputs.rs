@@ -75,15 +75,15 @@ impl Station {
             }
             Input::Octets { interface, octets } => self.nemo.handle_octets(now, wall, &interface, octets),
             Input::Command(command) => result = self.handle_command(now, wall, command),
-            // The code above has handled all other inputs.
+            // Nothing to do: the code above has handled all other inputs.
             _ => {}
         }
         self.flush(now, wall);
         result
     }
 
-    /// Handles frequent inputs that concern only GeoNetworking, so that they cost no work elsewhere. Returns
-    /// other inputs to the caller.
+    /// Handles frequent inputs that concern only GeoNetworking, before the work for other inputs begins.
+    /// Returns every other input to the caller.
     fn handle_geonet_input(&mut self, now: Time, input: Input) -> ControlFlow<Result<(), String>, Input> {
         match input {
             Input::Timeout if self.nemo.poll_timeout().is_none_or(|due| due > now) => {
@@ -206,7 +206,8 @@ impl Station {
         ControlFlow::Break(Ok(()))
     }
 
-    /// Sets the date for the next [`Self::handle_frame`], which gets none, unlike [`Self::handle_input`].
+    /// Sets the date for the next [`Self::handle_frame`]. That call has no parameter for the date, unlike
+    /// [`Self::handle_input`].
     pub fn handle_date(&mut self, now: Time, wall: WallTime) {
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.handle_date(now, wall);
@@ -243,8 +244,9 @@ impl Station {
     }
 
     /// Handles a packet from the tunnel device, without allocation for common packets. On
-    /// [`Verdict::Forward`] the buffer holds the packet to write back. On [`Verdict::Encapsulate`] it holds
-    /// the packet to send by a socket. Other outputs may wait in addition.
+    /// [`Verdict::Forward`] the buffer holds the packet that the caller writes back to the device. On
+    /// [`Verdict::Encapsulate`] it holds the packet that the caller sends by a socket. Further outputs may
+    /// wait in [`Self::poll_output`].
     pub fn handle_packet(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
         self.assert_drained();
         let (nemo, in_range) = self.nemo_in_range();

@@ -60,22 +60,23 @@ pub enum Input {
         /// Whether the modem is roaming; `None` if that is no longer known.
         roaming: Option<bool>,
     },
-    /// Result of the request that [`NemoOutput::ProbePortal`] demanded.
+    /// Result of a request that tests for a captive portal, which the output [`NemoOutput::ProbePortal`]
+    /// demanded.
     PortalProbe {
         /// Name of the uplink's interface.
         interface: String,
         /// Result of the probe.
         probe: PortalProbe,
     },
-    /// Counters of an uplink's interface, which the platform reads from time to time.
+    /// Octet counters of an uplink's interface. The platform reads them every few seconds.
     Octets {
         /// Name of the interface.
         interface: String,
         /// Values of the counters.
         octets: Octets,
     },
-    /// The fast path has sent packets into a tunnel since the last such input. The station notices packets of
-    /// the slow path itself.
+    /// The fast path has sent packets into a tunnel since the previous input of this kind. For packets of the
+    /// slow path the station knows this itself.
     TunnelUsed {
         /// Local end of the tunnel.
         local: Endpoint,
@@ -85,9 +86,10 @@ pub enum Input {
     /// Packets that a fast path has counted since its start, for each tunnel whose counts have changed.
     TunnelTraffic(Vec<TunnelTraffic>),
     /// Destinations to which the fast path has sent packets through the tunnel to the home agent since the
-    /// last such input; not necessarily all.
+    /// previous input of this kind. The list may be incomplete.
     Destinations(Vec<Ipv6Addr>),
-    /// The rules of packet filter and NAT are in force, or the text says why they are not.
+    /// Result of installing the packet filter and NAT rules: `None` if they are in force, else the reason why
+    /// they are not.
     PacketRules(Option<String>),
     /// An IPv6 packet that arrived inside IPv4 or UDP; see [`crate::Station::handle_datagram`].
     Datagram {
@@ -107,14 +109,14 @@ pub enum Input {
         source: Ipv6Addr,
         /// Address of this station: the address of its home agent, or a home address.
         destination: Ipv6Addr,
-        /// Flow label with which the station gave the packet to the kernel.
+        /// IPv6 flow label that the station put into the packet when it gave it to the kernel.
         label: u32,
         /// The Mobility Header.
         #[serde(with = "hex")]
         message: Vec<u8>,
     },
-    /// ICMP message of a router on the path (RFC 1191): the outer packets between two tunnel ends must not be
-    /// larger. The station does not trust it without a test.
+    /// ICMP "fragmentation needed" of a router on the path (RFC 1191): outer packets between two tunnel ends
+    /// are too large. The station probes the path before it believes the message.
     DatagramTooBig {
         /// Local end of the tunnel.
         local: Endpoint,
@@ -139,8 +141,8 @@ pub enum Input {
     Position(Position),
     /// Quality of the positions that follow this input, for the facilities.
     PositionQuality(PositionQuality),
-    /// Vehicle data of an application: a CAM as UPER octets, without the BTP header. The station ignores
-    /// fields that do not describe the vehicle.
+    /// Vehicle data from an application, in a CAM as UPER octets without the BTP header. The station ignores
+    /// fields of the CAM that do not describe the vehicle.
     Vehicle(#[serde(with = "hex")] Vec<u8>),
     /// A frame that the host has sent on a virtual interface.
     VirtualFrame(VirtualFrame),
@@ -183,7 +185,7 @@ pub enum Input {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// Use this uplink and no other uplink; `None` ends an earlier command of this kind.
+    /// Send traffic over this uplink and no other; `None` ends an earlier `Handover` command.
     Handover {
         /// Interface name of the uplink.
         uplink: Option<String>,
@@ -238,8 +240,8 @@ pub enum Command {
     Shutdown,
 }
 
-/// An output of the station: that of a wing. A recording has the wing's output alone, so the names of all
-/// outputs differ.
+/// An output of the station. A recording has only the wing's output and not the name of the wing, so the
+/// names of outputs must differ between the wings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Output {
@@ -256,7 +258,8 @@ impl From<NemoOutput> for Output {
 }
 
 impl From<GeonetOutput> for Output {
-    /// Makes an event of a warning, so that a station has one form of messages to operators.
+    /// Converts a warning of the GeoNetworking wing into an event. So operators get messages of one form from
+    /// all wings.
     fn from(output: GeonetOutput) -> Output {
         match output {
             GeonetOutput::Warning(message) => NemoOutput::Event(Event::Warning { message }).into(),

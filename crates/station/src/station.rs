@@ -20,7 +20,7 @@ use crate::io::Output;
 
 /// Whether this program was built with GeoNetworking.
 const GEONET: bool = cfg!(feature = "geonet");
-/// Error for an input about GeoNetworking if the station does no GeoNetworking.
+/// Error for an input about GeoNetworking if the station has no GeoNetworking role.
 pub(crate) const NO_GEONET: &str = "this station does no GeoNetworking";
 
 /// An ITS station without I/O; see the crate's documentation.
@@ -28,9 +28,10 @@ pub(crate) const NO_GEONET: &str = "this station does no GeoNetworking";
 pub struct Station {
     pub(crate) nemo: Nemo,
     pub(crate) geonet: Part<Geonet, GEONET>,
-    /// Settings of the GeoNetworking router, which waits for its address; `None` once the router exists.
+    /// Settings of the GeoNetworking router while the station waits for its GN address; `None` once the
+    /// router exists.
     awaited: Part<(GeonetSettings, Rng), GEONET>,
-    /// Security entity for the GeoNetworking router that waits for its address.
+    /// Security entity of the GeoNetworking router while the station waits for its GN address.
     awaited_security: Option<Secured>,
     /// Addresses of the mobile network's interfaces. A multicast proxy that starts later needs them.
     pub(crate) lan_addresses: BTreeMap<String, Vec<(Ipv6Addr, u8)>>,
@@ -144,8 +145,9 @@ impl Station {
         self.geonet.get().and_then(Geonet::ipv6)
     }
 
-    /// Sets the source from which the GeoNetworking router and a fast path draw sequence numbers. In the
-    /// replay of a recording the router has its own numbers, which the fast path's reports correct.
+    /// Sets the source from which the GeoNetworking router and its fast path both draw sequence numbers. In
+    /// the replay of a recording the router counts by itself, and corrects its number by the fast path's
+    /// recorded reports.
     pub fn share_sequence_numbers(&mut self, numbers: Box<dyn SequenceNumbers>) {
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.share_sequence_numbers(numbers);
@@ -185,8 +187,8 @@ impl Station {
         self.geonet.get().and_then(Geonet::gate)
     }
 
-    /// Takes the buffer of an executed `Frame` or `Ipv6` output of the GeoNetworking wing back, to use its
-    /// memory again.
+    /// Takes the buffer of an executed `Frame` or `Ipv6` output of the GeoNetworking wing back, so that a
+    /// later output can use its memory.
     pub fn recycle(&mut self, octets: Vec<u8>) {
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.recycle(octets);

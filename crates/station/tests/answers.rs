@@ -1,4 +1,5 @@
-//! Compares the length of a home agent's answers to unauthenticated sources with the page of threats.
+//! Compares the length of a home agent's answers to unauthenticated sources with the table in
+//! `docs/threats.md`.
 
 mod common;
 
@@ -35,7 +36,8 @@ fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut paylo
     carnet_virtual::packet(source, destination, next_header, &payload)
 }
 
-/// Returns the octets of all packets that leave because a home agent has received an unrequested packet.
+/// Returns the number of octets of all packets that a home agent sends because of one packet that it did not
+/// request.
 fn answer(packet: Vec<u8>) -> usize {
     let mut station = Station::new(config(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
     while station.poll_output().is_some() {}

@@ -13,7 +13,7 @@ use carnet_wire::geonet::{GnAddress, StationType};
 
 use common::{FIRST, interface, router_config};
 
-/// Frames and beacons are far more frequent than the timers of Mobile IPv6, and must not delay these timers.
+/// Frames and beacons are far more frequent than the timers of Mobile IPv6. They must not delay these timers.
 #[test]
 fn busy_geonetworking_router_does_not_delay_mobile_router() {
     let station_address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
@@ -53,8 +53,8 @@ fn busy_geonetworking_router_does_not_delay_mobile_router() {
             tell(&mut station, now, Input::Timeout);
         }
     }
-    // RFC 4861 6.2.4: three advertisements at intervals of at most 16 s. RFC 6275 11.8: Binding Updates after
-    // 1 s, 2 s, 4 s and so on, up to 32 s. One beacon every 3 to 3.75 s.
+    // Expected counts. RFC 4861 6.2.4: three advertisements at intervals of at most 16 s. RFC 6275 11.8:
+    // Binding Updates after 1 s, 2 s, 4 s and so on, up to 32 s. One beacon every 3 to 3.75 s.
     assert!(advertisements >= 3, "{advertisements} advertisements");
     assert!((6..=9).contains(&updates), "{updates} Binding Updates");
     assert!((30..=41).contains(&frames), "{frames} beacons");

@@ -1,6 +1,6 @@
-//! The test of new care-of addresses at the home agent's station. No packet of a correspondent goes to an
-//! address that has not answered the test. If the old path still works, a handover loses no packet because of
-//! the test. If not, the test costs a round trip.
+//! Tests of the care-of address test (RFC 6275 15.3) at the home agent's station. No packet of a
+//! correspondent goes to an address that has not answered the test. If the old path still works, a handover
+//! loses no packet because of the test. If not, the test costs a round trip.
 
 mod common;
 
@@ -39,9 +39,9 @@ const ROUTER: usize = 1;
 /// The network with [`DELAY`] between a home agent's station and a mobile router's, and a correspondent that
 /// sends a packet each millisecond.
 struct Internet {
-    /// Care-of addresses that packets of the home agent reach.
+    /// Care-of addresses to which the network delivers packets of the home agent.
     reached: BTreeSet<&'static str>,
-    /// Care-of addresses from which packets arrive, while packets to them are lost.
+    /// Care-of addresses from which packets arrive, although packets to these addresses are lost.
     deaf: BTreeSet<&'static str>,
     /// Stored record of the router at the home agent, as JSON.
     record: String,
@@ -141,7 +141,8 @@ impl World {
         self.stations[HOME_AGENT].nemo().binding_status(self.now)[0].state.clone()
     }
 
-    /// Returns how many packets are lost from half a second before an event to two seconds after it.
+    /// Returns how many packets are lost from half a second before the event `happens` to two seconds after
+    /// it.
     fn lost_by(&mut self, happens: impl FnOnce(&mut World)) -> usize {
         self.pass(500, true);
         happens(self);
@@ -234,8 +235,8 @@ fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
     }
 }
 
-/// Returns a Binding Update with these care-of addresses, and one flow binding that copies packets to all of
-/// them.
+/// Returns a Binding Update with these care-of addresses and one flow binding. The flow binding asks the home
+/// agent to copy packets to all of them.
 fn update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
     let bids: Vec<u16> = (1..).take(care_of_addresses.len()).collect();
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
@@ -275,8 +276,8 @@ fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
     Some([&back.emit()[..], &reply].concat())
 }
 
-/// A network in which only the addresses of one prefix answer, and the packets that the home agent has sent
-/// to addresses.
+/// A network in which only addresses of one prefix answer probes, and the counters of the packets that the
+/// home agent sends.
 #[derive(Default)]
 struct HalfSilent {
     /// Echo Replies of the addresses that answer.
@@ -285,7 +286,7 @@ struct HalfSilent {
     data_to_true: usize,
     /// Probes to addresses that never answer.
     probes: usize,
-    /// Other packets to addresses that never answer, and the octets of these.
+    /// Number of packets other than probes to addresses that never answer, and the octets of these packets.
     others: usize,
     other_octets: usize,
 }
@@ -369,7 +370,7 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
 /// have answered an Echo Request, and the addresses that have received data.
 struct Siege {
     config: StationConfig,
-    /// Addresses that answer Echo Requests; all other addresses never answer.
+    /// Addresses that the attacker really has: they answer Echo Requests. All other addresses never answer.
     true_places: Vec<Endpoint>,
     answered: BTreeSet<Endpoint>,
     /// Destination of the last data packet. The next field counts the data packets.
@@ -520,7 +521,7 @@ fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
             assert_eq!((besieged.sends(HOST), besieged.sends(HOME)), (None, None));
             besieged.run(Duration::from_secs(1));
         }
-        // The binding to the new address goes on, and its renewals do not bring back the old address.
+        // The binding to the new address stays in use, and its renewals do not bring back the old address.
         for sequence in 3..20 {
             besieged.registers(end(places[1]), Builder::binding_update(sequence, flags(false), 150));
             assert_eq!(besieged.sends(HOST), None);

@@ -172,7 +172,7 @@ fn in_words((routes, rules): (Vec<Ipv4Route>, Vec<Ipv4Rule>)) -> Vec<String> {
     routes.chain(rules).collect()
 }
 
-/// Two modems of the same type may have the same address and the same gateway.
+/// Two modems of the same model may have the same address and the same gateway.
 #[test]
 fn each_uplink_has_an_ipv4_table_also_where_two_have_the_same_network() {
     let same: (&[&str], &[&str]) = (&["192.168.8.100/24"], &["192.168.8.1"]);
@@ -230,7 +230,8 @@ fn tunnel_packets_of_unknown_senders_are_dropped() {
         let ends = if is_stranger { ends } else { [(AGENT, MAPPED), (ROUTER, AGENT)][*to] };
         world.give(*to, datagram(ends, packet));
         let passed = world.net.arrived.split_off(before);
-        // The station accepts or drops a packet from the right remote end by its inner addresses.
+        // Of packets from the right remote tunnel end, the station accepts or drops each by its inner
+        // addresses.
         for (at, packet) in passed {
             let header = Header::parse(&packet).expect("an IPv6 packet");
             let inside = |address: std::net::Ipv6Addr| address.segments()[..4] == [0x2001, 0xdb8, 0xa, 0];

@@ -25,7 +25,7 @@ const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 /// Index of the station.
 const CAR: usize = 0;
 
-/// The channel of a station, which no other station shares: the frames that the station has sent.
+/// A radio channel with one station only, and the frames that the station has sent.
 struct Channel {
     address: GnAddress,
     /// Time and last octet of each frame.
@@ -125,8 +125,8 @@ impl World {
         self.counter(CAR, name)
     }
 
-    /// Drives with a speed at which the movement causes a CAM every 100 ms; `often` sends other packets each
-    /// time.
+    /// Lets the station drive at a speed at which its movement causes a CAM every 100 ms. `busy` is the
+    /// channel load; `often` sends other packets in each step.
     fn drive(&mut self, tenths: u16, busy: u16, mut often: impl FnMut(&mut World)) {
         for tenth in 0..i32::from(tenths) {
             self.stand(488_375_000 + 1000 * tenth);
@@ -211,7 +211,8 @@ fn station_without_gate_sends_at_once_and_refuses_channel_reports() {
     assert!(refused.contains("1001") && refused.contains("0 to 1000"), "{refused}");
 }
 
-/// A security entity whose signature is the time: an octet behind the packet, in tenths of a second.
+/// A security entity for tests. Its "signature" is one octet behind the packet: the time of signing in tenths
+/// of a second.
 #[derive(Debug, Default)]
 struct Clock {
     counters: Counters,
@@ -252,7 +253,7 @@ fn packet_is_signed_when_it_leaves_the_gate() {
         world.send_packet(2, 60_000, content);
     }
     world.run(Duration::from_secs(1));
-    // An air time above a millisecond closes the gate for twice the usual time.
+    // A packet with an air time above a millisecond closes the gate for twice the usual time.
     assert_eq!(world.sent_since(start), [(0, 0), (200, 2), (400, 4)]);
 }
 
@@ -386,7 +387,8 @@ fn end_of_channel_reports_is_logged_once() {
 fn cam_rate_follows_dcc_gate() {
     let mut world = World::with(Some(dcc::Config::default()), Some(common::passenger_car()), None);
     for (busy, expected) in [(100, 95..=100), (900, 9..=11), (450, 23..=26)] {
-        // The drive waits for the new state, and for the end of the CAM interval of the previous state.
+        // The drive lasts until the congestion control has its new state and the CAM interval of the previous
+        // state is over.
         world.drive(20, busy, |_| {});
         let before = world.count("facilities.cam.sent");
         world.drive(100, busy, |_| {});

@@ -74,14 +74,14 @@ const FIRST_ROUTER: usize = 2;
 /// The slow network, and records.
 #[derive(Default)]
 struct Internet {
-    /// Number of times that each packet of the streams has arrived.
+    /// Number of arrivals of each packet of the streams, by the packet's number.
     arrived: BTreeMap<u32, u32>,
     events: Vec<Event>,
 }
 
 type World = common::world::World<Internet>;
 
-/// Returns a packet of a stream; its data contain its number.
+/// Returns a packet of a test stream, whose payload contains the packet's number.
 fn numbered(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Input {
     let mut packet = data(&source.to_string(), &destination.to_string());
     packet[40..44].copy_from_slice(&number.to_be_bytes());

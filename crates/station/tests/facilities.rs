@@ -201,7 +201,7 @@ fn movement_from_application_is_valid_for_two_seconds() {
     assert_eq!((high(fresh).speed.speed_value.0, high(fresh).yaw_rate.yaw_rate_value.0), (1234, -450));
     let stale = seen.iter().rfind(|cam| low(cam).is_some()).expect("a CAM");
     assert_eq!((high(stale).speed.speed_value.0, high(stale).yaw_rate), (2000, Default::default()));
-    // Vehicle data that does not describe movement stays.
+    // Vehicle data that does not describe movement (here the length) stays valid.
     assert_eq!(high(stale).vehicle_length.vehicle_length_value.0, 120);
     assert_eq!(low(stale).map(|low| low.exterior_lights), Some(ExteriorLights::FOG_LIGHT_ON));
     let refused = pair.try_tell(0, Input::Vehicle(vec![1, 2, 3])).expect_err("no CAM");
@@ -310,7 +310,7 @@ fn event_with_speed_or_heading_keeps_its_trace() {
         denm.denm.location = Some(location.clone());
         let told = location_heard(&mut pair, &denm);
         let points: Vec<_> = told.traces.0.iter().flat_map(|trace| &trace.0).collect();
-        // The event's trace has one point: 40 m further south, where the station was before.
+        // The event's trace has one point: 40 m south of the event, where the station was before.
         let [point] = points[..] else { panic!("{told:?}") };
         assert_eq!(point.path_position.delta_latitude.0, -90 * 40);
         assert_eq!((told.event_speed, told.event_position_heading), (event_speed, event_position_heading));
@@ -320,7 +320,7 @@ fn event_with_speed_or_heading_keeps_its_trace() {
         denm.denm.location = Some(LocationContainer { traces: own.clone(), ..location.clone() });
         assert_eq!(location_heard(&mut pair, &denm).traces, own);
 
-        // The event is at another place, to which the station's path does not lead.
+        // The next event is at another place, to which the station's own path does not lead.
         denm.denm.location = Some(location);
         denm.denm.management.event_position.latitude.0 = 488_375_000;
         denm.denm.management.event_position.longitude.0 = 21_018_000;
@@ -334,7 +334,7 @@ fn event_ends_by_negation_or_expiry() {
     pair.drive(0, 0);
     let mut denm = Denm::default();
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(3);
-    // An event is sent from the second station to the first, whose applications have not subscribed.
+    // Now the second station sends an event to the first, whose applications have not subscribed to events.
     let action = pair.order(1, DenmWish::Trigger, &denm).expect("told").expect("a name");
     pair.run(Duration::from_secs(4));
     let over = |output: &Output| *output == Output::Geonet(GeonetOutput::EventOver(action));

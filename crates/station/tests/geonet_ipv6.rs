@@ -202,7 +202,7 @@ fn packets_that_overtook_others_wait_for_them() {
     assert_eq!(held, Some(("geonet.ipv6.held".to_owned(), 2)));
 }
 
-/// Returns a TCP segment from `source`, port 1, to `destination`, port 1.
+/// Returns a TCP segment from port 1 of `source` to port 1 of `destination`.
 fn segment(source: Ipv6Addr, destination: Ipv6Addr, numbers: (u32, u32), length: usize) -> Vec<u8> {
     let (sequence, acknowledgement) = numbers;
     let mut tcp = vec![0, 1, 0, 1];
@@ -244,8 +244,8 @@ fn sent(outputs: Vec<Output>) -> Vec<Vec<u8>> {
     ipv6.collect()
 }
 
-/// Returns station B, which knows A's position, and a function that makes frames of A from sequence number,
-/// hops and data.
+/// Returns station B, which knows A's position. Also returns a function that makes frames of A from sequence
+/// number, hop count and data.
 fn receiver(configure: impl FnOnce(&mut Ipv6Config)) -> (Station, impl Fn(u16, u8, &[u8]) -> Input) {
     let mut settings = settings(Some(address(B)));
     configure(settings.geonet.as_mut().and_then(|geonet| geonet.ipv6.as_mut()).expect("IPv6"));
@@ -292,7 +292,7 @@ fn duplicate_acknowledgements_wait_for_late_packets() {
     assert!(sent(tell(&mut b, acknowledge(1))).is_empty());
     assert!(delivered(&tell(&mut b, frame(2, 3, &data(1)))));
     assert_eq!(sent(tell(&mut b, acknowledge(3))).len(), 1, "and the duplicate is never sent");
-    // The next gap in the sequence is a loss.
+    // The next missing sequence number is a real loss.
     tell(&mut b, frame(5, 2, &data(4)));
     assert!(sent(tell(&mut b, acknowledge(3))).is_empty());
     let due = NOW + Duration::from_millis(50);
@@ -330,8 +330,8 @@ fn backlog_of_radio_marks_packets_with_congestion() {
     assert_eq!(traffic_classes(&mut b), [0b10, 0]);
 }
 
-/// An area follows another station. Packets to the area's group go to the position of that station, and to no
-/// place before the station is found.
+/// An area follows another station. Packets to the area's group go to the position of that station. While the
+/// position is unknown, the station does not send them.
 #[test]
 fn group_leads_to_present_position_of_its_area() {
     let (mut a, mut b) = (station(A), station(B));
@@ -386,13 +386,14 @@ fn group_leads_to_present_position_of_its_area() {
     assert_eq!(refused(&mut a, local), "ff02::42 is no multicast group with more than link scope");
     let second = AreaOrder { name: "second".into(), ..order };
     assert_eq!(refused(&mut a, second), "another area, \"convoy\", already has this multicast group");
-    // Without its area, the group goes to all stations in range.
+    // The area of the group is removed: packets to the group now go to all stations in range.
     tell(&mut a, Input::Command(Command::RemoveArea { name: "convoy".into() }));
     assert_eq!(send(&mut a), None);
     assert_eq!(counter(&a, "geonet.ipv6.dropped.nowhere"), Some(1));
 }
 
-/// Returns a station. `fragments` says whether it fragments and reassembles packets.
+/// Returns a station with this MAC address. `fragments` says whether it fragments and reassembles packets
+/// over GeoNetworking.
 fn cutter(mac: [u8; 6], fragments: bool) -> Station {
     let mut config = settings(Some(address(mac)));
     if let Some(GeonetSettings { ipv6: Some(ipv6), .. }) = &mut config.geonet {

@@ -17,7 +17,7 @@ use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket};
 use common::{AGENT, FIRST, HOME, WALL, address, agent_config, interface, router_config};
 
-/// Desired entries that a station has now, collected from its changes.
+/// Entries that a station desires in the kernel now, collected from its changes.
 #[derive(Default)]
 struct Wanted(Vec<Entry>);
 
@@ -212,7 +212,7 @@ fn mobile_router_gets_no_route_of_a_mobile_node() {
     assert!(wanted.routes(TABLE_TUNNEL, "::/0").iter().all(|route| route.source.is_none()));
 }
 
-/// Returns the routes of the home agent for a prefix whose node has no binding.
+/// Returns the routes that the home agent desires for a prefix of a mobile router without a binding.
 fn unbound(home_prefix: &str, home_address: &str, prefix: &str) -> Vec<RouteAction> {
     let mut config = agent_config(&[prefix]);
     if let Some(agent) = &mut config.home_agent {
@@ -224,8 +224,8 @@ fn unbound(home_prefix: &str, home_address: &str, prefix: &str) -> Vec<RouteActi
     wanted.routes(TABLE_MAIN, prefix).into_iter().map(|route| (*route.action).clone()).collect()
 }
 
-/// RFC 4887 6.2: a node without a registration counts as at home. A node whose home address is outside the
-/// home link's prefix cannot be on the home link (5.3).
+/// RFC 4887 6.2: a mobile router without a registration counts as at home. A router whose home address is
+/// outside the home link's prefix cannot be on the home link (5.3).
 #[test]
 fn mobile_networks_at_home_are_routed_to_their_routers() {
     let by = |gateway: &str| {
@@ -316,8 +316,8 @@ fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_o
     assert_eq!(found[0][42..45], [7, found[0][43], found[0][44]][..]);
 }
 
-/// After a reload, the station reports what the new config adds, removes and changes by home address, and
-/// which bindings it ends.
+/// After a reload, the station reports by home address what the new config adds, removes and changes. It also
+/// reports which bindings the reload ends.
 #[test]
 fn reloaded_config_reports_its_changes() {
     let told = |station: &mut Station, config: &StationConfig| {

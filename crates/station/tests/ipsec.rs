@@ -49,7 +49,7 @@ fn esp(source: &str, destination: &str, label: u32, message: &[u8]) -> Vec<u8> {
     packet(source, destination, label, protocol::ESP, &[&[0; 8][..], message].concat())
 }
 
-/// The kernels of a home agent and of a mobile router, and records.
+/// Simulated kernels of a home agent and of a mobile router, and the packets that they sent.
 #[derive(Default)]
 struct Kernels {
     /// Whether the kernels have no security associations.
@@ -158,7 +158,7 @@ fn mobile_router_registers_and_moves_with_esp_only() {
     assert!(world.bound().is_empty());
     assert!(world.protocols().iter().all(|found| *found == protocol::ESP));
     assert_eq!((world.dropped(0), world.dropped(1)), (0, 0));
-    // IPsec in the kernels needs these desired entries.
+    // The station must desire these entries, so that the kernels can apply IPsec.
     let is = |table, from: &str, to: &str, esp| {
         let host = |text: &str| (!text.is_empty()).then(|| address(text).into());
         world.net.rules.iter().any(|rule| {
@@ -244,8 +244,8 @@ fn home_agent_under_ipsec_rejects_unprotected_messages_and_addresses() {
     world.tell(0, Input::Packet(clear.emit()));
     assert_eq!(world.dropped(0), 1);
 
-    // The station accepts a message from the kernel only if it passed the message to the kernel before, and
-    // only once.
+    // The station accepts a message from the kernel's IPsec only once, and only if
+    // it gave a message with this label to the kernel before.
     let protected = |label, message: &[u8]| Input::Protected {
         source: address(HOME),
         destination: address(AGENT),
@@ -267,7 +267,8 @@ fn home_agent_under_ipsec_rejects_unprotected_messages_and_addresses() {
     arrive(&mut world, &update(3, Some(FIRST)));
     assert_eq!((world.dropped(0), world.bound()), (3, vec![FIRST.to_owned()]));
 
-    // If the kernel refuses an ESP packet, the packet comes back once; it does not circulate.
+    // If the kernel refuses a received ESP packet, the packet reaches the station a second time. The station
+    // must not pass it to the kernel again.
     world.tell(0, Input::Packet(esp(HOME, AGENT, 1, b"nothing")));
 }
 
@@ -290,8 +291,8 @@ fn router_under_ipsec_rejects_unprotected_acknowledgement() {
     assert_eq!(world.dropped(1), before + 1);
 }
 
-/// An attacker sends all kinds of messages without ESP from the true addresses, unchanged and changed at any
-/// octet.
+/// An attacker sends all kinds of messages without ESP from the real addresses of both stations. Some
+/// messages are unchanged, and some have one changed octet.
 #[test]
 fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
     let mut world = World::new();

@@ -1,4 +1,5 @@
-//! Several interfaces of the mobile network: which prefixes each has, and what hosts there are told.
+//! Tests of several interfaces of the mobile network: the prefixes of each interface, and the Router
+//! Advertisements for its hosts.
 
 mod common;
 
@@ -19,7 +20,7 @@ fn config(lan: Vec<LanSettings>) -> StationConfig {
     config
 }
 
-/// Returns an interface with a prefix and a DNS server of its own.
+/// Returns the settings of an interface that has a prefix and a DNS server of its own.
 fn own(interface: &str, dns: &str) -> LanSettings {
     let mut lan = LanSettings::from(interface);
     lan.prefixes = vec!["2001:db8:b:1::/64".parse().expect("a prefix")];
@@ -104,7 +105,7 @@ const GOOD: u32 = 604_800;
 #[test]
 fn lan_interface_with_own_prefixes_leaves_remaining_prefixes_to_others() {
     let (station, found) = station(vec!["i0".into(), own("i1", "fd00::53"), "i2".into()]);
-    // The /56 is i1's: no other interface has its first /64.
+    // The /56 belongs to interface i1: no other interface has its first /64.
     assert_eq!(addresses(&station), ["i0 2001:db8:a::1/64", "i1 2001:db8:b:1::1/64", "i2 2001:db8:c::1/64"]);
     let expected = [
         ("i0", told_of(&[("2001:db8:a::", GOOD)], &[])),
@@ -149,7 +150,8 @@ fn doors_are_shut_before_anything_else_and_closed_without_packet_filter() {
     assert_eq!(rules, 4, "{set:?}");
     assert!(!set[rules..].iter().any(|entry| matches!(entry.key(), Key::PacketRule(_))), "{set:?}");
 
-    // A kernel without packet filter: the network of `i1` is unreachable.
+    // Returns the networks that rules make unreachable. Without a packet filter in the kernel, this is the
+    // network of `i1`, which has a door.
     let closed = |station: &Station| -> Vec<(u32, String)> {
         let rules = station.nemo().desired_entries().filter_map(|entry| match entry {
             Entry::Rule(rule) if (105..108).contains(&rule.priority) => {

@@ -1,6 +1,6 @@
 //! Two mobile routers with radios and their home agent, in virtual time: hosts on board exchange packets
-//! while the vehicles meet and part. A few functions of this test play the kernels (routes, neighbours) and
-//! the Internet; routes and rules are those that the stations desire.
+//! while the vehicles meet and part. Functions of this test simulate the kernels (routes, neighbours) and the
+//! Internet; routes and rules are those that the stations desire.
 
 mod common;
 
@@ -25,7 +25,7 @@ use common::world::{Network, station};
 use common::{AGENT, address, agent_config, interface, router_config};
 
 const RANGE: f64 = 250.0;
-/// Longitude of one metre at the latitude of the test, in 0.1 microdegree.
+/// Difference of longitude over one metre at the latitude of the test, in 0.1 microdegree.
 const PER_METRE: f64 = 136.4;
 
 fn care_of(who: usize) -> String {
@@ -148,7 +148,7 @@ impl World {
         world
     }
 
-    /// Plays the Internet and the kernels for a packet that a station has written.
+    /// Simulates the Internet and the kernels for a packet that a station has written.
     fn route(&mut self, from: usize, packet: Vec<u8>) {
         let to = Header::parse(&packet).expect("an IPv6 packet").destination;
         if to == address(AGENT) {
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// Lets `seconds` pass; both hosts send a packet every 10 ms.
+    /// Lets `seconds` pass. Both hosts send a packet every 10 ms.
     fn talk(&mut self, seconds: f64) {
         for _ in 0..(seconds * 100.0) as u32 {
             self.tick();
@@ -243,8 +243,8 @@ impl World {
         }
     }
 
-    /// Returns the counts of packets since the last call: lost packets, packets on the direct route, and
-    /// doubled packets.
+    /// Returns counts of packets since the previous call: lost packets, packets on the direct route, and
+    /// duplicates.
     fn account(&mut self) -> (u32, usize, usize) {
         let mut arrived: Vec<(u32, bool)> = self.net.arrived.iter_mut().flat_map(std::mem::take).collect();
         let straight = arrived.iter().filter(|(_, straight)| *straight).count();
@@ -330,7 +330,7 @@ fn neighbouring_network_adds_one_route_and_changes_no_other() {
     assert_eq!(new.len(), 1, "{new:?}");
     after.remove(&new[0]);
     assert_eq!(after, before);
-    // A station that stops sends a last message, which ends its routes at the neighbours.
+    // A station that shuts down sends a last message, which removes the routes to it at its neighbours.
     world.tell(1, Input::Command(Command::Shutdown));
     assert_eq!(world.net.wanted[0], before);
 }
@@ -346,7 +346,7 @@ fn packets_of_fast_path_keep_direct_route_in_use() {
         counters["mnpp.probes"]
     };
     for (ways, expected) in [(vec![], 3..8), (vec![mac(1)], 17..23)] {
-        // The test waits until the earlier use of the route has expired.
+        // Wait until the station no longer counts the route as used because of earlier packets.
         (0..300).for_each(|_| world.tick());
         let before = probes(&world);
         for step in 0..500u16 {

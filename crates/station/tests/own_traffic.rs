@@ -1,4 +1,4 @@
-//! Traffic of the router's own programs: which rules lead it into the tunnel, and which leave it outside.
+//! Traffic of the router's own programs: rules that lead it into the tunnel, and rules that keep it outside.
 
 mod common;
 
@@ -58,7 +58,8 @@ fn own_traffic_takes_the_tunnel_only_if_configured() {
     let mut expected = vec![
         format!("{outside} any {AGENT}/128 {TABLE_MAIN}"),
         format!("{outside} {CARE_OF}/128 any {TABLE_MAIN}"),
-        // Without an IPv4 network on board, IPv4 stays outside, and answers from this address do in any case.
+        // Without an IPv4 network on board, IPv4 packets of the router's programs stay outside the tunnel.
+        // Answers from this address stay outside in any case.
         format!("{outside} 192.0.2.10/32 any {TABLE_MAIN}"),
         format!("{} any any {TABLE_MAIN} specific", priority::OWN_SPECIFIC_ROUTES),
         format!("{} any any {TABLE_OWN_TRAFFIC} unmarked", priority::OWN_TRAFFIC),
@@ -80,7 +81,7 @@ fn own_traffic_takes_the_tunnel_only_if_configured() {
     assert!(sources.contains(&(true, home)) && sources.contains(&(false, None)), "{sources:?}");
     let is_of_ipv4 = |entry: &Entry| matches!(entry, Entry::Route(route) if route.destination == ALL_IPV4);
     assert!(!station.nemo().desired_entries().any(is_of_ipv4));
-    // carnet's own packets from a care-of address match before.
+    // The rules for carnet's own packets from a care-of address match before these rules.
     const { assert!(priority::FROM_CARE_OF_ADDRESS < priority::OWN_OUTSIDE) };
     const { assert!(priority::FROM_MOBILE_NETWORK < priority::OWN_OUTSIDE) };
 }

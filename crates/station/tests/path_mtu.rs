@@ -1,6 +1,7 @@
 //! Path MTU discovery of both ends over a simulated network in virtual time. Each uplink and direction has an
 //! MTU. The network delivers ICMPv6 errors or filters them, and loses, delays and reorders packets.
-//! [`World::come_out`] plays the kernels (the owner of the home address, forwarding into the tunnel device).
+//! [`World::come_out`] simulates the kernels (the owner of the home address, forwarding into the tunnel
+//! device).
 
 mod common;
 
@@ -28,7 +29,7 @@ const ROUTER: usize = 1;
 /// Path from one uplink through the network to the home agent.
 #[derive(Debug, Clone, Copy)]
 struct Way {
-    /// Path MTU from the router, and path MTU to the router.
+    /// Path MTU of packets from the router, then path MTU of packets to the router, in octets.
     mtu: [usize; 2],
     /// Whether Packet Too Big messages of routers on the path arrive.
     tells: bool,
@@ -40,15 +41,16 @@ struct Internet {
     link: Link,
     /// Whether the router's kernel answers Echo Requests.
     echoes: bool,
-    /// Whether the router's kernel answers like a node with route optimization: from the care-of address,
-    /// with a Home Address option.
+    /// Whether the router's kernel answers probes like a node with route optimization: from the care-of
+    /// address, with a Home Address option.
     route_optimization: bool,
     /// Whether the router's kernel sends its ICMPv6 error from an address without a binding.
     unbound: bool,
-    /// Source address of the home agent's echo replies, if it answers like a correspondent node with a
-    /// binding.
+    /// Source address of the home agent's Echo Replies if the home agent answers like a correspondent node
+    /// with a binding; `None` if it does not.
     correspondent: Option<&'static str>,
-    /// Whether a data path other than the station has decapsulated the packets for the ends of the tunnel.
+    /// Whether a data path outside the station has already decapsulated the packets that are addressed to the
+    /// tunnel ends.
     decapsulated: bool,
     rng: Rng,
     /// Tunnel MTUs that the stations have set, each with time, station and care-of address.
@@ -57,7 +59,7 @@ struct Internet {
     told: Vec<(Time, u32)>,
     /// Outer packets that each station has sent, with their times and lengths.
     sent: Vec<(Time, usize, usize)>,
-    /// Inner packets for hosts, and errors for these hosts.
+    /// Inner packets for hosts, and ICMPv6 errors to these hosts.
     arrived: Vec<Vec<u8>>,
     quotable: Option<Vec<u8>>,
 }
@@ -179,7 +181,8 @@ impl World {
         }
     }
 
-    /// Delivers an answer of the home agent with a type 2 routing header, as received on the router's link.
+    /// Delivers an answer of the home agent with a type 2 routing header in the way in which the router
+    /// receives it on its link.
     fn answer_directly(&mut self, care_of: &'static str, source: &str, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
         let way = self.net.ways[care_of];
@@ -378,7 +381,8 @@ fn mtu_black_hole_is_found_within_a_second() {
             assert_eq!(world.passes(expected + 1), 0);
             assert!(world.net.arrived.iter().any(|packet| packet[6] == protocol::ICMPV6), "Packet Too Big");
         }
-        // After the search only its confirmation costs packets: seven searches for a larger size in an hour.
+        // After the search for the MTU, only its confirmation costs packets: seven searches for a larger size
+        // in an hour.
         let before = (world.now, world.net.set.len());
         world.talk(3600);
         assert_eq!(world.net.set.len(), before.1, "{:?}", world.net.set);
@@ -425,7 +429,7 @@ fn packet_too_big_expires_on_idle_path() {
 #[test]
 fn without_probe_answers_only_packet_too_big_changes_mtu() {
     let mut world = World::new(way(1500, true), WIDE);
-    // The home agent's kernel answers the probes, and the answers are lost on their way back.
+    // From now on, the answers of the home agent's kernel to the probes are lost on their way back.
     world.net.echoes = false;
     world.net.ways.insert(FIRST, Way { mtu: [1500, 0], tells: false, open: true });
     world.start();

@@ -18,7 +18,7 @@ use common::*;
 const HOME_AGENT: usize = 0;
 const ROUTER: usize = 1;
 
-/// The network between the stations, and records.
+/// The network between the stations, and the messages that the test records.
 struct Internet {
     /// Identifiers of the Mobile Prefix Solicitations that the router has sent.
     asked: Vec<u16>,

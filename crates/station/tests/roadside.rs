@@ -19,7 +19,7 @@ use common::world::{Network, station};
 use common::{WALL, router_config};
 
 const RANGE: f64 = 250.0;
-/// Longitude of one metre at the latitude of the test, in 0.1 microdegree.
+/// Difference of longitude over one metre at the latitude of the test, in 0.1 microdegree.
 const PER_METRE: f64 = 136.4;
 const BUS: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
 
@@ -35,7 +35,7 @@ fn settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
     }
 }
 
-/// A bus, two roadside units at 0 and 300 m, and the radio between them.
+/// A bus, two roadside units at 0 and 300 m along its street, and the radio between them.
 struct Street {
     place: f64,
     speed: f64,
@@ -118,8 +118,8 @@ fn road_with_uplinks(uplinks: &[&str]) -> Road {
     road
 }
 
-/// Answers a Neighbor Solicitation of the bus for a unit in range. (The kernel would send the solicitation
-/// over GeoNetworking.)
+/// Answers a Neighbor Solicitation of the bus for a roadside unit in radio range. (In reality the kernel
+/// would send the solicitation over GeoNetworking.)
 fn ask_neighbour(road: &mut Road, message: &LinkMessage) {
     let Ok(asked) = nd::NeighborSolicitation::parse(&message.message) else { return };
     for number in [0, 1] {
@@ -169,7 +169,7 @@ fn advertise(road: &mut Road, number: usize) {
     send_from(road, number, nd::ALL_NODES, &message);
 }
 
-/// Plays the kernel of the bus for an advertisement of a router or neighbour.
+/// Simulates the kernel of the bus for an advertisement of a router or neighbour.
 fn kernel(road: &mut Road, packet: &[u8]) {
     let header = Header::parse(packet).expect("a header");
     let message = packet[HEADER_LEN..].to_vec();
@@ -265,11 +265,13 @@ fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
     }
     let [(first, one), (second, two), (third, none)] = changes[..] else { panic!("{changes:?}") };
     assert_eq!((one, two, none), (Some(care_of(0).into()), Some(care_of(1).into()), None));
-    // A unit sends a beacon every 3 s or a little later: by then the bus is a hundred metres further.
+    // A roadside unit sends a beacon every 3 s or a little later. Until then the bus drives up to a hundred metres
+    // into the range of the unit.
     assert!((-250.0..-120.0).contains(&first), "{first}");
-    // The vehicle changes where the second unit is nearer by a third, and the first is still in range.
+    // The bus changes to the second unit where this unit is nearer by a third, while the first unit is still
+    // in range.
     assert!((175.0..200.0).contains(&second), "{second}");
-    // The bus keeps its router until the router no longer sends.
+    // The bus goes on to use its router until it receives no more frames of the router.
     assert!((530.0..700.0).contains(&third), "{third}");
     assert_eq!(
         road.net.solicited,
@@ -306,7 +308,7 @@ fn vehicle_between_two_roadside_units_keeps_one() {
     drive(&mut road, 8.0);
     let chosen = care_of_address(&road);
     assert!(chosen.is_some());
-    // The bus moves to and fro.
+    // The bus moves to and fro around the point between both units.
     for place in [155.0, 140.0, 160.0, 145.0] {
         road.net.place = place;
         drive(&mut road, 5.0);
@@ -314,8 +316,7 @@ fn vehicle_between_two_roadside_units_keeps_one() {
     }
 }
 
-/// Returns a frame with a Router Advertisement of an unknown station, sent by `transport` from a position 200
-/// m away.
+/// Returns a frame with a Router Advertisement of an unknown station 200 m away, which `transport` carries.
 fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Input {
     let mac = [2, 0, 0, 0, 2, number];
     let geonet = Some(settings(mac, StationType::RoadSideUnit));
@@ -374,7 +375,7 @@ fn forged_routers_do_not_replace_router_in_use() {
         }
         drive(road, 1.0);
     };
-    // The attacker advertises more usable routers than the table can hold.
+    // The attacker advertises more usable routers than the station's table of routers can hold.
     flood(&mut road, 0..80);
     assert!(care_of_address(&road).is_some());
     // The real unit advertises last, and is the nearest.
@@ -383,7 +384,7 @@ fn forged_routers_do_not_replace_router_in_use() {
     assert_eq!(care_of_address(&road), Some(care_of(0).into()));
     flood(&mut road, 80..200);
     assert_eq!(care_of_address(&road), Some(care_of(0).into()));
-    // The table still has room for the next router.
+    // After the flood, the table of routers still has room for the next real router.
     road.net.speed = 30.0;
     drive(&mut road, 10.0);
     assert_eq!(care_of_address(&road), Some(care_of(1).into()), "{}", road.net.place);

@@ -1,4 +1,5 @@
-//! Signed packets in whole stations, in virtual time: which stations the receivers trust.
+//! Signed packets in whole stations, in virtual time. The tests cover which stations a receiver trusts, and
+//! changes of pseudonyms.
 
 mod common;
 
@@ -195,7 +196,8 @@ impl Road {
         road
     }
 
-    /// Moves all stations for some tenths of a second, 5 m in each, 100 m apart from each other.
+    /// Moves all stations for some tenths of a second, by 5 m in each tenth. The stations drive 100 m apart
+    /// from each other.
     fn drive(&mut self, tenths: usize) {
         for _ in 0..tenths {
             let end = self.now + Duration::from_millis(100);
@@ -216,7 +218,7 @@ impl Road {
         }
     }
 
-    /// Returns the MID under which the second station knows the first.
+    /// Returns the MID under which the second station knows the first station.
     fn who(&self) -> [u8; 6] {
         self.stations[0].geonet().expect("a router").address().mid()
     }
@@ -265,7 +267,7 @@ fn signed_messages_are_accepted() {
     road.drive(30);
     assert_eq!(road.known(0), (vec![1], vec![1]));
     assert_eq!(road.known(1), (vec![0], vec![0]));
-    // NH of the Basic Header: every packet on the air is a secured one (EN 302 636-4-1 9.6.1).
+    // NH field of the Basic Header: every packet on the air must be a secured packet (EN 302 636-4-1 9.6.1).
     assert!(road.net.sent.iter().all(|(_, frame)| frame.packet[0] & 0x0f == 2));
     let (signed, verified) = (road.counter(0, "security.signed"), road.counter(1, "security.verified"));
     assert!(signed > 25 && verified + 2 >= signed, "{signed} {verified}");
@@ -282,8 +284,8 @@ fn unsigned_messages_are_rejected() {
     trusting.revoked.push(name_of(&Portable, &revoked.authority));
     let with_ticket_until =
         |seconds| Credentials { tickets: vec![pki.ticket(13, until(seconds))], ..pki.credentials(13) };
-    // Station 0 receives. Station 1 is trusted, 2 does not sign, and 3 has another root. The authority of 4
-    // is revoked, and the ticket of 5 is valid for ten seconds.
+    // Station 0 receives the frames of the other stations. Station 1 is trusted, 2 does not sign, and 3 has
+    // another root. The authority of 4 is revoked, and the ticket of 5 is valid for ten seconds.
     let all = vec![
         strict(&trusting),
         strict(&pki.credentials(12)),
@@ -376,7 +378,8 @@ fn forwarded_packet_keeps_envelope_of_its_source() {
         road.net.delivered.iter().filter(|(_, it)| it.payload == b"beware").map(|(at, _)| *at).collect();
     assert_eq!(heard, [1, 2]);
     assert!(road.counter(1, "security.forwarded") > 0);
-    // An attacker replays the first copy late. The receiver does not take it for a forwarded copy.
+    // An attacker replays the first copy late. The receiver must not treat it as a copy that another station
+    // forwarded.
     let copy = road.net.sent[before..].iter().find(|(from, _)| *from == 0).expect("the packet").1.clone();
     road.drive(30);
     road.tell(1, Input::Frame(copy));
@@ -493,7 +496,8 @@ fn wrong_clock_of_station_is_reported() {
     let pki = Pki::new(1, 2);
     let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
     road.drive(100);
-    // The second station's frames arrive a minute late, so the clock of the first station seems to be ahead.
+    // The second station's frames arrive a minute late, so the first station must suspect that its own clock
+    // is fast.
     let frames: Vec<Frame> =
         road.net.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
     assert!(road.net.warnings.is_empty(), "{:?}", road.net.warnings);

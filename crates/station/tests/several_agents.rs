@@ -130,7 +130,7 @@ impl World {
         self.net.dead.get(station) == Some(&true)
     }
 
-    /// Plays the kernels and the Internet for a packet that a station has written.
+    /// Simulates the kernels and the Internet for a packet that a station has written.
     fn forward(&mut self, packet: Vec<u8>, from: usize) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let agent = [AGENT, OTHER].iter().position(|agent| header.destination == address(agent));
@@ -214,8 +214,8 @@ impl World {
     }
 }
 
-/// Returns the input for an ICMPv6 message to a care-of address, as the platform receives it beside the
-/// kernel.
+/// Returns the input for an ICMPv6 message to a care-of address. The platform receives such messages on the
+/// uplink, beside the kernel.
 fn heard_on(uplink: usize, header: &Header, packet: &[u8]) -> Input {
     Input::Icmpv6(LinkMessage {
         interface: ["w0", "w1"][uplink].into(),
@@ -287,7 +287,7 @@ fn refusing_home_agents_are_tried_at_growing_intervals() {
     world.sleep(600.0);
     let refused =
         world.net.events.iter().filter(|event| matches!(event, Event::BindingRefused { .. })).count();
-    // The pauses between the rounds of attempts are 4, 8, 16, 32, 64, 64 s and so on.
+    // After a refusal the router pauses between its rounds of attempts for 4, 8, 16, 32, 64, 64 s and so on.
     assert!((5..=20).contains(&refused), "{refused}");
 }
 
@@ -374,14 +374,14 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
         }
         (answers, format!("{:?}", agent.home_agent()).len())
     };
-    // A network that sends a flood gets five answers, then one a second.
+    // One network that sends a flood of requests gets five answers at once, then one a second.
     let (answers, before) = flood(0, 10_000, 1);
     assert!((5..=6).contains(&answers), "{answers} answers");
     // The limit of a network does not affect other networks. All sources together get fifty answers, then
     // fifty a second.
     let (answers, _) = flood(10_000, 20_000, 1000);
     assert!((50..=105).contains(&answers), "{answers} answers");
-    // More sources do not take more memory of the home agent.
+    // Further sources do not increase the memory of the home agent.
     let (_, after) = flood(20_000, 30_000, 60_000);
     let (_, last) = flood(30_000, 60_000, 60_000);
     assert!(
@@ -425,8 +425,8 @@ fn drain_loses_no_packet_and_relays_late_packets() {
     let mut world = World::usual(router_of(&[AGENT, OTHER], false));
     world.passes();
     world.drain().expect("there is another");
-    // Messages take no time in this test: the router has already registered at the other home agent and
-    // de-registered here.
+    // In this test messages arrive without delay, so the router has already registered at the other home
+    // agent and de-registered here.
     world.passes();
     assert_eq!(
         (world.home_agent(), world.bound()),
@@ -493,8 +493,8 @@ fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
     world.reconfigure(0, config.clone());
     assert_eq!(world.machine(0).drain().as_ref(), Some(&before));
     world.passes();
-    // The drain goes on: the second home agent is reachable again, and the first one sends the router a Home
-    // Agent Switch.
+    // When the second home agent is reachable again, the drain goes on, and the first home agent sends the
+    // router a Home Agent Switch.
     world.net.dead[1] = false;
     world.sleep(30.0);
     assert_eq!(
@@ -611,8 +611,8 @@ fn unauthenticated_switch_leads_only_to_configured_home_agents() {
                                                                                 config"))
     ));
 
-    // If a key authenticates the messages, the router follows its home agent's request to any home agent,
-    // even if the router's config has only one.
+    // If a key authenticates the messages, a router with a single home agent in its config
+    // accepts any new home agent.
     let mut world = World::usual(router_config(&[PREFIX]));
     world.drain().expect("there is another");
     world.sleep(1.0);
@@ -624,7 +624,7 @@ fn unauthenticated_switch_leads_only_to_configured_home_agents() {
     );
     world.passes();
 
-    // If both home agents share one key, the router ignores the request.
+    // If both home agents share one plain key, the router ignores the request to move.
     let agents = [agent_of(AGENT, OTHER), agent_of(OTHER, AGENT)];
     let mut world = World::as_it_is(agents, router_config(&[PREFIX]));
     world.drain().expect("there is another");
@@ -671,7 +671,7 @@ fn message_to_one_home_agent_is_rejected_by_another() {
     world.drain().expect("there is another");
     world.sleep(2.0);
     world.net.recorded.clear();
-    // At this home agent the sequence numbers are greater than at the previous home agent.
+    // The sequence numbers at this home agent are greater than those at the previous home agent.
     world.sleep(100.0);
     play(&mut world, [false, true]);
     world.order(0, Command::EndDrain).expect("there is one");
@@ -705,7 +705,8 @@ fn revoked_router_registers_again_after_ten_minutes() {
 }
 
 /// While the router tries a home agent, that home agent revokes the registration and restarts. The router
-/// must start the wait for its answer anew: the wait after a lost registration would already be over.
+/// must then start to wait for its answer anew. Otherwise its wait would count from the registration that was
+/// lost, and would already be over.
 #[test]
 fn router_waits_anew_for_home_agent_that_revoked_and_restarted() {
     let mut router = router_of(&[AGENT, OTHER], false);
@@ -728,7 +729,8 @@ fn router_waits_anew_for_home_agent_that_revoked_and_restarted() {
         world.sleep(0.1);
     }
     assert_eq!(world.home_agent(), address(AGENT), "the second uplink has time to follow");
-    // The home agent no longer accepts identifiers, and the plain Binding Update is lost.
+    // From now on the home agent refuses Binding Identifiers, and the network loses the router's Binding
+    // Update without identifier.
     world.reconfigure(1, other_with(MultipleCareOfAddresses::Prohibited));
     world.net.loses = |header| (header.source, header.destination) == (address(FIRST), address(OTHER));
     world.sleep(4.0);

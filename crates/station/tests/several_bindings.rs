@@ -50,7 +50,7 @@ fn bid(bid: u16, care_of_address: &str) -> MobilityOption<'static> {
     }
 }
 
-/// Returns a Binding Update with a lifetime of 60 seconds.
+/// Returns a Binding Update with a lifetime of 60 seconds and these options.
 fn update(sequence: u16, source: &str, options: &[MobilityOption<'_>]) -> Vec<u8> {
     let flags = BindingUpdateFlags::from_bits(0xc400);
     let builder = Builder::binding_update(sequence, flags, 15);
@@ -151,7 +151,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     );
     assert_eq!(distribution(&station), None);
     assert_eq!(way(&mut station, 5000), Some(end(MAPPED)));
-    // The home agent accepts packets from both care-of addresses.
+    // The home agent accepts tunnelled packets from both care-of addresses.
     for source in [FIRST, SECOND] {
         let inner = data(HOST, CORRESPONDENT, 1);
         let outer = carnet_virtual::packet(address(source), address(AGENT), protocol::IPV6, &inner);
@@ -190,8 +190,8 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     );
 }
 
-/// RFC 6089 5.3.6: a flow's packets take the binding of the flow, and all other packets keep theirs. The test
-/// also removes the flow.
+/// RFC 6089 5.3.6: the packets of a flow take the binding of the flow, and all other packets take the best
+/// binding. The test also removes the flow.
 #[test]
 fn flow_uses_the_binding_of_its_policy() {
     let mut station = three();
@@ -213,8 +213,8 @@ fn flow_uses_the_binding_of_its_policy() {
     assert_eq!(distribution(&station), None);
 }
 
-/// A NAT loses its mapping. Data from the new address cause a Binding Error to that address. A Binding Update
-/// from the new address moves the tunnel.
+/// A NAT loses its mapping. Data packets from the new address cause a Binding Error to that address. A
+/// Binding Update from the new address moves the tunnel.
 #[test]
 fn changed_nat_mapping_moves_the_tunnel() {
     let mut station = three();
@@ -308,8 +308,8 @@ fn start_for_two() -> Station {
     station
 }
 
-/// Returns a node's Binding Update with these care-of addresses, and one flow binding that copies packets to
-/// all of them.
+/// Returns a Binding Update of this node with these care-of addresses, and one flow binding that copies
+/// packets to all of them.
 fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]) -> Vec<u8> {
     let bids: Vec<u16> = (1..).take(care_of_addresses.len()).collect();
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
@@ -330,8 +330,8 @@ fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]
     .emit()
 }
 
-/// Returns number and octets of all packets that the station sends because of one received packet. A packet
-/// to a network of the station's own nodes enters the station again.
+/// Returns number and octets of all packets that the station sends because of one received packet. If such a
+/// packet goes to a network of the station's own nodes, the test passes it to the station again.
 fn sent_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usize, usize) {
     let mut waiting = vec![packet];
     let (mut packets, mut octets) = (0, 0);
@@ -386,8 +386,8 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     assert!(flood <= 10_000 + 2_000, "{flood} packets for 10,000");
 }
 
-/// For random registrations: one packet causes at most four packets, and a limit for each router bounds the
-/// home agent's own messages.
+/// For random registrations, one packet causes at most four packets. The home agent also limits its own
+/// messages to each router.
 #[test]
 fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations() {
     let mut rng = Rng::new(21);

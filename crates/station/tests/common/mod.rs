@@ -73,7 +73,7 @@ pub fn passenger_car() -> FacilitiesSettings {
     }
 }
 
-/// Returns a packet of 60 octets with a payload that no receiver understands.
+/// Returns an IPv6 packet of 60 octets with an upper-layer protocol that no receiver knows.
 pub fn data(source: &str, destination: &str) -> Vec<u8> {
     carnet_virtual::filled(address(source), address(destination), HEADER_LEN + 60)
 }

@@ -9,10 +9,10 @@ use carnet_virtual::Timeline;
 
 use super::WALL;
 
-/// Number of steps at one moment that is never reached without an endless loop.
+/// Number of steps of the world without any progress of the clock, after which a test has an endless loop.
 const MANY: usize = 100_000;
 
-/// The kernels and links of a [`World`], and the records of its test.
+/// Behaviour of the kernels and links of a [`World`], and the values that a test records.
 pub trait Network: Sized {
     /// Acts on an output of station `from`.
     fn carry(world: &mut World<Self>, from: usize, output: Output);

@@ -1,4 +1,5 @@
-//! Attackers that register, answer for and advertise addresses of other nodes.
+//! Attackers that register addresses of other nodes, answer Neighbor Solicitations for them, and advertise
+//! them.
 
 use carnet_base::{LinkMessage, Time};
 use carnet_station::io::Input;
@@ -96,8 +97,8 @@ fn router_cannot_register_address_of_another() {
         assert_eq!(counter(&world, 1, &name), count + 1, "{target}");
     }
     assert_eq!(routes(&world), before);
-    // Messages from beyond the link, from a source without a router, or on the uplink do not register an
-    // address either.
+    // Three kinds of messages do not register an address: messages from beyond the
+    // link, from a source without a router, and on the uplink.
     let free = address("2001:db8:f1::99");
     for input in [
         message("i0", STRANGER, 64, registration(free, asks(9))),
@@ -148,7 +149,7 @@ fn number_of_nested_registrations_is_bounded() {
         "of senders that are not named, the router that was there among them"
     );
     assert!(counter(&world, 1, "nesting.dropped.too_many") > 100);
-    // Fabricated link-layer addresses do not help the attacker.
+    // The attacker invents many link-layer addresses, which does not help it.
     for n in 0..200_u8 {
         let link_address = [2, 0, 0, 0, 1, n];
         let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::3:0")) + u128::from(n));
@@ -219,7 +220,7 @@ fn nested_router_accepts_answers_only_from_parent() {
 }
 
 /// If a later message of the router has registered an address on another path, the new registration replaces
-/// the old one at once. The router does not avoid the address for a minute.
+/// the old one at once. The router goes on to use the address, and does not avoid it for a minute.
 #[test]
 fn moved_nested_address_is_replaced_at_once() {
     let mut world = world();

@@ -1,5 +1,5 @@
-//! Routers that would be behind themselves (RFC 4888 2.8): each refuses this with a reason, and no storm of
-//! packets arises.
+//! Rings of nested routers, in which each router would be behind itself (RFC 4888 2.8). Each router refuses
+//! the ring with a reason, and no storm of packets arises.
 
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
                 "router {n}"
             );
         }
-        // Each packet of the test may cause at most one error. Without nesting the routers do not see the
-        // ring, and the Tunnel Encapsulation Limit of 4 (RFC 2473 4.1.1) ends it.
+        // In the ring, each packet of the test may cause at most one error. Without nesting the routers do
+        // not see the ring, and the Tunnel Encapsulation Limit of 4 (RFC 2473 4.1.1) ends the loop.
         let carried = world.carried - carried;
         let limit = if nesting { 2100 } else { 2000 * 5 };
         assert!(carried <= limit, "{carried} packets for 2000, expected at most {limit}");
@@ -109,7 +109,7 @@ fn chain_of_nested_routers_is_bounded() {
     world.tell("mr1", "w0", router, advertisement(&information));
     world.wait(1);
     assert_eq!(world.uplink(1, "w0"), "active");
-    // A property that the parent router announced and does not renew is no longer valid.
+    // If a parent router announced a property and does not repeat it, the property is no longer valid.
     information.path[3] = address("2001:db8:1::1234");
     world.tell("mr1", "w0", router, advertisement(&information));
     world.wait(1);

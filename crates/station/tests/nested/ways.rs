@@ -70,7 +70,7 @@ fn plain_nemo_adds_a_header_and_a_home_agent_for_each_level() {
 
 #[test]
 fn router_without_nesting_costs_one_level() {
-    // Router 2 has nesting switched off, so router 3 has the path of a router behind it.
+    // Router 2 has nesting switched off, so router 3 uses the path of a plain nested router behind it.
     let mut world = tree([true, false, true]);
     assert_eq!(measure(&mut world), [(1, 1), (2, 2), (3, 3)]);
     // Router 1 has nesting switched off, so the routers behind it treat its mobile network as an ordinary
@@ -132,8 +132,8 @@ fn plain_nemo_handover_at_each_level_loses_no_packet() {
 fn cut_link_costs_nested_routers_little_more_than_root() {
     let mut world = tree([true; 3]);
     let lost = lost_while(&mut world, |world| world.carrier(1, "w0", false));
-    // Two packets are sent every 10 ms. Those in transit at the event are lost, and those sent before the
-    // Binding Update has arrived.
+    // Each level sends two packets every 10 ms. Packets in transit at the event are lost, and packets that
+    // are sent before the Binding Update has arrived.
     assert!(lost.iter().all(|lost| *lost <= 40), "{lost:?}");
     assert_eq!(measure(&mut world), [(1, 1), (1, 1), (1, 1)]);
     assert!((1..=3).all(|n| visited(2).contains(&world.care_of_address(n).expect("registered"))));
@@ -161,7 +161,7 @@ fn address_in_use_on_visited_link_is_not_registered() {
     let mut world = World::new(2);
     world.add_router(1, &[("w0", "v1")], true);
     world.wait(2);
-    // Another node uses the address that router 2 would otherwise choose.
+    // Another node already has the address that router 2 would otherwise choose.
     let first = {
         let mut other = World::new(2);
         other.add_router(1, &[("w0", "v1")], true);

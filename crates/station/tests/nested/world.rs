@@ -41,8 +41,8 @@ pub const CORRESPONDENT: &str = "2001:db8:99::1";
 const HOP: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_millis(10);
 
-/// Link-layer address of a router on board that the config names. No node has this address until a test gives
-/// it to a node.
+/// Link-layer address of a router on board that the config names. At first no node has this address; a test
+/// may give it to a node.
 pub const KNOWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
 /// Returns the address of the host behind router `n`.
@@ -149,7 +149,7 @@ enum Flight {
     Leave(String, Vec<u8>),
     /// Packet that crosses the Internet.
     Far(Vec<u8>),
-    /// Neighbor Discovery message to a node's interface: interface and message follow the node's name.
+    /// Neighbor Discovery message to a node's interface: name of the node, then interface and message.
     Said(String, LinkMessage),
 }
 
