@@ -77,7 +77,7 @@ pub use carnet_nemo::status::{
 pub use carnet_nemo::status::{LanAdvertisement, LanAllowed};
 pub use lan::{Lan, LanDhcp, LanDns, LanHost};
 
-/// A station in a few lines.
+/// Status of a station, in short.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// `station.name` of the config.
@@ -86,23 +86,22 @@ pub struct Status {
     pub version: String,
     /// Seconds since the station started.
     pub uptime_s: f64,
-    /// The jobs that it does.
+    /// Roles of the station, such as mobile router or home agent.
     pub roles: Vec<Role>,
-    /// The way packets take into and out of tunnels, such as `tun` or `bpf`; `null` for a station that has
-    /// none.
+    /// Data path of tunnelled packets, such as `tun` or `bpf`; `null` if the station has no tunnels.
     pub dataplane: Option<String>,
-    /// The way that packets will take when the kernel has its programs, which a thread loads; `null`
-    /// otherwise.
+    /// Data path that packets take once the kernel has loaded its BPF programs; `null` if no programs are
+    /// being loaded.
     #[serde(default)]
     pub dataplane_loading: Option<String>,
-    /// The mobile router or mobile node, where the station is one.
+    /// Status of the mobile router or mobile node; `null` if the station is neither.
     pub mobile_router: Option<MobileRouterStatus>,
-    /// The home agent, where the station is one.
+    /// Status of the home agent; `null` if the station is no home agent.
     pub home_agent: Option<HomeAgentStatus>,
-    /// The GeoNetworking router, where the station is one.
+    /// Status of the GeoNetworking router; `null` if the station is no GeoNetworking router.
     pub geonet: Option<GeonetStatus>,
-    /// Faults of this machine, and the station's answer to each: a setting that another program changes again
-    /// and again, an entry that the kernel refuses. Empty without a fault.
+    /// Faults of this machine, and the station's reaction to each. Examples are a setting that another
+    /// program changes again and again, and an entry that the kernel refuses. Empty without a fault.
     #[serde(default)]
     pub obstacles: Vec<String>,
     /// Limits of the process; `null` with `station.sandbox = "off"`.
@@ -113,13 +112,14 @@ pub struct Status {
 /// Limits that the process has set itself (`station.sandbox`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// The capabilities that it has kept, such as `CAP_NET_ADMIN`; all others are gone.
+    /// Capabilities that the process has kept, such as `CAP_NET_ADMIN`; it has given up all others.
     pub capabilities: Vec<String>,
-    /// Version (ABI) of Landlock, which keeps it from files and TCP ports; `null` where the kernel has none.
+    /// Version (ABI) of Landlock, which restricts the process's access to files and TCP ports; `null` if the
+    /// kernel has no Landlock.
     pub landlock: Option<u32>,
-    /// Whether its system calls are filtered.
+    /// Whether seccomp filters the system calls of the process.
     pub seccomp: bool,
-    /// Limits that are not in force, with the reason.
+    /// Limits that the kernel does not enforce, each with the reason.
     pub lacking: Vec<String>,
 }
 

@@ -75,8 +75,8 @@ impl Config {
 const DOCUMENTED: &str = "this key is printed in the documentation, so it is not secret; expected a key \
                           made by `openssl rand -hex 16`";
 
-/// Returns the first of several routers and their number. Returns `None` for a single router, which may use
-/// an SPI twice.
+/// Lists the first two routers by name and counts the others. Returns `None` for a single router, which may
+/// use an SPI twice.
 fn several(mut routers: Vec<String>) -> Option<String> {
     routers.dedup();
     match routers.as_slice() {

@@ -63,7 +63,8 @@ pub struct FormerKey {
 }
 
 impl Auth {
-    /// Returns the shared key that signs, with its values.
+    /// Returns the shared key with which the node signs, with its SPI and replay protection; `None` without a
+    /// shared key.
     pub fn mac(&self) -> Option<&Mac> {
         match self {
             Auth::None | Auth::Ipsec => None,
@@ -95,7 +96,7 @@ impl Auth {
 /// Expected value in an error message: `auth`.
 const EXPECTED: &str = "authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"";
 
-/// The type of a key `auth`.
+/// Type of the config key `auth`: an inline table, or one of two words.
 pub(super) const KIND: Kind<Auth> = value("auth", EXPECTED, read).with_table(&TABLE, &["none", "ipsec"]);
 
 /// RFC 4285 5.1: 0 to 255 are reserved.
@@ -150,7 +151,7 @@ static FORMER: Tables = tables(
      They serve to change a key.",
 );
 
-/// `auth`
+/// Keys of the inline table `auth`.
 static TABLE: Section =
     Section::new("auth", "auth", &[&SPI, &KEY, &KEY_FILE_OF_AUTH, &REPLAY, &WINDOW, &PER_AGENT, &FORMER]);
 

@@ -177,7 +177,8 @@ fn ipv6(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     let main = main.into_iter().flatten();
     let is_main = |interface: &At<String>| main.clone().any(|main| main.at == interface.at);
     for interface in main.clone().chain(dynamic).chain(of_areas) {
-        // A roadside unit may be an access router of the vehicle, so the main interface may be an uplink.
+        // The main interface of IPv6 over GeoNetworking may be an uplink, because a roadside unit may be an
+        // access router of the vehicle.
         let allowed = |what: &str| what == "an uplink" && is_main(interface);
         match others.iter().find(|(other, what)| other.value == interface.value && !allowed(what)) {
             Some((other, what)) => taken(interface, what, other, sink),
@@ -209,8 +210,8 @@ fn mnpp(geonet: &geonet::Draft, draft: &Draft, sink: &Sink<'_>) {
     }
 }
 
-/// Checks that an interface of the mobile network is no uplink and none that carnet creates, and that it is
-/// listed once.
+/// Checks the interfaces of `geonet.multicast`: each must be no uplink and no interface that carnet creates,
+/// and be listed once.
 fn multicast(geonet: &geonet::Draft, others: &[(&At<String>, &'static str)], draft: &Draft, sink: &Sink<'_>) {
     let Some(multicast) = &geonet.multicast else { return };
     if let Some(None) = geonet.ipv6_interface {

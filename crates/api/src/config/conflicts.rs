@@ -44,7 +44,7 @@ pub(super) fn not_inside(agent: Option<At<Ipv6Addr>>, prefixes: &List<Ipv6Net>, 
 
 /// Checks that no prefix is part of another. A home agent's config may have very many prefixes.
 pub(super) fn apart<P: Copy + Display + Into<IpNet>>(prefixes: &[At<P>], sink: &Sink<'_>) {
-    // Index of the first prefix with each first address and length.
+    // Index of the first prefix in the list, by first address and length.
     let mut before: BTreeMap<(u128, u8), usize> = BTreeMap::new();
     for (index, prefix) in prefixes.iter().enumerate() {
         let (first, last, length) = range(prefix.value.into());

@@ -6,7 +6,7 @@ use super::table::{Table, all};
 /// `[dataplane]`: the data path of packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dataplane {
-    /// `path`
+    /// Value of the key `path`: the data path.
     pub path: DataplanePath,
 }
 

@@ -173,7 +173,8 @@ fn write(out: &mut String, value: &DeValue<'_>) {
             }
             out.push(']');
         }
-        // No key of an open kind is a table.
+        // A key whose value others may see never has a table as its value. If a table is here nevertheless,
+        // hide its content.
         DeValue::Table(_) => quote(out, LEFT_OUT),
     }
 }
@@ -209,7 +210,8 @@ fn key(name: &str) -> std::borrow::Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// Every secret key of the config must be in this list, so a new one needs a decision.
+    /// This list has every secret key of the config. With a new secret key the test fails, so that its
+    /// developer decides about the key.
     #[test]
     fn secret_config_keys_have_no_value_in_the_bundle() {
         let expected = [

@@ -73,7 +73,7 @@ pub(super) struct Draft {
     pub security: Option<security::Draft>,
     /// `[conformance]`; `None` if absent.
     pub conformance: Option<conformance::Draft>,
-    /// Whether any table of a role is present, with or without errors.
+    /// Whether the file has a table of any role, with or without errors.
     pub has_role: bool,
 }
 
@@ -82,7 +82,8 @@ impl Draft {
     pub(super) fn read(document: &DeTable<'_>, sink: &Sink<'_>) -> Draft {
         let root = Table::open(&ROOT, 0, document, sink);
         let open = |key| root.table(key).flatten();
-        // Without the feature a file with one of its tables has an error, and the tables are not read.
+        // Without the Cargo feature `geonet`, a table of GeoNetworking is an error, and the reader does not
+        // read it.
         let of_geonet = |key| if cfg!(feature = "geonet") { open(key) } else { None };
         let station = open(&STATION);
         if let (Some(_), Some(node)) = (root.value(&MOBILE_ROUTER), root.value(&MOBILE_NODE)) {

@@ -40,7 +40,7 @@ pub(super) use values::group;
 pub struct Geonet {
     /// Interface for frames.
     pub interface: GeonetInterface,
-    /// Kind of station, a part of its GN address.
+    /// Type of station (vehicle, roadside unit), which is a part of its GN address.
     pub station_type: StationType,
     /// Source of the GN address.
     pub address: GeonetAddress,
@@ -160,7 +160,8 @@ impl StationType {
 /// `geonet.address` (`itsGnLocalAddrConfMethod`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GeonetAddress {
-    /// From the link-layer address of the interface; the router changes it if another station has the same.
+    /// The GN address is made of the interface's link-layer address. The router changes the GN address if
+    /// another station has the same one.
     Auto,
     /// The GN address has this link-layer address.
     Managed(MacAddress),

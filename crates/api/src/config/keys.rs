@@ -104,7 +104,7 @@ pub(super) enum Disclosure {
     Words(&'static [&'static str]),
 }
 
-/// A key of any type.
+/// A declared config key, independent of the type of its value.
 pub(super) trait Declared: Sync {
     /// Returns the declaration.
     fn declaration(&self) -> &Declaration;
@@ -114,7 +114,7 @@ pub(super) trait Declared: Sync {
     fn type_name(&self) -> String;
 }
 
-/// The type of a value: a string, a number or an array with a check.
+/// The type of a config value: its form (string, number, array) with a check, and its name on the page.
 pub(super) struct Kind<T: 'static> {
     form: Form<T>,
     disclosure: Disclosure,
@@ -209,7 +209,7 @@ impl<T: Clone> Kind<T> {
 }
 
 impl<T> Form<T> {
-    /// Returns the words of a message that expects the value.
+    /// Returns the text after "expected" in the error message for a wrong value.
     pub(super) fn expected(&self) -> String {
         match self {
             Form::Text { expected, .. } | Form::Value { expected, .. } => (*expected).to_owned(),
@@ -257,7 +257,7 @@ pub(super) struct Optional<T: 'static>(Key<T>);
 pub(super) struct Tables {
     declaration: Declaration,
     section: &'static Section,
-    /// Words of a message if a required table is missing.
+    /// Text after "expected" in the error message if the required table is missing.
     expected: &'static str,
 }
 
@@ -418,7 +418,7 @@ impl Tables {
         self.declaration.absent == Absent::Required
     }
 
-    /// Returns the words of a message if the table is missing.
+    /// Returns the text after "expected" in the error message if the table is missing.
     pub(super) fn expected(&self) -> &'static str {
         self.expected
     }

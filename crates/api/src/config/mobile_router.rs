@@ -49,7 +49,7 @@ pub struct MobileRouter {
     pub home_agents: HomeAgents,
     /// Whether packets inside IPv4 always go in UDP.
     pub udp: bool,
-    /// Heartbeats; `None` without.
+    /// Intervals of heartbeats; `None` if the router sends no heartbeats.
     pub heartbeat: Option<Liveness>,
     /// Mobile network prefixes; empty for a mobile node.
     pub prefixes: Vec<Ipv6Net>,
@@ -66,16 +66,18 @@ pub struct MobileRouter {
     pub advertise: bool,
     /// DNS servers that the forwarder on board asks; empty without a forwarder.
     pub dns_forward: Vec<IpAddr>,
-    /// Whether packets of hosts on board leave without the tunnel while the home agent is away.
+    /// Whether packets of hosts on board leave without the tunnel while the home agent does not answer.
     pub breaks_out_when_away: bool,
-    /// Where traffic of this machine's own programs goes.
+    /// Whether packets of this machine's own programs take the tunnel or an uplink.
     pub own_traffic: OwnTraffic,
     /// Whether carnet offers care-of addresses of the visited links to nested mobile routers, and uses those
     /// that other routers offer.
     pub nesting: bool,
-    /// Link-layer addresses of known nested mobile routers, which may have more addresses than others.
+    /// Link-layer addresses of known nested mobile routers, which may register more addresses than other
+    /// nodes.
     pub nested_routers: Vec<MacAddress>,
-    /// Networks with the mobile networks to which direct routes may lead; empty for no direct routes.
+    /// Networks that contain all mobile networks to which direct routes may lead; empty if direct routes are
+    /// off.
     pub direct_routes: Vec<Ipv6Net>,
     /// Whether the router asks the home agent for changes of the home prefix.
     pub prefix_discovery: bool,
@@ -217,7 +219,7 @@ const IPV4_ADDRESSES: Kind<List<Ipv4Addr>> = value("IPv4 address or array", valu
     let address = kinds::IPV4_ADDRESS.read(value).map(|address| At { value: address, at: value.at() });
     Some(List { whole: address.is_some(), items: address.into_iter().collect() })
 });
-/// Type of an interval of heartbeats; `None` turns them off.
+/// Type of a config key with an interval of heartbeats; `None` stands for no heartbeats.
 const HEARTBEATS: Kind<Option<Duration>> =
     value("duration or \"off\"", "a duration such as \"250ms\", or \"off\"", |value| match value.as_str() {
         Some("off") => Some(None),
@@ -735,8 +737,9 @@ impl Draft {
         }
     }
 
-    /// Checks the key if there are several home agents. RFC 4285's authenticator does not cover the home
-    /// agent's address, so with one key a home agent accepts replayed Binding Updates to another.
+    /// Checks that each home agent has a key of its own if there are several. RFC 4285's authenticator does
+    /// not cover the home agent's address. With one key, a home agent would accept Binding Updates to another
+    /// home agent that an attacker has recorded.
     fn check_key(&self, sink: &Sink<'_>) {
         let Some(auth) = self.auth.as_ref().filter(|_| self.has_several_home_agents()) else { return };
         if auth.value.mac().is_some_and(|mac| mac.per_agent != Some(true)) {
@@ -842,7 +845,8 @@ impl Draft {
     }
 }
 
-/// Heartbeats on paths that carry traffic and on others. They are on by default if any uplink has a BID.
+/// Reads the intervals of heartbeats, on paths that carry traffic and on other paths. Heartbeats are on by
+/// default if any uplink has a BID.
 fn heartbeat(table: &Table<'_>, has_bids: bool) -> Option<Option<Liveness>> {
     let interval = table.take(&HEARTBEAT);
     let idle = table.take(&HEARTBEAT_IDLE)?;

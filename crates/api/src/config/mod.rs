@@ -142,7 +142,8 @@ impl Config {
         match (sink.finish(), draft.finish()) {
             (None, Some(config)) => Ok(config),
             (Some(errors), _) => Err(errors),
-            // Every error was reported before, so this one shows a bug.
+            // All errors of the file have been reported before, so this error can only come from a bug of the
+            // reader.
             (None, None) => Err(ConfigErrors::single(file_name, text, 0, "the config is not complete")),
         }
     }

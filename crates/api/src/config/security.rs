@@ -37,7 +37,7 @@ pub struct Pseudonyms {
     pub first_distance_m: (u16, u16),
     /// Metres between changes.
     pub distance_m: u16,
-    /// Shortest and longest additional time before a change.
+    /// Shortest and longest time that the station waits before a change, in addition to the distance.
     pub time: (Duration, Duration),
     /// Longest time for which a change may be delayed.
     pub longest_lock: Duration,
@@ -209,7 +209,8 @@ fn pseudonyms(table: &Table<'_>) -> Option<Pseudonyms> {
         (&MIN_TIME, &MAX_TIME, time.0 > time.1),
     ];
     for (least, most, wrong) in pairs {
-        // One of the two values may be the default.
+        // If the file has only one of the two keys, the error is at this key, because the other value is the
+        // default.
         if let Some(value) = table.value(least).or_else(|| table.value(most)).filter(|_| wrong) {
             let (least, most) = (least.declaration().name, most.declaration().name);
             value.refuse(&format!("{least} is above {most}, expected {most} or less"));

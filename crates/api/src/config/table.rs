@@ -21,7 +21,7 @@ macro_rules! all {
 }
 pub(super) use all;
 
-/// An empty table, which replaces an absent one.
+/// An empty table, which the reader uses in place of an absent table.
 static NO_KEYS: LazyLock<DeTable<'static>> = LazyLock::new(DeTable::new);
 
 /// A table of the document.

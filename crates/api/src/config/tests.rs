@@ -230,7 +230,8 @@ fn one_key_for_several_home_agents_needs_per_agent() {
         (one, ", per_agent = false", ""),
         (two, "", refused),
         (two, ", per_agent = false", refused),
-        // A timestamp does not suffice, because RFC 4285 6 leaves a window of some seconds.
+        // With one key for several home agents, timestamps do not suffice: by RFC 4285 6 a home agent accepts
+        // a recorded message for some seconds.
         (two, ", replay = \"timestamp\"", refused),
         (two, ", per_agent = true", ""),
         (found, "", refused),
@@ -546,7 +547,7 @@ fn check_warns_of_unwise_settings() {
     assert!(parse(&with_state).warnings().is_empty());
 }
 
-/// Reads the `auth` of [`SMALL_ROUTER`] with these keys as `former` ones.
+/// Reads the `auth` of [`SMALL_ROUTER`] with these keys in `auth.former`.
 fn changing(former: &str) -> Result<Auth, String> {
     let key = "key = \"ffffffffffffffffffffffffffffffff\", replay = \"timestamp\"";
     let auth = format!("{{ spi = 301, {key}, former = [{former}] }}");

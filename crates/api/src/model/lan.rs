@@ -23,7 +23,7 @@ pub struct Lan {
     /// Whether no packets pass between this interface and others on board.
     #[serde(default)]
     pub isolated: bool,
-    /// Why the router forwards nothing to this interface, or `null` if the door works.
+    /// Reason why the router forwards no packet to this interface, or `null` if the door works.
     #[serde(default)]
     pub closed: Option<String>,
     /// First IPv4 prefix of the interface, or `null`.
@@ -47,13 +47,13 @@ pub struct LanDhcp {
     pub first: Ipv4Addr,
     /// Last address for hosts without reservation.
     pub last: Ipv4Addr,
-    /// How many addresses hosts without reservation can have.
+    /// Number of addresses for hosts without reservation.
     pub addresses: u64,
-    /// How many of them are free.
+    /// Number of addresses for hosts without reservation that are free now.
     pub free: u64,
     /// Lease time in seconds.
     pub lease_s: u64,
-    /// Why it does not run now, or `null`.
+    /// Reason why the DHCP server does not run now, or `null`.
     pub failure: Option<String>,
     /// Another DHCP server that answers hosts on the interface, or `null`.
     pub other_server: Option<Ipv4Addr>,
@@ -64,7 +64,7 @@ pub struct LanDhcp {
 pub struct LanDns {
     /// The address.
     pub address: IpAddr,
-    /// Why it does not answer there now, or `null`.
+    /// Reason why carnet does not answer DNS queries at this address now, or `null`.
     pub failure: Option<String>,
 }
 
@@ -79,6 +79,6 @@ pub struct LanHost {
     pub name: Option<String>,
     /// Seconds until the lease ends.
     pub remaining_s: u64,
-    /// Whether the config reserves the address for it.
+    /// Whether the config reserves the address for the host.
     pub reserved: bool,
 }

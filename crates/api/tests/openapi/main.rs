@@ -44,7 +44,7 @@ struct Request {
     path: String,
     /// Type of the request's body.
     body: Option<String>,
-    /// Answer, as the table has it.
+    /// Type of the answer, as the table in `model.rs` names it.
     answer: String,
 }
 
@@ -241,7 +241,7 @@ fn every_public_type_of_the_api_is_described() {
             .map(str::to_owned)
     });
     let (_, lists) = source.split_once("pub use ").expect("what is handed on");
-    let (lists, _) = lists.split_once("/// A station in a few lines").expect("its end");
+    let (lists, _) = lists.split_once("\n///").expect("its end");
     let listed =
         lists.split(|c: char| !c.is_alphanumeric()).filter(|word| word.starts_with(char::is_uppercase));
     // `ParseTargetError` is a Rust error, and in no body.
@@ -255,7 +255,7 @@ fn every_public_type_of_the_api_is_described() {
 
 #[test]
 fn serialized_answers_match_the_openapi_description() {
-    // For one type of each kind: serde writes the fields of the schema, and all that it requires.
+    // Compares three types with their schemas: serde must write exactly the fields that the schema has.
     let document = document();
     let fields = |name: &str| -> Vec<String> {
         let schema = &document["components"]["schemas"][name];

@@ -157,7 +157,8 @@ fn comment(attributes: &[Attribute]) -> String {
 /// All types of the sources, and the schemas of those that another type or a request refers to.
 pub struct Types {
     items: BTreeMap<String, Item>,
-    /// Types that requests contain, directly or as a part: their keys with a default are optional.
+    /// Types that the bodies of requests contain, directly or as a part. In these types, a key with a default
+    /// is optional.
     read: BTreeSet<String>,
     schemas: BTreeMap<String, Value>,
 }

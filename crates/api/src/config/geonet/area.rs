@@ -163,7 +163,7 @@ fn extent(table: &Table<'_>, shape: Option<AreaShape>, largest: u32) -> Option<(
     Some((a, b, angle?))
 }
 
-/// `[LATITUDE, LONGITUDE]`
+/// Reads the centre of an area, `[LATITUDE, LONGITUDE]` in degrees.
 fn center(value: &Value<'_>) -> Option<Coordinates> {
     let items = value.array(values::CENTER)?;
     let [latitude, longitude] = items.as_slice() else {

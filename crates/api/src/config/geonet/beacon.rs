@@ -36,7 +36,7 @@ pub enum BeaconInterval {
     },
     /// An interval that shrinks with speed: `range` / (`beacons_in_range` * speed).
     Adaptive {
-        /// Number of beacons while a station crosses the range.
+        /// Number of beacons that the station sends while it drives the distance of the radio range.
         beacons_in_range: u32,
         /// Shortest interval.
         shortest: Duration,
@@ -52,7 +52,7 @@ pub enum BeaconInterval {
 pub struct MultiHopBeacons {
     /// Hop limit, above 1.
     pub hops: u8,
-    /// Interval of such beacons, counted in beacons.
+    /// Number N: one of N beacons goes over several hops, the others go over one hop.
     pub every: u32,
 }
 

@@ -22,18 +22,18 @@ pub struct Dcc {
 /// Value of the config key `geonet.dcc.algorithm`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DccAlgorithm {
-    /// Reactive: a time between packets for every range of the busy ratio.
+    /// Reactive: each range of the channel busy ratio has a fixed time between packets.
     Reactive,
-    /// Adaptive: a share of the channel (LIMERIC).
+    /// Adaptive: the station limits its share of the channel (LIMERIC).
     Adaptive,
 }
 
 /// Value of the config key `geonet.dcc.time_on_air`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DccTimeOnAir {
-    /// Up to 1 ms on air: table A.1.
+    /// For packets with up to 1 ms on air: table A.1 of TS 102 687.
     Millisecond,
-    /// Up to 500 us on air: table A.2.
+    /// For packets with up to 500 us on air: table A.2 of TS 102 687.
     Half,
 }
 
@@ -91,7 +91,8 @@ pub(super) fn read(table: &Table<'_>) -> Option<Dcc> {
         algorithm: table.take(&ALGORITHM),
         time_on_air: table.take(&TIME_ON_AIR),
         data_rate: table.take(&DATA_RATE),
-        // A second has at most 20 packets, so a longer queue would only delay packets.
+        // The gate lets at most 20 packets a second pass, so a queue above the limit of this key would only
+        // delay packets.
         queue_length: table.take(&QUEUE_LENGTH),
         assumed_busy: table.take(&ASSUMED_BUSY),
     })

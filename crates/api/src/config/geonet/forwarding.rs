@@ -18,8 +18,8 @@ pub struct Forwarding {
     pub area: AreaForwarding,
     /// Algorithm if greedy forwarding finds no neighbour nearer to the destination.
     pub recovery: Recovery,
-    /// Time for which the link to a next hop must last, predicted from position and movement of both
-    /// stations. `None` uses only positions, as in the standard.
+    /// Time for which the link to a next hop must last, as position and movement of both stations predict it.
+    /// With `None` the router uses only positions, as in the standard.
     pub link_lifetime: Option<Duration>,
 }
 

@@ -26,7 +26,7 @@ pub struct Ipv6 {
     pub reorder_wait: Duration,
     /// Rule by which a packet counts as having overtaken others.
     pub reorder_rule: ReorderRule,
-    /// Whether packets or acknowledgements wait.
+    /// Whether the packets behind a missing packet wait, or only the host's duplicate acknowledgements.
     pub reorder_hold: ReorderHold,
     /// Number of octets in the radio's queue above which packets are marked with Congestion Experienced.
     pub congestion_mark: Option<u32>,

@@ -42,7 +42,7 @@ pub struct Mib {
     pub max_area_size: u32,
     /// `itsGnMinPacketRepetitionInterval`
     pub min_repetition_interval: Duration,
-    /// Time for which a next hop is kept although a better one has appeared.
+    /// Time for which the router keeps a next hop although a better one has appeared.
     pub next_hop_hold: Duration,
     /// `itsGnCbfMinTime`
     pub cbf_min_time: Duration,
@@ -50,7 +50,7 @@ pub struct Mib {
     pub cbf_max_time: Duration,
     /// `itsGnBroadcastCBFDefSectorAngle`, degrees.
     pub sector_angle: u32,
-    /// MAX_COUNTER of advanced forwarding (F.4).
+    /// MAX_COUNTER of the advanced forwarding algorithm (EN 302 636-4-1 F.4).
     pub advanced_max_counter: u32,
     /// `itsGnUcForwardingPacketBufferSize`, octets.
     pub unicast_buffer_size: u32,

@@ -13,7 +13,8 @@ use super::values;
 pub struct Multicast {
     /// Interfaces of the mobile network, at least one.
     pub lan: Vec<String>,
-    /// Whether packets to groups without an area are sent, too.
+    /// Whether the station also sends multicast packets over the radio if the config gives their group no
+    /// area.
     pub unmapped: bool,
     /// MLD's Robustness Variable, 1 to 7.
     pub robustness: u8,

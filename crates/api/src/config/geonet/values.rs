@@ -40,8 +40,7 @@ pub(in crate::config) fn group(text: &str) -> Result<Ipv6Addr, String> {
     }
 }
 
-/// Parses the time for which packets wait for those that they have overtaken. A listener waits no longer
-/// either.
+/// Parses the time for which packets wait for the packets that they have overtaken, at most 1 s.
 pub(super) fn reorder_wait(text: &str) -> Result<Duration, String> {
     let wait = values::duration(text)?;
     match wait <= Duration::from_secs(1) {
@@ -50,7 +49,8 @@ pub(super) fn reorder_wait(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses the time for which a link must last: present speeds show nothing about a later time.
+/// Parses the time for which the link to a next hop must last. It has a maximum, because present speeds do
+/// not predict positions in a later time.
 pub(super) fn link_lifetime(text: &str) -> Result<Duration, String> {
     let span = values::duration(text)?;
     match span <= Duration::from_secs(10) {
@@ -68,17 +68,18 @@ pub(super) fn announcement_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses MLD's Query Interval. A shorter one only loads the link; the field of a query ends at 31,744 s.
+/// Parses MLD's Query Interval, 1 s to 31,744 s. A shorter interval only loads the link, and the field of a
+/// query cannot express a longer one.
 pub(super) fn query_interval(text: &str) -> Result<Duration, String> {
     between(text, 1, 31_744)
 }
 
-/// Parses MLD's Query Response Interval; the field of a query ends at 8,387 s.
+/// Parses MLD's Query Response Interval. The field of a query can express at most 8,387 s.
 pub(super) fn query_response_interval(text: &str) -> Result<Duration, String> {
     between(text, 0, 8_387)
 }
 
-/// Parses a duration from `least` to `most` seconds, and from 100 ms.
+/// Parses a duration from `least` to `most` seconds, but not below 100 ms.
 fn between(text: &str, least: u64, most: u64) -> Result<Duration, String> {
     let time = values::duration(text)?;
     let least = Duration::from_secs(least).max(Duration::from_millis(100));

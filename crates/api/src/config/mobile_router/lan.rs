@@ -76,17 +76,17 @@ impl Lan {
 }
 
 impl Lan {
-    /// Returns whether carnet answers DHCPv6 requests on the interface. `forwards` says whether it forwards
-    /// DNS queries.
+    /// Returns whether carnet answers DHCPv6 requests on the interface. `forwards` says whether carnet
+    /// forwards DNS queries of hosts.
     pub fn has_dhcpv6(&self, forwards: bool) -> bool {
         let has_dns = forwards || self.dns.iter().any(IpAddr::is_ipv6);
         self.advertise && self.dhcp.enabled && (has_dns || !self.search.is_empty())
     }
 }
 
-/// Returns the first IPv4 prefix of each interface: of those in its table, or else a share of the prefixes
-/// that no table names. The first of these goes to the first interface without IPv4 prefix in its table, and
-/// so on.
+/// Returns the first IPv4 prefix of each interface. An interface with IPv4 prefixes in its table uses the
+/// first of these. The other interfaces share the prefixes that no table names: the first such prefix goes to
+/// the first such interface, and so on.
 pub(super) fn ipv4_shares<'a>(
     of_router: impl Iterator<Item = Ipv4Net>,
     named: impl Iterator<Item = &'a [Ipv4Net]> + Clone,
@@ -191,7 +191,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
     ],
 );
 
-/// The table, and the values in it that others are compared with.
+/// The parsed table, with the values that the checks compare with other tables.
 #[derive(Clone)]
 pub(in crate::config) struct Draft {
     pub interface: Option<At<String>>,
@@ -199,7 +199,7 @@ pub(in crate::config) struct Draft {
     ipv4_prefixes: List<Ipv4Net>,
     dns: List<IpAddr>,
     search: List<String>,
-    /// Whether to advertise; the outer `None` if the key has an error.
+    /// Value of the key `advertise`, if present; the outer `None` if the key has an error.
     pub advertise: Option<Option<bool>>,
     /// Position of the first value in the table that Router Advertisements contain.
     for_hosts: Option<usize>,
@@ -231,7 +231,7 @@ impl Draft {
             pref64: table.take(&PREF64),
             mtu: table.take(&MTU),
             captive_portal: table.take(&CAPTIVE_PORTAL),
-            // `finish` replaces this value by that of `[mobile_router]`.
+            // `finish` replaces this value by `advertise` of `[mobile_router]`.
             advertise: Some(true),
             dhcp: dhcp.config.clone(),
             door: door.config.clone(),
@@ -318,8 +318,8 @@ fn check_ipv4(lans: &[At<Draft>], of_router: &List<Ipv4Net>, sink: &Sink<'_>) ->
     shares
 }
 
-/// Reports conflicts between values of the tables. `prefixes` and `ipv4_prefixes` are those of
-/// `[mobile_router]`, and `advertise` is its value.
+/// Reports conflicts between values of the tables. `prefixes`, `ipv4_prefixes` and `advertise` are the values
+/// of `[mobile_router]`.
 pub(super) fn check(
     lans: &[At<Draft>],
     prefixes: &List<Ipv6Net>,

@@ -33,17 +33,17 @@ pub struct Policy {
     pub prefixes: Vec<IpNet>,
     /// Interfaces of the hosts on board; empty for all.
     pub lan: Vec<String>,
-    /// Way of the packets.
+    /// Path of the packets: an uplink of the tunnel, or an uplink without the tunnel.
     pub action: PolicyAction,
     /// Uplinks, the preferred first. In the tunnel there is at least one, and each has a `bid`. Without the
     /// tunnel an empty list stands for the uplink in use.
     pub uplinks: Vec<String>,
 }
 
-/// `action` of a policy.
+/// Value of the key `action` of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyAction {
-    /// Packets take the tunnel, and its uplinks in this manner.
+    /// Packets take the tunnel, and the action selects among the uplinks of the policy.
     Tunnel(FlowAction),
     /// Packets leave by an uplink without the tunnel.
     Breakout,
@@ -78,7 +78,8 @@ impl Policy {
         self.networks(router).len().saturating_mul(self.dscp.len().max(1)).saturating_mul(ports)
     }
 
-    /// Returns whether both ends and the protocol can belong to one packet.
+    /// Returns whether both prefixes and the protocol belong to one address family, so that a packet can
+    /// match them.
     fn is_of_one_family(&self, networks: &PolicyNetworks) -> bool {
         let is_ipv4 = |prefix: IpNet| matches!(prefix, IpNet::V4(_));
         let of_protocol = match self.protocol {
@@ -203,7 +204,8 @@ impl Draft {
     }
 }
 
-/// Checks all policies together: names, interfaces of `lans`, and uplinks, each of which needs a `bid`.
+/// Checks all policies together: names, interfaces of the mobile network (`lans`), and uplinks, each of which
+/// needs a `bid`.
 pub(super) fn check(policies: &[Draft], uplinks: &[uplink::Draft], lans: &List<lan::Draft>, sink: &Sink<'_>) {
     let mut names: Vec<&At<String>> = Vec::new();
     for policy in policies {

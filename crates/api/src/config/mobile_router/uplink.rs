@@ -17,9 +17,11 @@ use super::super::{kinds, values};
 pub struct Uplink {
     /// Interface name.
     pub interface: String,
-    /// Binding Identifier (RFC 5648); `None` if the uplink shares the plain binding with all such uplinks.
+    /// Binding Identifier (RFC 5648); `None` if the uplink has none. All uplinks without identifier share one
+    /// binding.
     pub bid: Option<u16>,
-    /// Cost: of two uplinks of one priority the one with the lower cost is better.
+    /// Cost of the uplink: of two uplinks with equal priority, the router prefers the one with the lower
+    /// cost.
     pub cost: u16,
     /// Capacity in kbit/s; `None`: unknown.
     pub capacity: Option<u32>,
@@ -35,8 +37,8 @@ pub struct Uplink {
     pub roaming: Roaming,
     /// Priority: the lower value wins; of equal ones the first in the file.
     pub priority: u8,
-    /// Signal thresholds at which the router leaves the uplink and uses it again; `None` if the signal does
-    /// not matter.
+    /// Signal strengths at which the router stops using the uplink and uses it again; `None` if the signal
+    /// does not matter.
     pub signal: Option<SignalThresholds>,
     /// File whose last line is the signal in dBm; `None` if the kernel reports the signal.
     pub signal_file: Option<PathBuf>,
@@ -191,7 +193,7 @@ static POOR: Key<i32> = required(
     "Signal in dBm at and below which the mobile router leaves the uplink; less than `good`.",
 );
 
-/// `signal`
+/// Keys of the inline table `signal` of an uplink.
 static SIGNAL_TABLE: Section = Section::new("signal", "mobile_router.uplink.signal", &[&GOOD, &POOR]);
 
 /// The parsed table, with the values that the checks compare with other tables.

@@ -111,6 +111,6 @@ fn mutated_configs_are_taken_or_refused_with_a_place() {
             }
         }
     }
-    // A generator whose configs are all refused, or all accepted, tests nothing.
+    // A generator whose configs are all refused, or all accepted, would test nothing.
     assert!(taken > ROUNDS / 100 && taken < ROUNDS / 2, "{taken} of {ROUNDS} were taken");
 }

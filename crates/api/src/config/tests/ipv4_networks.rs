@@ -12,7 +12,8 @@ fn with(router: &str, first: &str, second: &str) -> String {
     let mut text = FULL.to_owned();
     for (place, prefixes) in [(ROUTER, router), (FIRST, first), (SECOND, second)] {
         assert_eq!(text.matches(place).count(), 1);
-        // The key is in the line of `prefixes`' successor, so that the numbers of later lines are known.
+        // The new key gets the line directly behind `place`, so that the test knows the line numbers of later
+        // errors.
         text = text.replace(place, &format!("{place}ipv4_prefixes = [{prefixes}]\n"));
     }
     text

@@ -25,7 +25,7 @@ fn table(keys: &str) -> String {
     format!("[[mobile_router.lan]]\ninterface = 'i0'\n{keys}")
 }
 
-/// Returns the door of a table that does not say otherwise.
+/// Returns the door of an interface whose table has no keys of the door.
 fn shut() -> Door {
     Door { inbound: Inbound::Established, ..Door::default() }
 }

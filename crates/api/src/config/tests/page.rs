@@ -133,7 +133,7 @@ fn the_defaults_of_the_page_are_the_defaults() {
                 continue; // inline, below
             }
             let full = match key.name {
-                // These keys need the adaptive interval.
+                // These keys of `[geonet.beacon]` need `adaptive = true`.
                 "beacons_in_range" | "shortest" | "longest" | "load_limit" | "company_speed" => {
                     FULL.replace("interval = \"3s\"\njitter = \"500ms\"", "adaptive = true")
                 }
@@ -153,7 +153,8 @@ fn the_defaults_of_the_page_are_the_defaults() {
                 .map(|line| format!("{line}\n"))
                 .collect();
             let absent = match key.name {
-                // These three keys need each other.
+                // A config without `prefixes` must have no `lan`, and its home address must be in the home
+                // prefix.
                 "prefixes" => {
                     absent.replace("lan = [\"i0\", \"i1\"]\n", "").replace("fd00:2::1", "2001:db8:2::5")
                 }

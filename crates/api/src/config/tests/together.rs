@@ -213,7 +213,7 @@ fn example_config_files_are_accepted() {
     }
 }
 
-/// Both tables begin at the first octet.
+/// Two errors at the first octet of the file: they must be in the order of the sections.
 #[test]
 fn errors_of_one_line_are_in_the_order_of_the_sections() {
     let found = errors("mobile_node.udp = true\n[mobile_router]\n");
@@ -254,7 +254,7 @@ fn all_errors_of_a_file_are_reported_together() {
     );
 }
 
-/// IPsec is between two addresses, and the kernel has to see the packets.
+/// Keys that IPsec excludes: IPsec works between two fixed addresses, and the kernel must see all packets.
 #[test]
 fn keys_that_ipsec_excludes_are_refused() {
     let config = |path: &str, home_agent: &str, more: &str| {

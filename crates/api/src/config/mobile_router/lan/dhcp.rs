@@ -19,7 +19,8 @@ const MAX_RANGE: u32 = 16_384;
 /// Maximum number of reservations, and of options.
 const MAX_RESERVATIONS: usize = 1024;
 const MAX_OPTIONS: usize = 64;
-/// Options that the server sets by other values: addresses, times, and those of other keys.
+/// Codes of the DHCP options that the operator cannot set, because other config keys or the server determine
+/// them: addresses, times and so on.
 const OWN_OPTIONS: [u8; 26] =
     [0, 1, 3, 6, 12, 15, 26, 28, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 61, 80, 81, 82, 108, 114, 119, 255];
 
@@ -34,7 +35,7 @@ pub struct Dhcp {
     pub lease: Duration,
     /// Addresses for certain hosts.
     pub reservations: Vec<DhcpReservation>,
-    /// Options beyond those of other keys.
+    /// Further options, which no other key of the config sets.
     pub options: Vec<DhcpOption>,
 }
 
@@ -81,8 +82,8 @@ impl Dhcp {
     }
 }
 
-/// Returns the first and the last address of a prefix that hosts may have; `None` if it has no room for the
-/// router and a host. The first is that of the router.
+/// Returns the first and the last address of a prefix that nodes may have. The first address belongs to the
+/// router. Returns `None` if the prefix has no room for the router and a host.
 fn hosts(prefix: Ipv4Net) -> Option<(Ipv4Addr, Ipv4Addr)> {
     let (first, last) = (u32::from(prefix.network()) + 1, u32::from(prefix.broadcast()).checked_sub(1)?);
     (prefix.prefix_len() <= 30).then(|| (Ipv4Addr::from(first), Ipv4Addr::from(last)))
@@ -140,7 +141,7 @@ pub(super) static OPTIONS: Key<List<DhcpOption>> = with_default(
        itself."#,
 );
 
-/// The keys, and the values in them that others are compared with.
+/// The parsed DHCP keys of an interface, with the values that the checks compare.
 #[derive(Clone, Default)]
 pub(super) struct Draft {
     enabled: Option<bool>,
@@ -345,7 +346,7 @@ mod tests {
         assert_eq!(range("10.42.7.0/24").as_deref(), Some("10.42.7.128-10.42.7.254"));
         assert_eq!(range("10.42.7.0/30").as_deref(), Some("10.42.7.2-10.42.7.2"));
         assert_eq!(range("10.42.4.0/22").as_deref(), Some("10.42.6.0-10.42.7.254"));
-        // A large prefix gives the last 16384 addresses.
+        // The default range of a large prefix has only the last 16384 addresses before its upper end.
         assert_eq!(range("10.42.0.0/16").as_deref(), Some("10.42.191.255-10.42.255.254"));
         assert_eq!(range("10.42.7.0/31"), None);
         assert_eq!(range("10.42.7.1/32"), None);

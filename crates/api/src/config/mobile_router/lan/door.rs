@@ -15,12 +15,12 @@ use super::super::transport::{PORT_RANGES, PROTOCOLS, PolicyProtocol};
 const MAX_ALLOWED: usize = 32;
 const MAX_PARTS: usize = 16;
 
-/// Packets from outside that reach an interface on board.
+/// The door: a stateful firewall that decides which packets from outside reach an interface on board.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Door {
     /// Packets from outside that pass.
     pub inbound: Inbound,
-    /// Exceptions.
+    /// Packets from outside that reach hosts although `inbound` would drop them.
     pub allow: Vec<Allowed>,
     /// Whether no packets pass between this interface and others on board.
     pub isolated: bool,
