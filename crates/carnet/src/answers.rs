@@ -1,4 +1,5 @@
-//! Adds to the wings' status what the program and the platform know, and makes log texts of events.
+//! Adds to the status of the wings what only the program and the platform know, and writes log texts for
+//! events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -51,8 +51,8 @@ pub fn check(path: &Path) -> ExitCode {
     }
 }
 
-/// Returns warnings about key files that other users may read. If the station refuses such a file, it is an
-/// error instead.
+/// Returns warnings about key files that other users may read. Files of other kinds that are readable are
+/// errors instead, because the station refuses them.
 fn readable_secrets(config: &Config, path: &Path, text: &str) -> Vec<String> {
     let folder = path.parent().unwrap_or(Path::new(""));
     // The station refuses a token file that other users may read.

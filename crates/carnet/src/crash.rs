@@ -21,11 +21,11 @@ use carnet_linux::clock;
 
 use crate::log;
 
-/// Largest number of crash reports of a station.
+/// Maximum number of crash reports of a station.
 const REPORTS: usize = 4;
-/// Largest size of a crash report, in octets.
+/// Maximum size of a crash report, in octets.
 const LONGEST: usize = 64 << 10;
-/// Largest number of characters that a report has of a panic's message.
+/// Maximum number of characters of a panic's message in a report.
 const MESSAGE: usize = 1000;
 /// Number of panics of one process that get a backtrace. If panics unwind instead of ending the process, a
 /// peer may be able to cause many.
@@ -85,7 +85,7 @@ fn write(directory: &Path, station: &str, seconds: u64, text: &str) -> io::Resul
     }
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
-    // A report of the same second may exist; then the new report takes the next number.
+    // If a report of the same second exists, the new report takes the next number.
     for number in seconds..seconds + REPORTS as u64 {
         match options.open(directory.join(format!("{station}.crash.{number}.txt"))) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -105,7 +105,7 @@ fn describe(panic: &PanicHookInfo<'_>, backtrace: Option<&Backtrace>) -> String 
     let mut text = Bounded(String::new());
     let thread = std::thread::current();
     let message = log::line(panic.payload_as_str().unwrap_or("no message"), MESSAGE);
-    // `Bounded` cuts the text at the largest size.
+    // `Bounded` cuts the text at its maximum size, so a long text is no error here.
     let _ = write!(
         text,
         "carnet {} panicked, {} seconds after 1970, in thread {}",

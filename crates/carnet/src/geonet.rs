@@ -45,10 +45,11 @@ use crate::settings::{self, GeonetPathChoice};
 pub const GEONET: bool = cfg!(feature = "geonet");
 /// Number of payloads in the buffer of a slow reader of `gnrecv`.
 const RECEIVED: usize = 1024;
-/// Burst of messages about the position. After the burst, the log has one message for each [`NEWS_INTERVAL`].
+/// Number of log messages about the position that may follow at once. Later, the log has one message for each
+/// [`NEWS_INTERVAL`].
 const NEWS: u32 = 10;
-/// Number of changes of the interface's address that may follow at once. For later changes [`NEWS_INTERVAL`]
-/// holds, as for log messages.
+/// Number of changes of the interface's link-layer address that may follow at once. Later, one change is
+/// possible for each [`NEWS_INTERVAL`].
 const CHANGES: u32 = 5;
 const NEWS_INTERVAL: Duration = Duration::from_secs(10);
 /// Largest age of the position in a packet: [`OLDEST`] for a station at rest, [`NEWEST`] for one at high
@@ -59,7 +60,8 @@ const NEWEST: Duration = Duration::from_millis(10);
 /// [`CHECK_CAM_GENERATION`] in motion.
 const LONGEST_CAM_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_CAM_GENERATION: Duration = Duration::from_millis(100);
-/// Speed below which the station sends a CAM every second anyway: four metres in four seconds.
+/// Speed in m/s below which the station sends a CAM only every second, because it moves less than four metres
+/// in that time.
 const SLOWEST: f64 = 1.0;
 
 /// Event that [`Geonet::next_event`] returns.
@@ -92,18 +94,19 @@ pub struct Geonet {
     pub interfaces: Interfaces,
     /// Interfaces of the mobile network whose multicast packets go over GeoNetworking.
     pub multicast: Lans,
-    /// Largest payload of a frame of the link that the router knows.
+    /// Maximum payload of a frame on the link, in octets, as the router knows it; `None` before the router
+    /// knows it.
     link_mtu: Option<u32>,
-    /// Number of waiting octets that the router was last informed about.
+    /// Number of octets in the radio's queue of which the router was informed last.
     backlog: u32,
     positions: PositionSource,
     config: config::Geonet,
     /// GN address of the station. The station may derive it from an interface's address; it is `None` until
     /// this interface exists.
     address: Option<GnAddress>,
-    /// Last known link-layer address of the link's interface.
+    /// Link-layer address that the link's interface had last.
     mac_addresses: Mac,
-    /// State of the link that was last logged.
+    /// State of the link in the last log message.
     reported_link: Option<LinkState>,
     /// Rate limit of changes of the interface's address, so that two programs do not fight over the address.
     changes: RateLimiter,
@@ -112,7 +115,7 @@ pub struct Geonet {
     /// State of the positioning, in one word.
     state: &'static str,
     reckoner: Reckoner,
-    /// Whether the station has facilities, which need the quality of positions.
+    /// Whether the station has facilities, so that it needs the quality of positions.
     looks_at_itself: bool,
     quality: PositionQuality,
     /// Time at which the router received its last position.
@@ -188,7 +191,7 @@ impl Geonet {
         self.address
     }
 
-    /// Stores the router's new address, and changes the interface's address to it.
+    /// Stores the router's new address, and gives the link's interface the MID of this address.
     pub fn address_is(&mut self, now: Time, address: GnAddress) {
         if self.address != Some(address) {
             self.address = Some(address);
@@ -347,8 +350,8 @@ impl Geonet {
         (position, news.filter(|_| self.event_limiter.allow(now)))
     }
 
-    /// Returns the present position if the router's position is too old: more than half a metre or a tenth of
-    /// a second behind.
+    /// Returns the present position if the router's position is half a metre or a tenth of a second behind
+    /// it; otherwise returns `None`.
     pub fn position_now(&mut self, now: Time) -> Option<Position> {
         let told = self.reported_at?;
         (now.saturating_since(told) >= self.freshness()).then(|| self.tell(now)).flatten()
@@ -385,7 +388,7 @@ impl Geonet {
     pub fn tell(&mut self, now: Time) -> Option<Position> {
         let fix = self.reckoner.position(now)?;
         self.reported_at = Some(now);
-        // The float-to-integer cast saturates.
+        // The cast from float to integer saturates, so large values do no harm.
         self.quality = PositionQuality {
             confidence_cm: fix.confidence.map(|metres| (metres * 100.0).ceil() as u32),
             altitude_cm: fix.altitude.map(|metres| (metres * 100.0).round() as i32),
@@ -504,7 +507,8 @@ impl Geonet {
 /// Waits for [`Geonet::next_event`]; without GeoNetworking it never returns.
 pub async fn next_event(geonet: &mut Part<Geonet, GEONET>) -> Result<GeonetEvent> {
     match geonet.get_mut() {
-        // The compiler keeps each state of a future, also one that is never reached.
+        // Without this condition, the compiler would keep the state of this future in memory, although it is
+        // never reached.
         #[cfg(feature = "geonet")]
         Some(geonet) => geonet.next_event().await,
         _ => pending().await,
@@ -539,7 +543,7 @@ fn mid(address: u64) -> Mac {
     GnAddress(address).mid()
 }
 
-/// Returns the deviation of a clock as a log text.
+/// Returns the difference of two clocks as a log text.
 fn difference(milliseconds: i64) -> String {
     let side = if milliseconds < 0 { "behind" } else { "ahead of" };
     format!("{} ms {side}", milliseconds.unsigned_abs())
@@ -557,7 +561,7 @@ pub fn position_of(vector: &LongPositionVector) -> Position {
     }
 }
 
-/// Returns the GN address of a station. Only the MID in it has to be right.
+/// Returns the GN address of a station from an API request. The router uses only the MID in it.
 fn station_address(station: GnStation) -> std::result::Result<u64, String> {
     match station {
         GnStation::Address(address) => Ok(address.0),
@@ -568,7 +572,7 @@ fn station_address(station: GnStation) -> std::result::Result<u64, String> {
 
 fn received(delivered: Delivered) -> GnReceived {
     let payload = delivered.payload;
-    // If a payload is too short for a BTP header, the reader gets all its octets.
+    // If a payload is too short for a BTP header, the client gets all its octets as payload.
     let (port, source_port, port_info, octets) = match delivered.next_header {
         1 => BtpA::parse(&payload)
             .map(|(btp, rest)| (Some(btp.destination_port), Some(btp.source_port), None, rest)),

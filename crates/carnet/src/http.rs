@@ -58,7 +58,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Time limit for receiving the body of a request.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 
-/// Pause between two attempts to bind the port of `station.http`, and its words in the log.
+/// Pause between two attempts to bind the port of `station.http`; below, the same pause as a text for the
+/// log.
 const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 5000 });
 const AGAIN_IN: &str = "the station continues without this port, and tries to open it every 5 s";
 
@@ -167,7 +168,7 @@ impl Drop for Server {
     }
 }
 
-/// Waits until `stopped` says that the server stops, or until the server is dropped.
+/// Waits until the server stops, which `stopped` reports, or until the server is dropped.
 async fn when(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
@@ -220,7 +221,8 @@ pub fn is_stale(path: &Path) -> anyhow::Result<bool> {
                 )
             }),
         },
-        // The file does not exist or is not visible; binding the socket will show which.
+        // The file does not exist, or this process cannot see it. Binding the socket will show which of the
+        // two is the case.
         Err(_) => Ok(false),
     }
 }
@@ -497,8 +499,8 @@ async fn octets(request: HttpRequest) -> Result<Bytes, Refusal> {
     let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
     let octets =
         octets.map_err(late)?.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
-    // From an array, serde would read the fields of an object in the order of the source, so an array is
-    // refused.
+    // serde also accepts an array in place of an object, in the order of the fields in the source. The API
+    // refuses an array.
     if octets.trim_ascii_start().starts_with(b"[") {
         return Err(Refusal::new(
             StatusCode::UNPROCESSABLE_ENTITY,

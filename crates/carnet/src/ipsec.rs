@@ -104,8 +104,8 @@ fn connections(text: &mut String, wanted: &Ipsec, pair: &Pair<'_>) {
              remote {{\n      auth = {auth}\n      id = {remote}\n    }}\n"
         );
     };
-    // The home agent does not know the address of a node before the node starts IKE, so only the node starts
-    // it.
+    // The home agent does not know the address of a node before the node starts IKE, so the home agent's
+    // config starts no negotiation.
     let actions = if is_agent { "" } else { ACTIONS };
     let gateway = if is_agent { "local_addrs" } else { "remote_addrs" };
     let _ = write!(text, "  {name} {{\n    {gateway} = {}\n", wanted.gateway);

@@ -115,7 +115,7 @@ pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 thread_local! {
-    /// Number of lines of a place in the program that were left out before its next line.
+    /// Number of lines that the log has left out at one place in the program before its next line.
     static LEFT_OUT: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -168,7 +168,8 @@ impl<F> LineLimiter<F> {
         RateLimiter::new(BURST, INTERVAL)
     }
 
-    /// Returns whether the log may write a line; sets [`LEFT_OUT`] to the number of lines left out before it.
+    /// Returns whether the log may write a line. Sets [`LEFT_OUT`] to the number of lines that were left out
+    /// before this line.
     fn allows(&self, metadata: &'static Metadata<'static>) -> bool {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.entry(metadata.callsite());

@@ -8,7 +8,7 @@
 //! * [`crash`] writes the backtrace of a panic to the log and into a crash report.
 
 #![forbid(unsafe_code)]
-// If the program is built without some features, it does not use all code.
+// Programs that are built without some features do not use all code.
 #![cfg_attr(not(all(feature = "geonet", feature = "replay")), allow(dead_code, unused_imports))]
 
 mod answers;

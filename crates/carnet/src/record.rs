@@ -30,7 +30,7 @@ impl Recorder {
         Ok(Recorder(Some(recording)))
     }
 
-    /// Returns whether the recorder writes a recording. If not, the caller need not copy inputs.
+    /// Returns whether the recorder writes a recording. If it does not, the caller need not copy the inputs.
     pub fn is_active(&self) -> bool {
         self.0.is_some()
     }

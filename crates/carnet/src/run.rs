@@ -55,24 +55,24 @@ use packets::ReadPause;
 
 /// Time for which a stopping station waits for the home agent to acknowledge the de-registration.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Interval at which a mostly idle station returns memory to the kernel. The memory is mainly code that a
-/// request, a reload or a registration has used, with its neighbouring pages.
+/// Interval at which a mostly idle station returns memory to the kernel. Most of this memory is program code
+/// that a request, a reload or a registration has used.
 const REST: Duration = Duration::from_secs(10);
-/// Number of wake-ups by packets in an interval of [`REST`] below which the station is mostly idle.
+/// Number of wake-ups by packets during [`REST`] below which the station counts as mostly idle.
 const LITTLE: u32 = 100;
-/// Number of failures of the kernel in a row up to which the station continues. After each failure it pauses
-/// for `RECOVERY`.
+/// Maximum number of consecutive failures of the kernel's interfaces with which the station continues. After
+/// each failure it pauses for `RECOVERY`.
 pub const MAX_FAILURES: u32 = 20;
 const RECOVERY: Duration = Duration::from_millis(100);
 /// Number of refused Binding Updates that are logged at once. After that, one refusal is logged per
 /// [`REFUSAL_INTERVAL`], because any host can send Binding Updates. The counters count all refusals.
 const REFUSALS: u32 = 10;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(5);
-/// Least interval between two checks of this machine's settings after events that report a failure.
+/// Minimum interval between two checks of this machine's settings, which follow events that report a failure.
 const DOUBT_INTERVAL: Duration = Duration::from_secs(1);
 /// Largest number of characters in the message of an event.
 const MESSAGE: usize = 1000;
-/// Stream of random numbers for the services for hosts.
+/// Number of the random number stream that the services for hosts on board use.
 const LAN_STREAM: u64 = 3;
 const REQUESTS: usize = 64;
 const EVENTS: usize = 1024;
@@ -85,8 +85,8 @@ pub fn load(path: &Path) -> Result<Box<Config>, ConfigErrors> {
     with_secrets(|| Config::load(path).map(Box::new))
 }
 
-/// Sets the state directory to that of the store, so that the rest of the program treats the station as one
-/// with stored state.
+/// Sets the state directory to the path of the store. So the rest of the program treats a station with a
+/// store as one with stored state.
 fn keep_state_in(config: &mut Config, store: Option<&Path>) {
     if let Some(store) = store {
         config.station.state_dir = store.parent().map(Path::to_owned);
@@ -117,7 +117,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     }
     // The process gives up its rights before it has threads, and before it receives any input from outside.
     let (plan, sandbox) = confine(&config, path)?;
-    // The state is opened first: if the state is unusable, the station creates nothing.
+    // Open the stored state first: if the state is unusable, the station must create nothing.
     let opening = OpenedState::of(
         StorageLocation::of(store, config.station.state_dir.as_deref()),
         &config.station.name,
@@ -157,7 +157,8 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
             tell_data_path(platform, &config, &obstacles)?;
         }
     }
-    // With a store, this call waits until the station becomes the leader; slow preparations are done before.
+    // With a store (in a fleet), this call waits until the station becomes the leader. All slow preparations
+    // come before it.
     let waits = opening.waits_with()?;
     let mut opening = tokio::task::spawn_blocking(|| {
         with_files_alone();
@@ -171,7 +172,8 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         _ = interrupt.recv() => None,
     };
     let Some(opened) = opened else {
-        // The program cannot end before the thread that waits for the store has ended, so this ends the wait.
+        // The program cannot end while a thread waits for the store, so this shutdown of the socket ends the
+        // wait.
         if let Some(stream) = waits {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
@@ -194,7 +196,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     runner.carry_out();
     runner.tell_mtu();
     runner.place_fast_path();
-    // While config and state are read, they take many times their size, so the program now returns memory.
+    // Reading config and state needed several times their size, so the program returns this memory now.
     carnet_linux::give_back_memory();
     if let Some(why) = runner.geonet.get_mut().and_then(|geonet| geonet.interfaces.failure()) {
         let why = format!("cannot create geonet.ipv6_interface: {why}");
@@ -371,8 +373,9 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     result
 }
 
-/// Returns a part of the program on which the vehicle's network does not depend. If the part fails, a mobile
-/// router or home agent continues without it. A station that has no other role ends.
+/// Returns an optional part of the program, on which the vehicle's network does not depend. If the part fails
+/// to open, a mobile router or home agent continues without it, and the result is `None`. For a station
+/// without these roles, the failure is an error.
 fn optional<T>(config: &Config, what: &str, opened: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match opened {
         Ok(part) => Ok(Some(part)),
@@ -531,10 +534,10 @@ struct Runner {
     writer: Option<TunnelWriter>,
     datagram_reader: Option<DatagramReader>,
     datagram_writer: Option<DatagramWriter>,
-    /// Time at which packets last woke the program.
+    /// Time at which packets woke the program last.
     woken: Time,
     read_pause: ReadPause,
-    /// Whether the fast path lacks some of the changes that the platform has executed.
+    /// Whether the platform has executed changes that the fast path does not have yet.
     fast_path_outdated: bool,
     geonet: Part<Geonet, GEONET>,
     /// Applications that send and receive messages; `None` without facilities.
@@ -553,7 +556,7 @@ struct Runner {
     buffer: PacketBuffer,
     /// Packet counts of the fast path that the station got last.
     traffic: Vec<TunnelTraffic>,
-    /// Outputs that wait while frames are received; empty at other times.
+    /// Outputs that wait until a batch of frames has been received; empty at other times.
     outputs: Vec<Output>,
     refusals: RateLimiter,
     /// Uplinks of the config, and whether each was usable at the last check.
@@ -674,9 +677,9 @@ impl Runner {
             portal_probes: PortalProbes::new(),
             geonet_path_refused: None,
         };
-        // The home agent counts its starts without bindings. Of nodes that it no longer serves, only the
-        // replay protection stays. A node without state has no record. If the station has no home agent now,
-        // all records stay for a home agent of a later config.
+        // Store the count of the home agent's starts without bindings. For nodes that it no longer serves,
+        // only the replay protection remains; a node without state has no record. If the station has no home
+        // agent now, all records remain for a home agent of a later config.
         runner.persist(Kept::Own);
         let now = |runner: &Runner, home_address| {
             runner.station.nemo().stored_node(header.time, header.wall, home_address)
@@ -695,8 +698,8 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Stores a part of the state. Returns true if packets that tell a peer of this part must wait until the
-    /// disk has it.
+    /// Stores a part of the state. Returns `true` if packets that report this part to a peer must wait until
+    /// the part is on the disk.
     fn persist(&mut self, kept: Kept) -> bool {
         if !self.state.is_kept() {
             return false;
@@ -713,10 +716,9 @@ impl Runner {
         }
     }
 
-    /// Sends the packets that waited for this result of the disk.
+    /// Handles a result of the thread that writes the state: sends the packets that waited for the disk.
     ///
-    /// # Errors
-    /// Returns an error if no further state can be stored.
+    /// # Errors Returns an error if the thread cannot store any further state.
     fn persisted(&mut self, news: WriterEvent) -> anyhow::Result<()> {
         let lost = matches!(news, WriterEvent::Lost(_));
         if let WriterEvent::Written(commit) = news {
@@ -746,8 +748,8 @@ impl Runner {
         self.report(&Event::Warning { message });
     }
 
-    /// Handles the case that the config demands a fast path for GeoNetworking and none is available. The
-    /// station ends if it has no other role.
+    /// Handles a config that demands a fast path for GeoNetworking if no fast path is available. The station
+    /// ends if it has no other role.
     fn without_geonet_path(&mut self) -> anyhow::Result<()> {
         let why = self.geonet_path_refused.take().unwrap_or_default();
         if self.platform.is_none() {
@@ -757,7 +759,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Drops the right to load BPF programs once no program remains to be loaded.
+    /// Gives up the right to load BPF programs once all programs are loaded.
     fn settle(&mut self) {
         let path = self.platform.as_ref().map(|platform| platform.loading().unwrap_or(platform.path()));
         if let Some(held) = &mut self.sandbox
@@ -774,13 +776,13 @@ impl Runner {
             tell_data_path(platform, &self.config, obstacles)?;
         }
         self.settle();
-        // Loading touches code that nothing needs later, and it ends after the rest of the start.
+        // Loading has used code that the program does not need later, so it returns this memory now.
         carnet_linux::give_back_memory();
         carnet_linux::give_back_code();
         Ok(())
     }
 
-    /// Returns whether the station pauses and continues after a failure of the kernel.
+    /// Returns whether the station may pause and continue after a failure of the kernel's interfaces.
     fn may_recover(&self) -> bool {
         self.platform.as_ref().is_some_and(|platform| platform.failures() <= MAX_FAILURES)
     }
@@ -920,7 +922,8 @@ impl Runner {
     }
 
     fn try_input(&mut self, input: Input) -> Result<(), String> {
-        // Each of these inputs may cause a packet, which needs the present position.
+        // The station may send a packet because of this input, and the packet must contain the present
+        // position.
         if matches!(input, Input::Timeout | Input::Geonet(_)) {
             self.update_position();
         }
@@ -941,7 +944,8 @@ impl Runner {
         self.catch_up();
     }
 
-    /// Passes the changes that the platform has executed to the fast path.
+    /// Passes the changes that the platform has executed to the fast path, which must not forward by an older
+    /// state.
     fn catch_up(&mut self) {
         if std::mem::take(&mut self.fast_path_outdated) {
             self.platform.iter_mut().for_each(Platform::commit);
@@ -1029,7 +1033,7 @@ impl Runner {
                 }
             }
             NemoOutput::Icmpv6(message) => {
-                // The link may have disappeared just now; the sender of the message will send it again.
+                // The link may have disappeared just now. The sender of the message will send it again.
                 let sent = self.platform.as_mut().map(|platform| platform.send_icmpv6(&message));
                 if let Some(Err(error)) = sent {
                     tracing::debug!("{error}");
@@ -1154,7 +1158,7 @@ impl Runner {
             Event::Binding { change, .. } => change == "refreshed",
             _ => false,
         };
-        // If no client reads events, a home agent does not even format the text of a refresh.
+        // If no client reads events, skip the text of binding renewals: a home agent has very many.
         match event {
             _ if quiet => tracing::debug!("{}", answers::event_text(event)),
             Event::Warning { .. }

@@ -35,7 +35,8 @@ const DEVICE_MTU: u32 = 9216;
 /// Returns the platform's settings.
 pub fn platform(config: &Config) -> PlatformConfig {
     let mut watched: Vec<WatchedInterface> = Vec::new();
-    // The home agent answers there for addresses whose solicited-node groups the kernel does not join.
+    // On these links the home agent answers Neighbor Solicitations for addresses whose solicited-node groups
+    // the kernel does not join.
     for name in home_agent_links(config) {
         watched.push(WatchedInterface { name: name.clone(), all_multicast: true });
     }
@@ -52,8 +53,8 @@ pub fn platform(config: &Config) -> PlatformConfig {
             }
         }
     }
-    // Only home agents have known senders. Each router counts twice: for some time its previous care-of
-    // address is valid beside the present one.
+    // Only home agents distinguish known senders. Each router counts twice, because its previous care-of
+    // address is valid for some time beside the present one.
     let senders = 2 * nodes(config);
     let (ipsec, undo_file) = (config.has_ipsec(), undo_file(config));
     PlatformConfig { device_mtu: DEVICE_MTU, watched, senders, ipsec, undo_file }
@@ -121,7 +122,7 @@ pub fn probe_target(config: &Config) -> Option<ProbeTarget> {
     Some(ProbeTarget { address: url.address, authority: url.authority, path: url.path })
 }
 
-/// Returns the uplinks whose octets the program counts.
+/// Returns the uplinks whose octets the program counts, for their volume or capacity.
 pub fn counted(config: &Config) -> Vec<String> {
     let uplinks = config.mobile_router.iter().flat_map(|router| &router.uplinks);
     uplinks.map(|uplink| uplink.interface.clone()).collect()

@@ -180,7 +180,7 @@ fn binding_prefixes(binding: &Binding) -> Vec<String> {
 }
 
 fn bindings(bindings: &[Binding], width: Option<usize>) -> String {
-    // The role matters only if a station is both a home agent and a mobile router.
+    // The column for the role is necessary only if a station is both a home agent and a mobile router.
     let agents = bindings.iter().filter(|binding| binding.role == Role::HomeAgent).count();
     let both = (1..bindings.len()).contains(&agents);
     let rows = bindings.iter().map(|binding| {

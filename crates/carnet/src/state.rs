@@ -52,7 +52,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// Result that the thread reports.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WriterEvent {
-    /// Changes that are not urgent have waited long enough.
+    /// Changes that are not urgent have waited long enough: the caller calls [`State::commit`].
     Due,
     /// The commit with this number, and all commits before it, are on the disk.
     Written(u64),
@@ -152,7 +152,7 @@ struct StateWriter {
     /// Start of the station, which is time zero for the queue.
     start: Instant,
     failing: bool,
-    /// Whether the thread that writes has ended.
+    /// Whether the thread that writes the state has ended.
     ended: bool,
     /// Leases that were stored at the start, until [`State::take_leases`].
     leases: Vec<StoredLease>,
@@ -225,12 +225,13 @@ impl State {
         }
     }
 
-    /// Returns the leases that were stored at the start, the first time.
+    /// Returns the leases that were stored at the start; the next call returns none.
     pub fn take_leases(&mut self) -> Vec<StoredLease> {
         self.0.as_mut().map(|keeping| std::mem::take(&mut keeping.leases)).unwrap_or_default()
     }
 
-    /// Returns the number of the commit that contains all earlier changes; `None` if the state is not stored.
+    /// Returns the number of the commit that will contain all changes so far; `None` if the state is not
+    /// stored.
     pub fn next_commit(&self) -> Option<u64> {
         self.0.as_ref().map(|keeping| keeping.queue.next_commit())
     }
@@ -259,7 +260,7 @@ impl State {
         if keeping.ended {
             return pending().await;
         }
-        // At this time, changes that are not urgent have waited long enough.
+        // Time at which changes that are not urgent have waited long enough for a commit.
         let due = keeping.queue.due().map(|due| keeping.start + due.saturating_since(Time::ZERO));
         let due = async {
             match due {
@@ -278,8 +279,8 @@ impl State {
         news
     }
 
-    /// Handles a result. Returns the packets that may leave now, and a message for the log. The log has a
-    /// message when a failure begins and when it ends, not each second.
+    /// Handles a result of the writing thread. Returns the packets that may leave now, and a message for the
+    /// log. The log has a message when a failure begins and when it ends, not each second.
     pub fn handle(&mut self, news: WriterEvent) -> (Vec<Output>, Option<String>) {
         let Some(keeping) = &mut self.0 else { return (Vec::new(), None) };
         let told = match news {
@@ -293,8 +294,8 @@ impl State {
             }
             WriterEvent::Warning(told) => return (Vec::new(), Some(told)),
             WriterEvent::Lost(told) => {
-                // The store does not answer the current commit, and no other commit follows. So the end of
-                // the station does not wait for the answer.
+                // The store does not answer the current commit, and no further commit follows. Give the
+                // commit up, so that the station need not wait for it at its end.
                 keeping.queue.give_up();
                 keeping.ended = true;
                 return (Vec::new(), Some(told));
@@ -428,7 +429,7 @@ fn write(
 fn hand_over(mut there: remote::CommitSender, commits: &mpsc::Receiver<(u64, Vec<Change>)>) {
     while let Ok((_, changes)) = commits.recv() {
         if there.send(&changes).is_err() {
-            // The thread that reads the answers reports the error.
+            // The thread that reads the answers reports this error.
             return;
         }
     }

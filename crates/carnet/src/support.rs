@@ -37,7 +37,7 @@ const CONFIGS: &str = "/etc/carnet";
 const MODE: u32 = 0o600;
 /// Name of the folder in the archive.
 const FOLDER: &str = "carnet-support";
-/// Largest size of a file in the bundle, in octets. Of a longer file, the bundle has only the end.
+/// Maximum size of a file in the bundle, in octets. Of a larger file, the bundle has only the end.
 const MOST: usize = 4 << 20;
 
 /// Content of the archive. The command writes the archive only when the content is complete and without
@@ -100,7 +100,7 @@ pub async fn bundle(command: SupportBundle) -> Result<()> {
     machine::look(&mut bundle, process, name.as_deref());
     let out = command.out.unwrap_or_else(|| {
         let name = name.as_deref().unwrap_or("support");
-        // A file of the same second may exist; then the new file gets a number.
+        // If a file of the same second exists, the new file gets a number.
         let more = (2..100).map(|number| format!("-{number}"));
         let mut names = std::iter::once(String::new()).chain(more);
         let free = |more: &String| !Path::new(&format!("carnet-{name}-{seconds}{more}.tar.gz")).exists();
@@ -117,13 +117,14 @@ pub async fn bundle(command: SupportBundle) -> Result<()> {
     crate::print(&format!("{}\n", out.display()))
 }
 
-/// Adds all answers that the station's API can give. Returns the station's name, and its process if this
+/// Adds all answers of the station's API to the bundle. Returns the station's name, and its process if this
 /// program can see it.
 async fn station(bundle: &mut Bundle, socket: Option<PathBuf>) -> Result<(String, Option<i32>)> {
     let client = Client::find(socket, Path::new(SOCKET_DIRECTORY))?;
     let status = client.get("/v1/status").await?;
     let name = status["name"].as_str().unwrap_or("station");
-    // The station's name becomes a part of file names.
+    // The station's name becomes a part of file names, so the bundle uses it only if all its characters are
+    // plain.
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
     let name: String = name.chars().map(|character| if plain(character) { character } else { '_' }).collect();
     bundle.add("station/status.json", "carnet status --json", format!("{status:#}\n"));

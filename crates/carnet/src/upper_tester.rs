@@ -226,8 +226,7 @@ pub struct UpperTester {
     /// message.
     tester: Option<SocketAddr>,
     version: Version,
-    /// Displacement of the position that the station claims from the real one: north and east, in 0.1
-    /// microdegree.
+    /// Distance of the claimed position from the real position: north and east, in 0.1 microdegree.
     displacement: (i32, i32),
 }
 
@@ -266,13 +265,14 @@ impl UpperTester {
                         None => debug!("the upper tester cannot parse a message from {tester}"),
                     }
                 }
-                // If a tester has gone away, the kernel reports this once for each datagram to it.
+                // If a tester has closed its port, the kernel reports this as an error after each datagram to
+                // it.
                 Err(error) => debug!("the upper tester cannot receive: {error}"),
             }
         }
     }
 
-    /// Answers a message with its result.
+    /// Sends the result of a message to its tester.
     pub fn answer(&self, tester: SocketAddr, message: &Message, success: bool) {
         let number = match message {
             Message::Initialize => 0x01,
@@ -330,7 +330,8 @@ impl UpperTester {
     }
 }
 
-/// Returns a position displaced north and east. Returns `None` if the result is not on the globe.
+/// Returns a position moved north and east by these distances. Returns `None` if the result is not on the
+/// globe.
 pub fn moved(position: Position, north: i32, east: i32) -> Option<Position> {
     let latitude = position.latitude.checked_add(north)?;
     let longitude = position.longitude.checked_add(east)?;
@@ -341,7 +342,8 @@ pub fn moved(position: Position, north: i32, east: i32) -> Option<Position> {
 /// Waits for the next message; without an upper tester it never returns. Safe to cancel.
 pub async fn next_message(upper_tester: &mut Part<UpperTester, UPPER_TESTER>) -> (SocketAddr, Message) {
     match upper_tester.get_mut() {
-        // The compiler keeps each state of a future, also one that is never reached.
+        // Without this condition, the compiler would keep the state of this future in memory, although it is
+        // never reached.
         #[cfg(feature = "upper-tester")]
         Some(upper_tester) => upper_tester.receive().await,
         _ => pending().await,

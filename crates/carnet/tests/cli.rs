@@ -28,14 +28,15 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Returns a path for a file of the test `name`; no file exists there.
+/// Returns a path for a file of the test with this name. No file exists there yet.
 fn scratch(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("carnet-cli-{}-{name}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     path
 }
 
-/// Answers one request with `answer`. Returns the first line and the body of the request.
+/// Listens on the socket and answers one request with `answer`. Returns the first line and the body of the
+/// request.
 fn answer_once(socket: &PathBuf, answer: String) -> std::thread::JoinHandle<(String, String)> {
     let listener = UnixListener::bind(socket).expect("a socket");
     std::thread::spawn(move || {
@@ -337,7 +338,7 @@ fn example_configs_pass_the_check() {
         assert!(readme.contains(&format!("```toml\n{text}```")), "{name} is not in the README");
         let output = carnet(&["check", "--config", file.to_str().expect("a path")]);
         assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
-        // The key in the example is public, so only the warning about this key is allowed.
+        // The key in the example is published, so the warning about this key is the only permitted warning.
         let others = stderr(&output).lines().any(|line| {
             !line.contains(
                 "this key is printed in the \
@@ -383,7 +384,7 @@ fn is_sound(name: &str, unit: &str) {
     std::fs::write(&file, here).expect("a unit file");
     let analyze = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).arg(&file).output();
     let verified = analyze(&["verify", "--man=no"]);
-    // The threshold 30 means an exposure of 3.0 out of 10.
+    // systemd-analyze counts in tenths: the threshold 30 means an exposure of 3.0 out of 10.
     let exposed = analyze(&["security", "--offline=true", "--threshold=30", "--no-pager"]);
     std::fs::remove_dir_all(&folder).expect("removed");
     if let Ok(output) = exposed {

@@ -58,8 +58,8 @@ fn api_page_lists_exactly_the_reasons_of_states() {
     ];
     for (family, reasons) in families {
         let prefix = format!("{family}.");
-        // The page lists the drop reasons of the link with those of the router, but they are defined in
-        // another crate.
+        // On the page, the drop reasons of the GeoNetworking link are beside those of the router, but they
+        // are defined in another crate.
         let page: BTreeSet<&str> = page()
             .into_iter()
             .filter(|name| name.starts_with(&prefix) && !name.starts_with("geonet.dropped.link_"))
@@ -108,7 +108,7 @@ fn counters_page_lists_exactly_the_counters() {
     assert!(super::counters(&station(StationConfig::default()), None).is_empty());
 }
 
-/// The station has three tickets: one has expired, one signs messages, and one becomes valid later.
+/// Of the station's three tickets, one has expired, one signs messages now, and one becomes valid later.
 #[test]
 fn security_answer_names_only_the_signing_ticket() {
     const HOUR: u64 = 3600;
@@ -156,7 +156,7 @@ fn security_answer_names_only_the_signing_ticket() {
     assert_eq!((seen.issuers, seen.signers, seen.queued, seen.queue, seen.parking), (2, 0, 0, 256, 64));
     let json = serde_json::to_string(&seen).expect("JSON");
     assert!(!json.contains(&names[0]) && !json.contains(&names[2]), "{json}");
-    // Later the third ticket signs messages, and in the end none does.
+    // Hours later the third ticket signs messages, and in the end no ticket is valid.
     let at = |hours: u64| {
         let now = Time::from_secs(hours * HOUR);
         station.security_status(now).expect("security").ticket.map(|own| own.name)

@@ -136,14 +136,14 @@ fn location(request: &DenmRequest) -> Result<Option<LocationContainer>, String> 
             heading_value: HeadingValue(heading as u16 % 3600),
             ..Heading::default()
         }),
-        // The container needs at least one trace; this one has no points. If the event is at the station's
-        // position, the station replaces it by its own path.
+        // The container needs at least one trace; this trace has no points. If the event is at the station's
+        // position, the station replaces the trace by its own path.
         traces: carnet_its::cdd::Traces(vec![Default::default()]),
         ..LocationContainer::default()
     }))
 }
 
-/// Returns the smallest distance class that contains the distance.
+/// Returns the standard's smallest relevance distance that contains this distance.
 fn relevance(metres: u32) -> RelevanceDistance {
     let classes = RelevanceDistance::ALL.iter().copied();
     let mut fitting = classes.filter(|class| *class != RelevanceDistance::Over10km);

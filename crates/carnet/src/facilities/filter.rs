@@ -67,22 +67,22 @@ impl Filter {
         }
     }
 
-    /// Returns whether messages of this kind pass.
+    /// Returns whether messages of this kind pass the filter.
     pub fn has(&self, kind: MessageKind) -> bool {
         self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }
 
-    /// Returns whether stations of this type pass.
+    /// Returns whether stations of this type pass the filter.
     pub fn has_station_type(&self, number: u8) -> bool {
         self.station_types.as_ref().is_none_or(|types| types.contains(&number))
     }
 
-    /// Returns whether events with this cause pass.
+    /// Returns whether events with this cause pass the filter.
     pub fn has_cause(&self, cause: Option<u8>) -> bool {
         self.causes.as_ref().is_none_or(|causes| cause.is_some_and(|cause| causes.contains(&cause)))
     }
 
-    /// Returns whether a message passes; `area` is the present place of the filter's area.
+    /// Returns whether a message passes the filter; `area` is the present place of the filter's area.
     pub fn takes(&self, heard: &ReceivedMessage, area: Option<&GeoArea>) -> bool {
         // The end of an event only has its action ID, without a place, so only the kind decides.
         let Some(place) = heard.place else { return self.has(heard.kind) };

@@ -51,7 +51,7 @@ fn put(object: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
     object.insert(name.to_owned(), value.into());
 }
 
-/// Returns bits as a text of `0` and `1`, the first bit first.
+/// Returns the first `width` bits as a text of `0` and `1`, the first bit first.
 fn bits(value: u8, width: usize) -> String {
     format!("{value:0width$b}")
 }

@@ -84,7 +84,7 @@ impl Applications {
         }
     }
 
-    /// Returns the quality of positions for the station if it has changed since the last call.
+    /// Returns the quality of positions for the station if the quality has changed since the previous call.
     pub fn news(&mut self, quality: PositionQuality) -> Option<PositionQuality> {
         (self.quality.replace(quality) != Some(quality)).then_some(quality)
     }
@@ -106,7 +106,8 @@ impl Applications {
                 (heard, json)
             }),
         };
-        // Even if a CAM cannot be decoded completely, the map knows its station from the first fields.
+        // A CAM that cannot be decoded completely does not reach applications. The map knows its station from
+        // the first fields nevertheless.
         if let Some((mut heard, json)) = told {
             heard.json = json::envelope(message.kind, &self.name, milliseconds, json).to_string();
             let _ = self.messages.send(Arc::new(heard));

@@ -35,10 +35,9 @@ const CONTROLS: [&str; 7] = [
     "speed_limiter_engaged",
 ];
 
-/// Returns the vehicle as a CAM; `role` is the vehicle's role if the report has no role.
+/// Returns the vehicle data as a CAM; `role` is the vehicle's role if the report has no role.
 ///
-/// # Errors
-/// Returns the mistake, with the expected value.
+/// # Errors Returns the mistake, with the expected value.
 pub fn message(vehicle: &Vehicle, role: Role) -> Result<Vec<u8>, String> {
     let mut cam = Cam::default();
     let parameters = &mut cam.cam.cam_parameters;

@@ -10,7 +10,7 @@ use carnet_station::io::{Area, AreaOrder, Around, Command};
 use super::{Geonet, station_address};
 use crate::settings::geonet::wire_area;
 
-/// Largest number of area names in the answer to an unknown name.
+/// Maximum number of known area names that the error about an unknown name lists.
 const NAMED: usize = 10;
 
 impl Geonet {

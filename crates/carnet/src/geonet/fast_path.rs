@@ -1,10 +1,10 @@
 //! Loads the fast path of a running GeoNetworking station, attaches its programs to interfaces, and reads its
 //! reports.
 //!
-//! The fast path runs only on a radio that sends Ethernet frames and does not report acknowledgements. If a
-//! link reports lost frames, the router sends these frames again to another next hop (`carnet_geonet`,
-//! feedback). The link reports only frames that the router has sent itself, so a fast path cannot run on such
-//! a link.
+//! The fast path runs only on a radio that sends Ethernet frames and does not report acknowledgements. On a
+//! link that reports lost frames, the router sends a lost frame again to another next hop (`carnet_geonet`,
+//! feedback). Such a link reports only frames that the router has sent itself, so it cannot be used with a
+//! fast path.
 
 use std::future::pending;
 use std::net::Ipv6Addr;
@@ -35,7 +35,7 @@ pub(super) struct FastPath {
     due: Option<Time>,
 }
 
-/// Returns the value of `dataplane.path` for a data path.
+/// Returns the value of `dataplane.path` that names this kind of data path: `bpf` if it is fast, else `tun`.
 fn word(is_fast: bool) -> &'static str {
     if is_fast { "bpf" } else { "tun" }
 }
@@ -85,7 +85,8 @@ impl FastPath {
         }
     }
 
-    /// Handles a failure to load the programs.
+    /// Handles a failure to load the BPF programs: logs it, or returns an error if the config demands the
+    /// fast path.
     fn without(&self, why: &str) -> Result<(), String> {
         if self.is_needed {
             let needed = settings::what_a_path_needs(carnet_linux::Path::Bpf);
@@ -114,9 +115,8 @@ impl FastPath {
 }
 
 impl Geonet {
-    /// Attaches the fast path to the present interfaces. If the fast path then exists but did not before, or
-    /// the reverse, returns the new state for the station. `is_router` says whether the station has a
-    /// GeoNetworking router.
+    /// Attaches the fast path to the present interfaces. Returns whether a fast path exists now, if this has
+    /// changed; otherwise `None`. `is_router` says whether the station has a GeoNetworking router.
     pub fn place_fast_path(&mut self, is_router: bool) -> Option<bool> {
         let Geonet { link, interfaces, address, fast_path, .. } = self;
         let path = fast_path.path.as_mut()?;
@@ -129,7 +129,8 @@ impl Geonet {
         });
         let before = path.is_attached();
         if let Err(error) = path.attach(places) {
-            // When an interface changes, carnet tries to attach the BPF programs again.
+            // The station continues on the slow path. When an interface changes, it tries to attach the BPF
+            // programs again.
             warn!("GeoNetworking packets take the slow path: {error}");
         }
         let is = path.is_attached();
@@ -149,7 +150,7 @@ impl Geonet {
         self.fast_path.path.as_ref().map(GeonetPath::sequence_numbers)
     }
 
-    /// Passes a message of the router to the fast path.
+    /// Passes a forwarding decision of the router to the fast path.
     pub fn accelerate(&mut self, now: Time, told: &Accelerate) {
         if let Some(path) = &mut self.fast_path.path {
             path.apply(now, told);
@@ -159,8 +160,8 @@ impl Geonet {
         }
     }
 
-    /// Returns the work that the fast path has done since the last call. While the fast path is in use, the
-    /// caller asks as often as its packets need a new position.
+    /// Returns the work that the fast path has done since the previous call. While the fast path is in use,
+    /// the caller calls this function as often as packets need a new position.
     pub fn report(&mut self, now: Time) -> Option<FastPathReport> {
         let freshness = self.freshness();
         self.tell_listeners();

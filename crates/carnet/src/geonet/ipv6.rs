@@ -23,7 +23,8 @@ pub struct Interfaces {
     /// Names of the interfaces that are uplinks. On these interfaces the host accepts roadside units as
     /// routers.
     uplinks: Vec<String>,
-    /// Error of the first interface that the kernel refused to create.
+    /// First error with which the kernel refused to create an interface, until [`Interfaces::failure`]
+    /// returns it.
     failure: Option<String>,
 }
 
@@ -37,7 +38,7 @@ impl Interfaces {
         Ok(Interfaces { links, desired: BTreeMap::new(), uplinks, failure: None })
     }
 
-    /// Returns the reason why an interface could not be created, once.
+    /// Returns the reason why an interface could not be created. Returns each reason only once.
     pub fn failure(&mut self) -> Option<String> {
         self.failure.take()
     }

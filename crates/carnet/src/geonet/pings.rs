@@ -38,7 +38,7 @@ struct Ping {
     next_request: Option<Time>,
     sent: u16,
     answered: u32,
-    /// Requests that no answer has come for yet, by sequence number.
+    /// Requests without an answer so far, by sequence number.
     waiting: BTreeMap<u16, OutstandingRequest>,
     events: mpsc::Sender<GnPingEvent>,
 }
@@ -46,13 +46,13 @@ struct Ping {
 #[derive(Debug)]
 struct OutstandingRequest {
     sent_at: Time,
-    /// Stations that have answered. If the target is a single station, a request ends with the answer of this
-    /// station.
+    /// Stations that have answered a request. If the target of the ping is a single station, its answer ends
+    /// the request.
     answers: Vec<u64>,
 }
 
 impl Pings {
-    /// Creates the table. The first ping gets this identifier.
+    /// Creates an empty table of pings. The first ping gets this identifier.
     pub fn new(next_identifier: u16) -> Pings {
         Pings { pings: BTreeMap::new(), next_identifier }
     }

@@ -94,7 +94,7 @@ impl Geonet {
 
     fn check_length(&self, headers: usize, payload: usize) -> Result<(), String> {
         let mtu = self.link.mtu() as usize;
-        // 0 means that the MTU is not known yet.
+        // An MTU of 0 means that the MTU is not known yet.
         if mtu > 0 && headers + payload > mtu {
             let room = mtu.saturating_sub(headers);
             return Err(format!("the payload has {payload} octets, expected at most {room} over this link"));
@@ -103,8 +103,8 @@ impl Geonet {
     }
 }
 
-/// Returns the number of octets before the payload (EN 302 636-4-1 9.8); Basic and Common Header have twelve
-/// of them.
+/// Returns the number of octets before the payload (EN 302 636-4-1 9.8). Basic and Common Header together
+/// have twelve octets.
 fn headers(transport: &GeonetTransport) -> usize {
     match transport {
         GeonetTransport::GeoUnicast(_) => 60,

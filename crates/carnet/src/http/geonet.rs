@@ -14,7 +14,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::{App, Refusal, bad_query, get, get_with_query, message, post, read, unix_time, when};
 use crate::request::Request;
 
-/// Largest number of requests of one ping, because their sequence number has 16 bits.
+/// Maximum number of requests of one ping, because their sequence number has 16 bits.
 const MAX_PINGS: u32 = 65535;
 /// Shortest and longest interval between two requests of a ping, milliseconds.
 const PING_INTERVAL_MS: std::ops::RangeInclusive<u64> = 1..=3_600_000;
@@ -98,7 +98,7 @@ fn mistake_in_area(area: &AreaRequest) -> Option<String> {
     }
 }
 
-/// Returns the mistake in the coordinates of a place.
+/// Returns the mistake in coordinates that are not on the globe; `None` for valid coordinates.
 fn off_the_globe(latitude: f64, longitude: f64) -> Option<String> {
     let is_on = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
     (!is_on).then(|| {

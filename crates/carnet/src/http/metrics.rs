@@ -16,7 +16,8 @@ use crate::request::Request;
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Parts of counter names after which the last part becomes a label, and the name of that label.
+/// Words in counter names after which the last part of the name becomes a label, each with the name of the
+/// label.
 const LABELS: [(&str, &str); 3] = [("dropped", "reason"), ("left", "reason"), ("received", "message")];
 
 /// Answers `GET /metrics`.
@@ -93,7 +94,7 @@ fn uplink_gauges(page: &mut Page, uplinks: &[Uplink]) {
     }
     let active = |uplink: &Uplink| Some(u8::from(uplink.active));
     each(page, uplinks, "carnet_uplink_active", "Whether it carries the traffic.", active);
-    // The reason after `down: ` is for people, so the metric has only `down`.
+    // The state `down: REASON` has a reason for people, so the metric has only the state `down`.
     let states: Vec<_> = uplinks
         .iter()
         .map(|uplink| {

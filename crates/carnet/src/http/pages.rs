@@ -23,7 +23,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// A file that a client has requested.
+/// A file of the dashboard that a client has requested.
 pub(super) struct Page {
     name: String,
     media_type: &'static str,
@@ -73,7 +73,7 @@ impl Page {
 }
 
 fn content(path: &Path) -> io::Result<Vec<u8>> {
-    // To open a special file could block, so only regular files pass.
+    // Opening a special file could block, so the server sends only regular files.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }

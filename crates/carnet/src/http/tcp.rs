@@ -45,7 +45,7 @@ use super::{Refusal, pages, when};
 
 /// Largest number of connections at the same time.
 const CONNECTIONS: usize = 64;
-/// Largest number of unproven connections of one source.
+/// Maximum number of unproven connections of one source address.
 const SHARE: usize = 8;
 /// Time limit of a request's header. A connection on which no request comes ends after this time as well.
 const HEADER_WITHIN: Duration = Duration::from_secs(10);
@@ -53,7 +53,7 @@ const HEADER_WITHIN: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(60);
 /// Pause before the next attempt to accept a connection, if the process has no file descriptor left.
 const RECOVERY: Duration = Duration::from_millis(100);
-/// Length of the shortest token in octets. [`LONGEST_FILE`] is the size of the largest token file.
+/// Minimum length of a token in octets. [`LONGEST_FILE`] is the maximum size of the token file.
 const SHORTEST: usize = 16;
 const LONGEST_FILE: u64 = 65_536;
 
@@ -325,7 +325,8 @@ struct Connection {
 }
 
 impl Connection {
-    /// Restarts the timer of silence after a read or write. Returns an error if the timer has run out.
+    /// Restarts the timer for silent connections after a read or write. Returns an error if the timer has run
+    /// out.
     fn moved<T>(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -432,7 +433,7 @@ mod tests {
         std::os::unix::fs::symlink(file(&scratch, "read 0123456789abcdef", 0o600), &link).expect("a link");
         let error = AccessControl::new(Some(&link)).expect_err("a link");
         assert!(format!("{error:#}").contains("found a symbolic link"), "{error:#}");
-        // Root may give the file to another user; then the server refuses it.
+        // Only root can give the file to another user. The server refuses a file of another user.
         if nix::unistd::geteuid().is_root() {
             let path = file(&scratch, "read 0123456789abcdef", 0o600);
             std::os::unix::fs::chown(&path, Some(4711), None).expect("given away");

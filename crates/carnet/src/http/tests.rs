@@ -93,8 +93,8 @@ impl Bench {
         self.scratch.path().join("run/s.sock")
     }
 
-    /// Creates a server and a client. Also returns the receiver of the requests, so that the test plays the
-    /// run loop.
+    /// Creates a server and a client. Also returns the receiver of the requests, because the test itself is
+    /// the run loop.
     async fn new() -> (Bench, mpsc::Receiver<Request>) {
         let scratch = Scratch::new();
         let socket = scratch.path().join("run/s.sock");
@@ -207,7 +207,8 @@ async fn a_slow_reader_of_events_learns_how_many_it_missed() {
     bench.events.send(number(1)).expect("a reader");
     assert_eq!(events.next().await.expect("a stream"), Some(number(1)));
 
-    // No other task runs during this loop, so the channel with room for four events loses three.
+    // No other task runs during this loop. So the channel, which has room for four events, loses three
+    // events.
     for n in 2..=8 {
         bench.events.send(number(n)).expect("a reader");
     }
@@ -255,7 +256,7 @@ async fn a_dropped_server_removes_only_its_own_socket() {
     let socket = scratch.path().join("run/s.sock");
     let (requests, _receiver) = mpsc::channel(1);
     let (events, _) = broadcast::channel(1);
-    // An operator removes the socket file by hand and starts another station.
+    // An operator removes the socket file by hand, and another station creates a new one at the same path.
     fs::remove_file(&socket).expect("a socket");
     let second = serve(&socket, None, requests, events).await.expect("a server");
     drop(server);

@@ -34,7 +34,8 @@ impl Runner {
         if self.applications.get().is_none() {
             return Err(NO_FACILITIES.into());
         }
-        // If the event is repeated, its message may wait until the link is back.
+        // An event that is sent only once needs a link now. The message of a repeated event may wait until
+        // the link is back.
         if request.repetition_interval_ms.is_none() {
             self.ask_geonet(|geonet, _| geonet.check_link()).flatten()?;
         }

@@ -101,7 +101,8 @@ impl Runner {
             GeonetEvent::Ping => {
                 let Some(geonet) = self.geonet.get_mut() else { return Ok(()) };
                 for request in geonet.ping_requests(now, &self.station) {
-                    // If a request cannot be sent, no answer comes, and the ping reports the request as lost.
+                    // If a request cannot be sent, no answer arrives, and the ping reports the request as
+                    // lost.
                     if let Err(refusal) = self.try_input(Input::Geonet(request)) {
                         tracing::debug!("{refusal}");
                     }
@@ -212,7 +213,7 @@ impl Runner {
 
     /// Passes the largest payload of a radio frame to the station.
     pub(super) fn tell_mtu(&mut self) {
-        // Without a GeoNetworking router the station does not need the payload size.
+        // If the station has no GeoNetworking router, it does not need the payload size.
         if self.station.geonet().is_some()
             && let Some(mtu) = self.geonet.get_mut().and_then(Geonet::new_mtu)
         {

@@ -15,18 +15,18 @@ use super::Runner;
 
 /// Number of packets that the loop handles before other inputs get their turn.
 const BATCH: usize = 256;
-/// Number of control messages that the loop handles in one turn, from known senders and from unknown senders.
-/// The messages of unknown senders take fractions of a millisecond, even if the station verifies each.
-/// Further messages wait in their own queue of the tunnel device and delay no other queue.
+/// Maximum number of control messages that the loop handles in one turn: from known senders, and from unknown
+/// senders. The messages of unknown senders take fractions of a millisecond, even if the station verifies
+/// each. Further messages wait in their own queue of the tunnel device and delay no other queue.
 const CONTROL: [(Queue, usize); 2] = [(Queue::Known, BATCH), (Queue::Strangers, 32)];
 /// Time for which the station gathers control messages that come at shorter intervals.
 const GATHER: Duration = Duration::from_millis(4);
 /// Interval below which the station gathers packets, see [`Runner::packets`].
 const FREQUENT: Duration = Duration::from_micros(50);
 
-/// Time at which the station reads control messages that arrive close together, as at a home agent of very
-/// many routers. The station wakes for several messages at a time, because to wake costs more than a message.
-/// The station reads a message after a pause at once.
+/// Decides when the station reads control messages that arrive close together, as at a home agent of very
+/// many routers. The station then wakes once for several messages, because each wake-up costs more than a
+/// message. A message after a longer pause is read at once.
 #[derive(Debug, Default)]
 pub(super) struct ReadPause {
     last: Option<Instant>,
@@ -34,7 +34,7 @@ pub(super) struct ReadPause {
 }
 
 impl ReadPause {
-    /// Records that the station has read `count` messages; `is_all` means that the queue is empty.
+    /// Records that the station has read `count` messages. `is_all` means that the queue is empty now.
     fn read(&mut self, now: Instant, count: usize, is_all: bool) {
         let is_dense = count > 1 || self.last.is_some_and(|last| now < last + GATHER);
         self.until = (is_all && count > 0 && is_dense).then(|| now + GATHER);
@@ -73,7 +73,7 @@ impl Runner {
                 if has_yielded || !is_frequent {
                     break;
                 }
-                // The task does not yield the core while control messages wait.
+                // Control messages may wait, so the task reads them before it yields the core.
                 asked = self.control(now, wall);
                 if asked > 0 {
                     break;
@@ -98,7 +98,7 @@ impl Runner {
         }
     }
 
-    /// Reads and handles control messages; returns their number.
+    /// Reads and handles control messages. Returns their number.
     fn control(&mut self, now: Time, wall: WallTime) -> usize {
         let (mut asked, mut is_all) = (0, true);
         for (queue, most) in CONTROL {
@@ -168,7 +168,7 @@ impl Runner {
         }
     }
 
-    /// Executes the verdict of the station on a packet.
+    /// Executes the station's verdict on a packet.
     fn pass_on(&mut self, verdict: Verdict) {
         match verdict {
             // A packet that needs earlier outputs is an output itself, and the station queues it behind them.

@@ -72,8 +72,8 @@ impl Runner {
             platform.set_ports(settings::ports(&config));
             platform.make_room(&settings::fast_path(&config, self.station.nemo().flow_label_key()));
         }
-        // A new uplink must accept Router Advertisements before the platform checks it. A former uplink stops
-        // accepting Router Advertisements only after the check.
+        // A new uplink must accept Router Advertisements before the platform checks its settings. A removed
+        // uplink stops accepting them only after the check.
         let uplinks = settings::ports(&config).uplinks;
         let both = [settings::ports(&self.config).uplinks, uplinks.clone()].concat();
         if let Some(geonet) = self.geonet.get_mut() {
@@ -86,9 +86,9 @@ impl Runner {
         let before = self.station.nemo().persistent_state(now, wall).home_agent;
         self.station.reconfigure(now, wall, station_config);
         self.persist(Kept::Own);
-        // Of nodes that the home agent no longer serves, only the replay protection stays. This includes
-        // nodes that it served before it was off for a while. Registrations that the config no longer allows
-        // are removed.
+        // For nodes that the home agent no longer serves, only the replay protection remains. This includes
+        // nodes from a time before the home agent was off. Registrations that the config no longer allows are
+        // removed.
         for stored in before {
             let home_address = stored.home_address;
             if self.station.nemo().stored_node(now, wall, home_address) != Some(stored) {

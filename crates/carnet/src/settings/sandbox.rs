@@ -80,7 +80,8 @@ pub fn plan(config: &Config, file: &Path) -> SandboxPlan {
     }
     if config.mobile_router.as_ref().is_some_and(|router| !router.dns_forward.is_empty()) {
         plan.datagrams.push(53);
-        // Queries to servers have a port that the kernel chooses.
+        // The DNS forwarder listens on port 53. Its queries to servers have ports that the kernel chooses, so
+        // port 0 is allowed.
         plan.listens.extend([53, 0]);
         plan.connects.push(53);
     }
@@ -92,12 +93,12 @@ pub fn plan(config: &Config, file: &Path) -> SandboxPlan {
         DataplanePath::Kernel | DataplanePath::Tun => false,
     };
     plan.programs = platform && accelerated || geonet_path(config) != GeonetPathChoice::Never;
-    // The TUN device has a BPF program as well.
+    // The TUN device has a BPF program of its own, which sorts packets into queues.
     plan.loads_steering_program = platform;
     plan
 }
 
-/// Returns whether a station on this data path loads BPF programs later, for new interfaces.
+/// Returns whether a station on this data path may load BPF programs later, for new interfaces.
 pub fn loads_later(config: &Config, path: Option<carnet_linux::Path>) -> bool {
     matches!(path, Some(carnet_linux::Path::Bpf | carnet_linux::Path::Xdp))
         || geonet_path(config) != GeonetPathChoice::Never

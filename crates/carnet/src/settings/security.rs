@@ -120,12 +120,12 @@ mod files {
                 // The operator has got a warning about the dates before. The entity checks dates again at
                 // each use.
                 Credential::Authority(_) if is_of_dates(reason) => continue,
-                // The ticket's authority may have been left out because of its dates.
+                // The ticket's authority may be missing, because its own dates were not valid.
                 Credential::Authority(index) if credentials.authorities.get(index).is_some_and(is_over) => {
                     continue;
                 }
                 Credential::Authority(index) => ("authorities", security.authorities.get(index)),
-                // An operator gets tickets for weeks in advance, which expire one after the other, so an
+                // An operator gets tickets for weeks in advance. They expire one after the other, so an
                 // expired ticket is no mistake.
                 Credential::Ticket(_) if is_of_dates(reason) => continue,
                 Credential::Ticket(index)
@@ -332,7 +332,7 @@ mod tests {
         assert!(error.to_string().contains("its issuer is not among security.roots"), "{error}");
     }
 
-    /// The entity checks certificates against this `Now`.
+    /// The entity checks certificates against this `Now`, so its date must equal the date of the tests.
     #[test]
     fn test_date_equals_date_of_security_entity() {
         let now = Now { time: Time::ZERO, date: Time64::from_wall_time(date(0), 5) };

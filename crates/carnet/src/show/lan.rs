@@ -67,7 +67,7 @@ fn interface(lan: &Lan, width: Option<usize>) -> String {
     out
 }
 
-/// Returns which packets from outside reach hosts. An older station does not say.
+/// Returns which packets from outside reach hosts; empty if the station is older and does not report this.
 fn inbound(lan: &Lan) -> String {
     match lan.inbound.as_str() {
         "" => NOTHING.to_owned(),

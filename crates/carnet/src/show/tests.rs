@@ -345,7 +345,8 @@ sandbox           seccomp
     );
 }
 
-/// A registration outlives the uplinks: the printed state says that the home agent is not reachable.
+/// A registration may still be valid when all uplinks are down. The printed state then says that the home
+/// agent is not reachable.
 #[test]
 fn status_reports_a_router_without_path() {
     let refusal = |state: &str| (state == "refused").then_some("status 131, home registration not supported");

@@ -31,12 +31,13 @@ use carnet_linux::disk::{self, Disk, DiskFile};
 const HEAD: &[u8] = b"carnet state 1\n";
 /// Octets with which each commit in the file begins.
 const MARK: &[u8] = b"@ ";
-/// Size of each commit in a compacted file, in octets.
+/// Maximum size of each commit in a compacted file, in octets.
 const PIECE: usize = 256 << 10;
-/// Number of times that the file may be replaced while it is opened; after that the opening fails.
+/// Number of times that another process may replace the file while this process opens it; after that the
+/// opening fails.
 const MAX_REPLACED: u32 = 8;
-/// Octets of outdated records that a file may always have. Beyond them, the outdated records may take as many
-/// octets as the current records.
+/// Number of octets: the journal compacts the file when its outdated records take more octets than the
+/// current records and this number together.
 const SLACK: u64 = 256 << 10;
 
 /// Key of a record.
@@ -107,8 +108,8 @@ pub struct Journal {
 struct Directory {
     disk: Box<dyn Disk>,
     path: PathBuf,
-    /// Whether the file has replaced another file, which a crash may still bring back. Later commits count
-    /// only after a sync of the directory.
+    /// Whether the file has replaced another file whose name a crash may still restore. Commits count as
+    /// written only after the directory has been synced.
     needs_sync: bool,
 }
 
@@ -149,7 +150,8 @@ impl Journal {
         let mut directory = Directory::of(disk, path);
         let file = match open_locked(&*directory.disk, path)? {
             Some(file) => {
-                // The program that renamed the file may have been killed before it synced the directory.
+                // An earlier process may have renamed the file and been killed before it synced the
+                // directory.
                 directory.needs_sync = true;
                 file
             }
@@ -295,13 +297,13 @@ impl Journal {
 }
 
 impl RecordPositions {
-    /// Notes the places of the records in a commit at this offset.
+    /// Stores the offsets of the records in a commit at this offset of the file.
     fn note_commit(&mut self, at: u64, octets: &[u8]) -> io::Result<()> {
         let head = octets.iter().position(|octet| *octet == b'\n').map_or(0, |newline| newline + 1);
         self.note(at + head as u64, octets.get(head..).unwrap_or_default()).map_err(io::Error::other)
     }
 
-    /// Notes the places of the records in a commit whose lines begin at this offset.
+    /// Stores the offsets of the records in a commit whose lines begin at this offset of the file.
     fn note(&mut self, mut at: u64, lines: &[u8]) -> anyhow::Result<()> {
         for line in std::str::from_utf8(lines)?.split_inclusive('\n') {
             let (name, value) = line
@@ -381,7 +383,8 @@ fn replace(
 ) -> anyhow::Result<Box<dyn DiskFile>> {
     let disk = &*directory.disk;
     let new = path.with_extension("new");
-    // The call truncates the file of an interrupted replacement, unless another process is writing it.
+    // An interrupted replacement may have left this file. The code below truncates it, unless another process
+    // has locked it.
     let file = disk.create(&new).with_context(|| format!("cannot create {}", new.display()))?;
     lock(&*file, &new)?;
     ensure!(

@@ -12,11 +12,11 @@ use super::journal::{Change, Journal, Key};
 
 /// Least interval between commits that contain no urgent change.
 pub const COMMIT_INTERVAL: Duration = Duration::from_millis(10);
-/// Largest number of packets that wait for the disk. Above it the queue drops the oldest packet, and the
-/// receiver of that packet sends its request again.
+/// Maximum number of packets that wait for the disk. With more packets the queue drops the oldest one, and
+/// the receiver of that packet sends its request again.
 pub const MAX_HELD: usize = 16_384;
-/// Longest wait of a packet for the disk. After `MAX_BINDACK_TIMEOUT` (RFC 6275 12) a router without an
-/// answer has sent again, and may have another care-of address.
+/// Maximum time for which a packet waits for the disk. After `MAX_BINDACK_TIMEOUT` (RFC 6275 12) a router
+/// without an answer has sent its update again, and may have another care-of address.
 pub const MAX_HOLD_TIME: Duration = Duration::from_secs(32);
 /// Number of commits after which a failed compaction is tried again.
 const COMPACTION_RETRY: u32 = 1000;
@@ -124,7 +124,7 @@ impl Queue {
         self.waiting.insert(key, record);
     }
 
-    /// Holds a packet until all earlier changes are on the disk; if this takes too long, the queue drops the
+    /// Holds a packet until all earlier changes are on the disk. After [`MAX_HOLD_TIME`] the queue drops the
     /// packet.
     pub fn hold(&mut self, now: Time, packet: Output) {
         if self.held_packets.len() >= MAX_HELD {
@@ -154,7 +154,7 @@ impl Queue {
         self.number
     }
 
-    /// Returns the time at which the waiting changes must be written.
+    /// Returns the time at which the caller must write the waiting changes; `None` if nothing is due.
     pub fn due(&self) -> Option<Time> {
         self.may_commit().then_some(self.earliest_commit)
     }

@@ -53,7 +53,7 @@ async fn stored_records_survive_a_restart() {
     drop(state);
     let (mut state, loaded) = open(&directory);
     assert_eq!(loaded, own(7));
-    // `close` writes changes that no commit contains yet.
+    // `close` must write changes that no commit contains yet.
     state.set((Key::Own, text(&own(8))));
     state.close().await;
     drop(state);
@@ -149,8 +149,8 @@ async fn a_disk_that_refuses_writes_is_logged_once() {
     assert_eq!(state.0.as_ref().map(|keeping| keeping.queue.held()), Some(MAX_HELD));
 }
 
-/// If no state directory exists, an acknowledgement waits only for the fast path. Each acknowledgement of a
-/// batch waits only for its own binding.
+/// Without a state directory, an acknowledgement waits only for the fast path. In a batch, each
+/// acknowledgement waits only for its own binding.
 #[test]
 fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
     let address = "2001:db8:a::1".parse().expect("an address");

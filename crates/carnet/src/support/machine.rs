@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use super::Bundle;
 
-/// Time after which the command stops waiting for the output of another command.
+/// Time limit for the output of each other program that the command runs.
 const WITHIN: Duration = Duration::from_secs(10);
 /// Number of lines of the log in the bundle.
 const LINES: &str = "2000";
 
-/// Files of the machine that the bundle copies, with their names in it.
+/// Files of the machine that the bundle copies, each with its name in the bundle.
 const FACTS: [(&str, &str); 12] = [
     ("machine/kernel.txt", "/proc/version"),
     ("machine/system.txt", "/etc/os-release"),

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use carnet_api::config::{Disclosed, LEFT_OUT};
 
-/// Length of the shortest word of a file that counts as a secret, in octets. A shorter word is no token, and
-/// could be any word.
+/// Minimum length in octets of a word in a secret file that counts as a secret. A shorter word cannot be a
+/// token, and may be any common word.
 const SHORTEST: usize = 16;
-/// Largest size of a file that is searched for secrets, in octets.
+/// Maximum size in octets of a file whose words count as secrets.
 const LONGEST_FILE: u64 = 65_536;
 
 /// Secrets that the module searches for.
@@ -60,7 +60,7 @@ impl Secrets {
                 self.values.push(form);
             }
         }
-        // The longest word comes first, because a shorter word may be the beginning of a longer one.
+        // Remove the longest secret first, because a shorter secret may be the beginning of a longer one.
         self.values.sort_by_key(|word| std::cmp::Reverse(word.len()));
     }
 
@@ -69,7 +69,7 @@ impl Secrets {
         self.unread.clone()
     }
 
-    /// Removes the secrets from a text, and returns the number of places.
+    /// Removes the secrets from a text, and returns the number of removed places.
     pub(super) fn remove(&self, text: &mut Vec<u8>) -> usize {
         let mut places = 0;
         for word in &self.values {

@@ -120,12 +120,13 @@ fn delivered(next_header: u8, payload: &[u8]) -> Delivered {
     }
 }
 
-/// Waits for `what` with a time limit, in case the event never comes.
+/// Waits for the result of `what`, with a time limit in case it never arrives.
 async fn heard<T>(what: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(30), what).await.expect("within half a minute")
 }
 
-/// The last tester gets the events. The payloads of GeoNetworking and BTP events differ.
+/// The tester that sent the last message gets the events. The payloads of GeoNetworking and BTP events
+/// differ.
 #[tokio::test]
 async fn upper_tester_results_and_events_are_encoded() {
     let config = config::Conformance { upper_tester: "127.0.0.1:0".parse().expect("an address") };

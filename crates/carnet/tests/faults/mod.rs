@@ -44,12 +44,14 @@ use world::{AGENT, DELAY, HOMES, UPLINKS, World, care_of, good, prefix};
 
 /// Time limit of the recovery after the last fault.
 const RECOVERY: Duration = Duration::from_secs(110);
-/// First part of the recovery time, in which no packet makes a router notice a lost binding.
+/// First part of [`RECOVERY`], in which a router may not have noticed the loss of its binding, because it
+/// sends no packet.
 const PATIENCE: Duration = Duration::from_secs(70);
-/// Nanoseconds by which all clocks are ahead of the right time when the faults are over. No clock has ever
-/// been further ahead.
+/// Nanoseconds by which all clocks are ahead of the right time after the faults. No clock was further ahead
+/// before.
 const AHEAD: i64 = 600_000_000_000;
-/// Limits at the end: entries and packets in the memory of a process, and octets of its journal.
+/// Maximum number of entries and packets in the memory of a process at the end; the next constant limits the
+/// octets of its journal.
 const MEMORY: usize = 60;
 const FILE: usize = 700_000;
 
@@ -212,8 +214,8 @@ fn disturb(world: &mut World) {
             }
         }
         21 => {
-            // If a value equals carnet's, its owner is unknown. The owner of a setting is also unknown while
-            // carnet restores the settings of all interfaces.
+            // If a value equals the value that carnet wants, the test cannot know its owner. The owner of a
+            // setting is also unknown while carnet restores the settings of all interfaces.
             let node = &world.nodes[index];
             let is_running = node.process.is_some();
             if is_running && rng.chance(0.2) {
@@ -289,7 +291,8 @@ fn recover(world: &mut World) {
         |world: &World| world.is_registered(0) && world.is_registered(1) && world.differences().is_empty();
     while world.now < end && !is_well(world) {
         world.run(Duration::from_millis(500));
-        // A router whose binding is lost learns of the loss from the answer to its next packet.
+        // After [`PATIENCE`], a router that has lost its binding sends a packet, and learns of the loss from
+        // the answer.
         if world.now > patient {
             world.talk(0);
             world.talk(1);
@@ -323,10 +326,10 @@ fn day(seed: u64) {
             world.talk(1);
             world.run(pause / 2);
         }
-        // The test cancels the planned ends of processes.
+        // Cancel the planned ends of processes.
         world.nodes.iter_mut().for_each(node::Node::put_out);
         recover(&mut world);
-        // In these 130 s the old paths expire, and the other uplinks receive an advertisement.
+        // In 130 s the old paths expire, and the other uplinks receive an advertisement.
         world.run(Duration::from_secs(130));
         for (router, to) in [(0, 1), (1, 1), (0, 0)] {
             hand_over(&mut world, router, to);

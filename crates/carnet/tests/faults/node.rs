@@ -26,7 +26,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessEnd {
-    /// The process is asked to end, or gives up; it restores all settings.
+    /// The process gets a request to end, or gives up by itself. It restores all settings.
     Orderly,
     /// `kill -9` ends the process.
     Killed,
@@ -65,7 +65,8 @@ pub struct Node {
     pub start_at: Option<Time>,
     /// Nanoseconds by which the machine's clock is ahead of the right time.
     pub clock_ahead: i64,
-    /// Number of requests to the kernel and outputs until the process ends, and the kind of its end.
+    /// Number of requests to the kernel and outputs after which the process ends, and the way in which it
+    /// ends; `None` if it goes on.
     crash_after: Option<(u32, ProcessEnd)>,
     /// Error of the last start of the node, if it failed.
     pub obstacle: String,
@@ -170,8 +171,8 @@ impl Node {
             look_at: None,
             tick_at: None,
         });
-        // As in `Runner::new`, the process stores its own state first. The loop below stores the state of
-        // each node.
+        // As in `Runner::new`, the process first stores the state of the station itself. The loop below
+        // stores the state of each node.
         self.keep(now, Kept::Own);
         for home_address in known {
             let process = self.process.as_ref().expect("runs");
@@ -196,7 +197,7 @@ impl Node {
         self.kernel.set_steps_until_death(None);
     }
 
-    /// Counts a step of the process; returns whether the process has ended at this step.
+    /// Counts a step of the process towards its planned end. Returns whether the process ends at this step.
     fn burns(&mut self, now: Time) -> bool {
         let Some((_, end)) = self.crash_after else { return self.process.is_none() };
         if self.process.is_some() && self.kernel.step() {
@@ -364,7 +365,7 @@ impl Node {
         self.input(now, Input::Command(Command::Shutdown));
     }
 
-    /// Ends the process in this way; the machine restarts it later.
+    /// Ends the process in the way that `end` names. The machine restarts it later.
     pub fn end(&mut self, now: Time, end: ProcessEnd) {
         self.kernel.set_steps_until_death(None);
         self.crash_after = None;
@@ -400,8 +401,8 @@ impl Node {
                     assert!(left.is_empty(), "after an orderly end: {left:#?}");
                     assert!(!self.disk.exists(Path::new(UNDO)), "there is still something to put back");
                 } else if self.disk.is_troubled() {
-                    // If the kernel refuses to restore the last setting, and the disk to record it, the
-                    // setting's original value is lost.
+                    // If the kernel refuses to restore the last setting and the disk refuses to record it,
+                    // the original value is lost. The check forgives this case.
                     self.kernel.forgive_forwarding();
                 }
             }

@@ -36,23 +36,23 @@ pub const DELAY: Duration = Duration::from_millis(20);
 const DATA: usize = 60;
 /// Packet number of forged data, which no host may receive.
 const FORGED: u32 = u32::MAX;
-/// Time for which both ends accept packets on the previous path, and for which a packet may wait for the
-/// disk.
+/// Time for which both ends accept packets on the previous path, plus the time for which a packet may wait
+/// for the disk.
 const GRACE: Duration = Duration::from_secs(60);
 const ADVERTISEMENTS: Duration = Duration::from_secs(60);
-/// Number of steps at the same time at which the test fails, because only an endless loop takes this number
-/// of steps.
+/// Number of steps without any progress of the clock after which the test fails: only an endless loop reaches
+/// this number.
 const MANY: u32 = 10_000;
-/// Number of packets on the wire above which the network doubles no packet.
+/// Number of packets on the wire above which the network does not duplicate packets.
 const CROWD: usize = 50;
 /// Offset of the hop limit in a packet.
 const HOP_LIMIT: usize = 7;
 /// Largest number of messages that attackers record.
 const RECORDED: usize = 30;
-/// Longest time for which a packet waits for the disk, in the units of a binding's lifetime.
+/// Maximum time for which a packet waits for the disk, in units of 4 s as in a binding's lifetime.
 const STALE_UNITS: u16 = 8;
-/// Size in octets up to which the test reads a journal at every acknowledgement; it reads a larger journal
-/// only at some of them.
+/// Maximum size in octets of a journal that the test reads at every acknowledgement. It reads a larger
+/// journal only at some acknowledgements.
 const SMALL: u64 = 4000;
 
 /// Returns the address 2001:db8:NETWORK::HOST.
@@ -127,7 +127,8 @@ pub struct World {
     /// Binding Updates that attackers have recorded.
     recorded: Vec<Vec<u8>>,
     number: u32,
-    /// Nanoseconds by which all clocks are ahead of the right time, except for clocks that the test has set.
+    /// Nanoseconds by which the machines' clocks are ahead of the right time. The test may set single clocks
+    /// to another time.
     pub ahead: i64,
     /// Numbers of the data packets that have arrived.
     pub arrived: BTreeSet<u32>,
@@ -158,7 +159,7 @@ impl World {
         world
     }
 
-    /// Gives the kernel of a machine its state after boot.
+    /// Gives the simulated kernel of a machine the state that a kernel has after boot.
     fn furnish(&mut self, index: usize) {
         let kernel = self.nodes[index].kernel.clone();
         let names: &[&str] = if index == 0 { &["eth0", "o0"] } else { &["w0", "w1", "i0", "o0"] };
@@ -174,7 +175,7 @@ impl World {
         if self.rng.chance(0.3) {
             kernel.set_switch("o0", "forwarding", "1");
         }
-        // The operator has a route in the place of one of carnet's routes.
+        // The operator has a route with the same destination and metric as one of carnet's routes.
         if index == 0 && self.rng.chance(0.2) {
             kernel.add_route(254, HOMES[0].into(), 1024, "o0");
         }
@@ -411,12 +412,12 @@ impl World {
     pub fn attack(&mut self) {
         let router = self.rng.below(2) as usize;
         let other = 1 - router;
-        // A tunnelled packet without a binding, and a tunnelled packet of one router with the source address
-        // of the other router's network.
+        // Attack: a tunnelled packet without a binding, and a tunnelled packet of one router whose source is
+        // in the other router's network.
         let inner = data(HOSTS[router], CORRESPONDENT, FORGED);
         let uplink = self.rng.below(2) as usize;
         let theirs = self.places[other][uplink].map(|network| care_of(other, uplink, network));
-        // A tunnelled packet from a previous care-of address.
+        // Attack: a tunnelled packet from a care-of address that the router has left.
         let left = |it: &&Ipv6Addr| {
             let bound = self.bound.get(&(router, **it));
             bound.is_none_or(|at| self.now.saturating_since(*at) >= GRACE)
@@ -429,8 +430,8 @@ impl World {
         let count = self.recorded.len() as u64;
         if count > 0 {
             let packet = self.recorded[self.rng.below(count) as usize].clone();
-            // The attacker sends a recorded message again: unchanged, from another address, and with a
-            // changed octet.
+            // Attack: a recorded message is sent again unchanged, from another address, and with a changed
+            // octet.
             let mut elsewhere = packet.clone();
             elsewhere[8..24].copy_from_slice(&EVIL.octets());
             let mut other = packet.clone();
@@ -565,9 +566,9 @@ impl World {
         let last = node.sequence.unwrap_or_else(|| panic!("no sequence number of {home_address} is kept"));
         let behind = sequence.wrapping_sub(last);
         assert!(behind == 0 || behind >= 0x8000, "{sequence} was acknowledged, {last} is kept");
-        // If an attacker forwarded an update from another address, the answer goes to that address, although
-        // the update names a different address. If a binding's lifetime is shorter than the wait for the
-        // disk, the binding may be over when the packet leaves.
+        // An attacker may have forwarded an update from another address. The answer then goes to that
+        // address, although the update names another one. If a binding's lifetime is shorter than the wait
+        // for the disk, the binding may be over when the packet leaves.
         if behind == 0 && message.lifetime > STALE_UNITS && self.had[router].contains(&destination) {
             let registration = node.registration.as_ref().and_then(|it| it.care_of_address.ipv6());
             assert_eq!(registration, Some(destination), "{sequence} is acknowledged, and not kept");
@@ -604,7 +605,8 @@ impl World {
         for (router, home) in HOMES.iter().enumerate() {
             let known = kept.home_agent.iter().filter(|node| node.home_address == *home);
             for path in known.flat_map(|node| &node.former) {
-                // If the clock was set back, the grace period starts again.
+                // The care-of address was bound until now. If the clock was set back, its grace period starts
+                // again.
                 self.bound.extend(path.care_of_address.ipv6().map(|it| ((router, it), self.now)));
             }
             let Some(acknowledged) = self.acknowledged[router] else { continue };

@@ -19,12 +19,13 @@ fn a_router_retries_until_its_home_agent_answers() {
     std::thread::sleep(seconds(1));
     assert_eq!(router.state(), "registering");
     let mut agent = Station::start(&bed.agent, &bed.agent_config());
-    // The back-off of Binding Updates is 1.5, 3, 6 s and so on, up to 32 s.
+    // The router sends Binding Updates after pauses of 1.5, 3, 6 s and so on, up to 32 s.
     wait_until("registered within the back-off", seconds(40), || router.state() == "registered");
     router.terminate();
     agent.terminate();
 
-    // After some time the back-off is long, but a waiting packet shortens it.
+    // After some time the pauses between Binding Updates are long, but a packet that waits for the tunnel
+    // shortens them.
     let router = Station::start(&bed.router, &bed.router_config());
     let reachable = || router.show("status")["mobile_router"]["reachable"].as_bool();
     assert_eq!(reachable(), Some(true), "nobody knows better yet");

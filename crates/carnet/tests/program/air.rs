@@ -12,8 +12,8 @@ use nix::sys::time::TimeVal;
 
 use crate::hosts::{Host, slowness};
 
-/// Position vector of the source of a received frame (EN 302 636-4-1 V1.4.1 9.5.2), with the frame's type and
-/// reception time.
+/// The position vector of the source of a received frame (EN 302 636-4-1 V1.4.1 9.5.2), and the type and
+/// reception time of the frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heard {
     /// Link-layer source address of the frame.
@@ -71,8 +71,8 @@ impl Ear {
         heard
     }
 
-    /// Returns the next beacon that satisfies a condition. Fails after twenty seconds; a slow machine has
-    /// more time.
+    /// Returns the next beacon that satisfies the condition `wanted`. Fails after twenty seconds, or later on
+    /// a slow machine.
     pub fn wait_for(&self, what: &str, mut wanted: impl FnMut(&Heard) -> bool) -> Heard {
         let end = Instant::now() + Duration::from_secs(20) * slowness();
         let mut last = None;
@@ -86,7 +86,7 @@ impl Ear {
         panic!("not heard: {what}; the last was {last:?}");
     }
 
-    /// Returns the next GeoNetworking frame, if one arrives soon.
+    /// Returns the next GeoNetworking frame; `None` if no frame arrives within the receiver's timeout.
     pub fn frame(&self) -> Option<Vec<u8>> {
         let mut octets = vec![0; 2048];
         let length = {

@@ -10,8 +10,8 @@ use crate::traffic::Sniffer;
 /// First octets of the mobile network's prefix, 2001:db8:a::/64.
 const PREFIX: [u8; 8] = [0x20, 0x01, 0x0d, 0xb8, 0, 0x0a, 0, 0];
 
-/// Counts the received packets whose source address begins with these octets. With `inside`, it counts the
-/// tunnelled packets by their inner source address.
+/// Counts the received packets whose source address begins with the octets of `source`. With `inside`, it
+/// counts tunnelled packets by their inner source address.
 fn from(packets: &[Vec<u8>], source: &[u8], inside: bool) -> usize {
     let offset = if inside { 48 } else { 8 };
     packets
@@ -19,7 +19,7 @@ fn from(packets: &[Vec<u8>], source: &[u8], inside: bool) -> usize {
         .filter(|packet| (packet.get(6) == Some(&41)) == inside)
         .filter(|packet| packet.get(offset..offset + source.len()) == Some(source))
         .filter(|packet| {
-            // Neighbor Discovery messages stay on the link, so they do not count.
+            // Neighbor Discovery messages do not count, because routers do not forward them.
             packet.get(6) != Some(&58) || !matches!(packet.get(40), Some(133..=137 | 143))
         })
         .count()

@@ -1,5 +1,5 @@
-//! Bursts of hosts with TSO and UDP segmentation offload pass both stations in few large packets, and arrive
-//! unchanged, octet by octet.
+//! Bursts of hosts with TSO and UDP segmentation offload. They pass both stations in few large packets, and
+//! arrive unchanged, octet by octet.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -35,8 +35,8 @@ fn slow_path() -> (Testbed, Station, Station) {
     (bed, agent, router)
 }
 
-/// Returns two numbers of packets: those that the kernel has written into the tunnel device, and those that
-/// it has read from the device.
+/// Returns the number of packets that the kernel has written into the tunnel device, and the number that it
+/// has read from the device.
 pub fn pieces(host: &Host) -> (u64, u64) {
     let statistics: Value = serde_json::from_str(&host.ip("-s -j link show dev carnet0")).expect("JSON");
     let count = |way: &str| statistics[0]["stats64"][way]["packets"].as_u64().expect("a number");
@@ -98,7 +98,8 @@ fn tcp_is_forwarded_unchanged_in_super_packets() {
     );
     let needed = 2 * (STREAM / 1460) as u64;
     assert!(segments.0 >= needed && segments.1 >= needed, "{segments:?}");
-    // Both stations read and write each packet. Packets in bursts count once, so they reduce these counts.
+    // Both stations read each packet from the device. A burst counts as one packet, so bursts reduce these
+    // counts.
     assert!(read < segments.0 + segments.1 - needed / 2, "{read} of {segments:?}");
     assert!(written < segments.0 + segments.1 - needed / 4, "{written} of {segments:?}");
     let errors = router.counter("tunnel.write_errors") + agent.counter("tunnel.write_errors");
@@ -160,7 +161,7 @@ fn udp_bursts_arrive_as_single_datagrams() {
     // Packets from before the registration do not count. The kernels' own packets on the link of their tunnel
     // devices (Router Solicitations, multicast listener reports) never count.
     let of = |station: &Station| {
-        // The test reads the part before the sum, because the two counters may grow meanwhile.
+        // Read the part before the sum, because both counters may grow between the two reads.
         let scope = station.counter("tunnel.dropped.scope");
         station.counters("tunnel.dropped") - scope
     };
@@ -177,8 +178,8 @@ fn udp_bursts_arrive_as_single_datagrams() {
     assert_eq!(dropped(), dropped_before, "{} {}", router.show("counters"), agent.show("counters"));
 }
 
-/// The kernel merges single packets of a network card, so the station reads few large packets. After the test
-/// the interfaces are as before.
+/// The kernel merges single packets that arrive at a network card, so the station reads few large packets.
+/// After the test the interfaces have their former settings.
 #[test]
 fn kernel_merges_single_datagrams_of_a_flow() {
     if !possible() {

@@ -1,5 +1,6 @@
 //! The test of a new care-of address on the data path. Before the router has answered at the new address, no
-//! packet of a correspondent takes the path to it. The old uplink may still work or not.
+//! packet of a correspondent takes the path to it. The tests run with an old uplink that still works, and
+//! with one that does not.
 
 use crate::hosts::{possible, seconds, wait_until};
 use crate::ipv4::nft;
@@ -55,7 +56,7 @@ fn untested_care_of_address_gets_no_packet_by_make_and_by_break_before_make() {
         }
         wait_until("the new address is untested", seconds(20), || is(&agent, "untested"));
         if !breaks {
-            // The traffic takes the old path while the home agent tests the new care-of address.
+            // Traffic flows on the old path while the home agent tests the new care-of address.
             traffic.flows();
         }
         assert!(is(&agent, "untested"));

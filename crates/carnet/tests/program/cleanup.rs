@@ -1,4 +1,4 @@
-//! A station leaves its host unchanged, whatever way it ends.
+//! A station leaves its host unchanged, in whichever way it ends.
 
 use nix::sys::signal::Signal;
 
@@ -13,7 +13,7 @@ fn with_home_link(bed: &Testbed) -> String {
     // A busy kernel notices the new carrier up to a second later.
     other.settle();
     bed.agent.settle();
-    // The other end of the link exists as long as its namespace, so the test keeps the namespace.
+    // The other end of the link disappears with its namespace, so the test must not drop the namespace.
     std::mem::forget(other);
     bed.agent.settle();
     bed.agent_config().replace("[home_agent]\n", "[home_agent]\nhome_link = 'home0'\n")
@@ -96,7 +96,7 @@ fn a_start_removes_the_settings_of_a_killed_run() {
             router.end_by(Signal::SIGKILL);
             agent.end_by(Signal::SIGKILL);
         }
-        // carnet's entries must exist here, or the test would prove nothing.
+        // Control: carnet's entries exist now. Otherwise the test would prove nothing.
         assert!(bed.router.ip("-6 rule").contains("13501"), "{}", bed.router.ip("-6 rule"));
         assert_eq!(bed.router.get("all/forwarding"), "1");
         assert_eq!(bed.agent.get("all/forwarding"), "1");

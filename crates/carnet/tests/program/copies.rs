@@ -59,7 +59,7 @@ fn update(home_address: &str, network: &str) -> Vec<u8> {
     .emit()
 }
 
-/// Returns a UDP packet of 148 octets.
+/// Returns a UDP packet of 148 octets to this destination.
 fn packet(destination: &str) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 108, protocol::UDP, 64];
     packet.extend(address(CORRESPONDENT).octets());
@@ -94,8 +94,8 @@ fn router_sends_at_most_four_copies_of_a_packet() {
         bed.core.ip(&format!("-6 route add {network} via 2001:db8:f0::2"));
     }
     let cannon = Cannon::new(&bed.core);
-    // The first node's care-of addresses are at a third party; the second node's are in the network of the
-    // first node.
+    // The first node's care-of addresses are those of a third party. The second node's are in the network of
+    // the first node.
     for (home_address, network) in
         [("2001:db8:1::5678", "2001:db8:f1::"), ("2001:db8:1::9abc", "2001:db8:c0::")]
     {

@@ -51,7 +51,7 @@ fn tcp(from: u16, to: u16, flags: u8) -> Vec<u8> {
 fn attack(number: usize, from: Ipv6Addr, to: Ipv6Addr) -> Vec<u8> {
     let (low, high) = (number as u8, (number >> 8) as u16);
     let port = 1024 + number as u16;
-    // A packet that the host on board could have sent, for errors.
+    // A packet that the host on board could have sent, which ICMP errors of the attack quote.
     let inner = packet(to, from, 17, &udp(port, 53));
     let icmp = |kind: u8, rest: &[u8]| [&[kind, 0, 1, 1, 0, 0, 5, 0], rest].concat();
     match number % 16 {
@@ -74,7 +74,8 @@ fn attack(number: usize, from: Ipv6Addr, to: Ipv6Addr) -> Vec<u8> {
     }
 }
 
-/// Sends the attack from the core, with a pause after every hundred packets, so that no queue overflows.
+/// Sends `count` packets of the attack from the core, with a pause after every hundred packets so that no
+/// queue overflows.
 fn fire(bed: &Testbed, count: usize) {
     let (from, to) = (address(CORRESPONDENT), address(INSIDE));
     let cannon = Cannon::new(&bed.core);
@@ -128,11 +129,11 @@ fn holds(path: &str) {
 
     let sniffer = Sniffer::start(&bed.host, &["eth0"]);
     fire(&bed, ATTACK);
-    // The host began the conversation with the echo server.
+    // Packets from the echo server belong to a conversation that the host on board began.
     let began = |packet: &[u8]| packet[6] == 17 && packet[40..42] == ECHO_PORT.to_be_bytes();
     let passed: Vec<_> = from_outside(sniffer).into_iter().filter(|packet| !began(packet)).collect();
     assert!(passed.is_empty(), "{} packets pass on {path}: {:02x?}", passed.len(), passed[0]);
-    // The home agent drops the packets that no tunnel may carry.
+    // The home agent already drops packets that no tunnel may carry.
     let stopped = refused(&bed.router);
     assert!(stopped as usize > ATTACK / 2, "the door has seen {stopped} packets");
     if path != "tun" && router.show("status")["dataplane"] == path {
@@ -140,7 +141,7 @@ fn holds(path: &str) {
     }
     echo.flows();
 
-    // The exception.
+    // From now on, the test attacks a door with the exception.
     let sniffer = Sniffer::start(&bed.host, &["eth0"]);
     let cannon = Cannon::new(&bed.core);
     let open = packet(address(CORRESPONDENT), address(INSIDE), 17, &udp(5, OPEN));
@@ -151,8 +152,8 @@ fn holds(path: &str) {
     let report = echo.stop();
     assert_eq!(report.lost, 0, "{report:?}");
 
-    // A dead station: an attacker on the access network sends past the home agent. Only the door is left,
-    // because the test removes the routing rules.
+    // The station is dead, and an attacker on the access network sends packets past the home agent. Only the
+    // door protects the hosts, because the test removes the routing rules.
     router.end_by(Signal::SIGKILL);
     for priority in [115, 120, 140, 145] {
         while bed.router.output(&["ip", "-6", "rule", "del", "pref", &priority.to_string()]).status.success()
@@ -170,7 +171,7 @@ fn holds(path: &str) {
     assert!(refused(&bed.router) > before + ATTACK as u64 / 4, "{}", refused(&bed.router));
     bed.core.ip("-6 route replace 2001:db8:a::/64 via 2001:db8:f0::2");
 
-    // The next start.
+    // The station starts again.
     let sniffer = Sniffer::start(&bed.host, &["eth0"]);
     let mut router = Station::start(&bed.router, &config);
     fire(&bed, ATTACK / 2);
@@ -180,7 +181,7 @@ fn holds(path: &str) {
     let passed = from_outside(sniffer);
     assert!(passed.is_empty(), "{} packets pass after the start", passed.len());
 
-    // An operator's rule counts beside the door's.
+    // A rule of the operator in another nftables table also applies to packets that the door passes.
     wait_until("a ping", seconds(10), || bed.host.pings(CORRESPONDENT));
     nft(&bed.router, "add table inet op");
     nft(&bed.router, "add chain inet op f { type filter hook forward priority 0 ; }");
@@ -190,7 +191,7 @@ fn holds(path: &str) {
     nft(&bed.router, "delete table inet op");
     assert!(bed.host.pings(CORRESPONDENT));
 
-    // Another program flushes the ruleset.
+    // Another program deletes all nftables rules, including those of the door.
     nft(&bed.router, "flush ruleset");
     wait_until("the table is back", seconds(5), || nft(&bed.router, "list tables").contains("carnet_rules"));
     assert!(!bed.core.pings(INSIDE));
@@ -226,7 +227,7 @@ fn open_door_has_no_rules_and_a_warning() {
     let lan = router.show("status")["mobile_router"]["lan"][0].clone();
     assert_eq!((&lan["inbound"], &lan["isolated"]), (&"any".into(), &false.into()), "{lan}");
     assert_eq!(router.show("lan")[0]["inbound"], "any");
-    // A reload shuts the door.
+    // After a reload with `inbound = "established"`, the door is shut.
     router.reload(&with_plain_table(&bed));
     assert!(!bed.core.pings(INSIDE), "{}", router.log());
     wait_until("a ping", seconds(10), || bed.host.pings(CORRESPONDENT));

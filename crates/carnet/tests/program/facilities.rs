@@ -25,8 +25,8 @@ pub fn ask(socket: &Path, method: &str, path: &str, body: &Value) -> String {
         "{method} {path} HTTP/1.0\r\nHost: carnet\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     );
-    // The request is sent in one write, because the station may answer and close before the end of a body
-    // that it does not read.
+    // The request must be sent in one write: the station may answer and close the connection before it has
+    // read the whole body.
     stream.write_all(request.as_bytes()).expect("a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
@@ -110,7 +110,7 @@ fn an_event_appears_on_the_maps_of_its_area_and_programs_react() {
         Running::start(&line, "reacts", Command::new(&python).arg("-u").arg(&example).arg(&east.socket));
     let quiet =
         Running::start(&line, "quiet", Command::new(&python).arg("-u").arg(&example).arg(&middle.socket));
-    // Clients get no earlier messages, so the test waits until they listen.
+    // Clients get no messages from before they listen, so the test waits.
     std::thread::sleep(seconds(1));
 
     let told = west.ask(&[
@@ -136,7 +136,8 @@ fn an_event_appears_on_the_maps_of_its_area_and_programs_react() {
     assert_eq!(event["relevance_distance_m"], 100, "{event}");
     reacts.says("STOP AHEAD at 48.8375, 2.1117");
     assert!(said(&east.ask(&["show", "ldm"])).contains(&format!("{id}  stationary_vehicle")), "{id}");
-    // The middle station has forwarded the event, and is outside of its area.
+    // The middle station has forwarded the event, but the event is not on its map, because the station is
+    // outside of the event's area.
     assert_eq!(events(middle), Vec::<Value>::new());
     assert!(events(west).is_empty(), "its own is not news to it");
 
@@ -238,7 +239,7 @@ fn tshark_decodes_every_field_of_the_stations_messages() {
     wait_until("the event is known", seconds(10), || !events(east).is_empty());
     let refused = ask(&middle.socket, "PUT", "/v1/vehicle", &json!({"speed_mps": 900}));
     assert!(refused.contains("speed_mps is 900, expected 0 to 163.82"), "{refused}");
-    // Every second CAM at least has the container with data that changes slowly.
+    // At least every second CAM has the low-frequency container, whose data changes slowly.
     for _ in 0..5 {
         ask(&middle.socket, "PUT", "/v1/vehicle", &vehicle);
         std::thread::sleep(std::time::Duration::from_millis(500));
@@ -293,7 +294,7 @@ fn tshark_decodes_every_field_of_the_stations_messages() {
     );
     assert!(!denms.is_empty() && denms.iter().all(|denm| denm.contains("|2002|2|2|5|4")), "{denms:?}");
 
-    // The recording has the orders of applications and all data of the messages, so a replay sends the same
+    // The recording has the commands of applications and all data of the messages, so a replay sends the same
     // octets.
     let on_air = read("its.messageID == 1", &["denm.detectionTime", "denm.referenceTime"]);
     stations[1].terminate();
@@ -437,7 +438,8 @@ fn the_bridge_survives_any_message_and_sends_its_events_after_a_broker_restart()
     let words = ["-c", config.to_str().expect("a path")];
     let broker = beside.broker("broker", &words);
 
-    // The broker has retained an expired event of last week, a valid event, and an old message of the bus.
+    // The broker has retained three messages: an expired event of last week, a valid event, and an old
+    // message of the bus.
     let kept = ["-r", "-t", "road/outQueue/v2x/denm/centre/1/7"];
     beside.publish(&kept, &road_works(7, 7, 7 * 86_400, 3600).to_string());
     let kept = ["-r", "-t", "road/outQueue/v2x/denm/centre/1/8"];
@@ -452,7 +454,7 @@ fn the_bridge_survives_any_message_and_sends_its_events_after_a_broker_restart()
     assert!(left.is_some_and(|left| (3000..=3500).contains(&left)), "{left:?}");
     bridge.says("it is not what the vehicle says now");
 
-    // The bridge processes the next message, regardless of the content of the previous one.
+    // A message with faulty content must not prevent the bridge from processing the next message.
     let nested = "[".repeat(200_000);
     let huge = road_works(1, 1, 0, 60).to_string().replace("488375000", &format!("1{}", "0".repeat(400)));
     for text in
@@ -469,7 +471,8 @@ fn the_bridge_survives_any_message_and_sends_its_events_after_a_broker_restart()
         beside.publish(&OUT_QUEUE, text);
     }
 
-    // The broker restarts. After that an update still belongs to its event, and the end of an event ends it.
+    // The broker restarts. After the restart, the bridge still updates the right event, and the message that
+    // ends an event still ends it.
     wait_until("the broker has kept its state", seconds(10), || folder.join("mosquitto.db").exists());
     drop(broker);
     let connections = bridge.said().matches("is connected").count();
@@ -484,7 +487,8 @@ fn the_bridge_survives_any_message_and_sends_its_events_after_a_broker_restart()
     assert_eq!(bridge.said().matches("is not taken").count(), complaints, "{}", bridge.said());
     assert_eq!((works(west, 8), works(west, 7)), (1, 0));
 
-    // After a restart of the bridge, an update still belongs to its event, and the end of an event ends it.
+    // The bridge restarts. After the restart, it still updates the right event, and the message that ends an
+    // event still ends it.
     drop(bridge);
     let bridge = beside.bridge("bridge2", middle, &more);
     bridge.says("is connected");
@@ -545,8 +549,8 @@ fn bridge_passes_messages_to_broker_and_events_to_station() {
     assert!(told.status.success(), "{}", said(&told));
     heard.says("road/inQueue/v2x/denm/s1/");
 
-    // Another client of the broker publishes a message. The station sends it to the vehicles around, once,
-    // and ends the event.
+    // Another client of the broker publishes an event. The station sends it once to the vehicles around, and
+    // later ends it.
     let position = json!({"latitude": 488_375_000, "longitude": 21_062_500, "altitude": 800_001});
     let management = json!({"action_id": {"originating_station_id": 999, "sequence_number": 5}, "detection_ti\
         me": 0,

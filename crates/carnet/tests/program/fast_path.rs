@@ -30,14 +30,15 @@ fn programs(host: &Host, interface: &'static str) -> Vec<String> {
     let xdp = words.nth(4).map(str::to_owned);
     let filters = host.output(&["tc", "filter", "show", "dev", interface, "ingress"]);
     let filters = String::from_utf8_lossy(&filters.stdout).into_owned();
-    // Each program has a line with its handle; another line, with its priority, has no handle.
+    // tc prints a line with the handle for each program, and another line with its priority only. Count the
+    // former.
     let is_one = |line: &&str| line.contains("bpf") && line.contains(" handle ");
     let filters = filters.lines().filter(is_one).map(str::to_owned);
     let tcx = host.run(move || match SchedClassifier::query_tcx(interface, TcAttachType::Ingress) {
         Ok((_, programs)) => {
             programs.iter().map(|program| program.name_as_str().unwrap_or("?").to_owned()).collect()
         }
-        // Kernels before 6.6 do not support this query. The interface may also not exist.
+        // The query fails on kernels before 6.6, and if the interface does not exist.
         Err(_) => Vec::new(),
     });
     xdp.into_iter().chain(filters).chain(tcx).collect()
@@ -205,7 +206,7 @@ fn home_agent_enlarges_maps_for_more_routers() {
         agent.reload(&format!("{config}\n{more}"));
         agent.accelerated();
         if path == "xdp" {
-            // The output contains the number of the program, so it changes with a new program.
+            // The output contains the number of the attached program, so it changes with a new program.
             assert_ne!(before, bed.agent.output(&["ip", "-d", "link", "show", "dev", "ha0"]).stdout);
         }
         assert!(has(&bed.agent, "ha0", "agent"), "{:?}", programs(&bed.agent, "ha0"));
@@ -214,7 +215,7 @@ fn home_agent_enlarges_maps_for_more_routers() {
             // On this kernel the hosts would need a setup of their own before packets pass.
             continue;
         }
-        // The fast path still has the binding from before.
+        // The fast path has kept the binding from before the reload.
         wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
         let before = slow(&bed.agent);
         let output = bed.host.output(&["ping", "-6", "-c", "20", "-i", "0.05", CORRESPONDENT]);
@@ -292,8 +293,8 @@ fn interfaces_that_appear_later_get_a_bpf_program() {
         bed.router.batch("link set wwan0 down\nlink set wwan0 name other0\nlink set other0 up");
         wait_until("the program is gone", seconds(10), || programs(&bed.router, "other0").is_empty());
         if path == "bpf" {
-            // The virtual interfaces of the peers do not accept redirected frames
-            // (docs/decisions/0016-bpf-and-xdp.md).
+            // The virtual interfaces at the other ends do not accept redirected frames, so packets to them
+            // take the slow path (docs/decisions/0016-bpf-and-xdp.md).
             wait_until("traffic flows", seconds(20), || bed.host.pings(CORRESPONDENT));
         }
         assert_eq!(router.show("status")["dataplane"], path);
@@ -384,7 +385,7 @@ s.bind(('eth0', 0))
             let before = router.counter("tunnel.encapsulated");
             let output = bed.host.output(&["python3", "-c", SEND, frame]);
             assert!(output.status.success(), "{}", said(&output));
-            // The programs process packets while they are sent. If a program had accepted these packets, its
+            // A program processes a packet while it is sent. If a program had accepted these packets, its
             // counters would show this by now.
             std::thread::sleep(seconds(1) / 5);
             router.counter("tunnel.encapsulated") - before

@@ -1,5 +1,5 @@
 //! Two machines are one home agent, with etcd. When a machine dies, its link goes down, and the core loses
-//! its route to the machine; the route to the other machine exists already.
+//! its route through this machine. The core's route through the other machine exists from the start.
 
 mod access;
 mod doubles;
@@ -45,7 +45,7 @@ struct Fleet {
     more: String,
 }
 
-/// Times so long that no member loses the leadership because of a slow machine.
+/// Times of a fleet that are so long that no member loses the leadership because the test machine is slow.
 const PATIENT: &str = "[times]\nlease_ms = 120000\npatience_ms = 120000\n";
 
 /// URL of the store.
@@ -56,8 +56,8 @@ impl Fleet {
         Fleet::with(1, |_| (STORE.to_owned(), String::new(), String::new()))
     }
 
-    /// Starts a fleet with `others` further machines. `store` gets the testbed. It returns the URL of etcd,
-    /// further arguments for etcd, and further lines for the members' configs.
+    /// Starts a fleet with `others` further machines. The function `store` prepares etcd on the testbed. It
+    /// returns the URL of etcd, further arguments for etcd, and further lines for the members' configs.
     fn with(others: usize, store: impl FnOnce(&Testbed) -> (String, String, String)) -> Option<Fleet> {
         if !possible() {
             return None;
@@ -123,7 +123,7 @@ impl Fleet {
         self.member_by(member, &self.config(member))
     }
 
-    /// Starts a member with a config file that exists.
+    /// Starts a member with an existing config file.
     fn member_by(&self, member: usize, config: &Path) -> Member {
         let name = NAMES[member];
         let path = |kind: &str| self.bed.scratch.path(&format!("{name}{kind}"));
@@ -174,7 +174,7 @@ impl Member {
         self.bindings().is_some_and(|all| all.iter().any(|one| one["home_address"] == HOME_ADDRESS))
     }
 
-    /// Kills the member and its home agent, so that neither removes its entries.
+    /// Kills the member and its home agent with SIGKILL, so that neither removes its entries from the kernel.
     fn die(&mut self) {
         let children = format!("/proc/{0}/task/{0}/children", self.pid());
         let agents = fs::read_to_string(children).expect("the children");
@@ -292,7 +292,8 @@ fn without_the_store_traffic_flows_and_registrations_wait() {
     let echo = fleet.bed.echo(50);
     echo.flows();
     let store = Pid::from_raw(fleet.store.id().cast_signed());
-    // At the start of the members the store may not have been reachable.
+    // The log may have messages about an unreachable store from the start of the members, so look only at new
+    // lines.
     let before = anna.log().len();
     kill(store, Signal::SIGSTOP).expect("etcd");
     wait_until("the store is missed", seconds(20), || anna.log()[before..].contains("cannot watch etcd"));

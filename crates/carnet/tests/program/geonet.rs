@@ -284,8 +284,8 @@ fn a_packet_that_cannot_be_sent_is_refused() {
             said(&refused)
         );
     }
-    // A packet with store-carry-forward waits until a station appears, so such a packet can wait for the link
-    // as well.
+    // A packet with store-carry-forward may wait until a station appears. So the command accepts such a
+    // packet although the link is down.
     let stored = send(&["gbc", "--circle", &here, "--scf"], 1);
     assert!(stored.status.success(), "{}", said(&stored));
     station.terminate();
@@ -354,8 +354,8 @@ fn station_forwards_frames_while_the_programs_of_the_fast_path_are_being_loaded(
     middle.terminate();
 }
 
-/// Process ID of a process under `strace`; dropping the value kills it. Otherwise the held process would not
-/// die.
+/// Process ID of a process that `strace` holds. Dropping the value kills the process, which would not end by
+/// itself.
 struct Held(i32);
 
 impl Drop for Held {

@@ -81,7 +81,7 @@ fn reaches_over(interfaces: [&str; 3], path: &str) {
     assert!(counters["geonet.ipv6.settled"].as_u64().is_some_and(|count| count >= 2), "{counters}");
     assert_eq!(counters["geonet.ipv6.dropped.spoofed_source"], 0);
 
-    // Neighbor Discovery resolves other addresses, over both hops.
+    // Neighbor Discovery messages over both hops resolve addresses that are not made of a MAC address.
     for (index, host) in line.hosts.iter().enumerate() {
         host.ip(&format!("-6 addr add 2001:db8:6::{}/64 dev gn0", index + 1));
     }
@@ -284,8 +284,8 @@ fn start_fails_if_virtual_interface_exists() {
     assert!(log.contains("cannot create geonet.ipv6_interface: gn0 exists already"), "{log}");
 }
 
-/// The recording has the packets of the virtual interface, and the reports about packets that the BPF
-/// programs handled.
+/// The recording has the packets of the virtual interface, and the BPF programs' reports about their packets.
+/// So a replay gives the same outputs.
 #[test]
 fn a_recording_replays_ipv6() {
     if !possible() {
@@ -375,7 +375,7 @@ fn geonet_fast_path_is_rebuilt_after_crash() {
 }
 
 /// Hosts send 1500 octets over a radio that carries 1500 octets including its headers. If both ends support
-/// it, they fragment packets, on either path. Otherwise hosts get a Packet Too Big.
+/// it, they fragment packets, on the slow path and on the fast path. Otherwise hosts get a Packet Too Big.
 #[test]
 fn large_packets_are_fragmented_if_both_ends_agree() {
     if !possible() {

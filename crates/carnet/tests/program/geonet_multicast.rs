@@ -125,7 +125,7 @@ fn hosts_on_board_reach_the_hosts_in_the_area_that_have_joined() {
     assert!(joined.contains(GROUP), "{joined}");
     vehicles.send(0, GROUP, 8, "hello");
     assert_eq!(hears(&inside), heard("hello", "2001:db8:a0::64"));
-    // A packet with hop limit 1 is for the link only.
+    // A packet with hop limit 1 must not leave its link.
     vehicles.send(0, GROUP, 1, "too near");
     vehicles.send(0, NOWHERE, 8, "nobody");
     // The packet passes two routers and three links, so hop limit 3 is enough.

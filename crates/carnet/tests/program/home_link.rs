@@ -7,7 +7,8 @@ use crate::hosts::{Host, possible, seconds, wait_until};
 use crate::station::Station;
 use crate::testbed::Testbed;
 
-/// Settings that let the kernel take default routes, addresses and on-link routes from Router Advertisements.
+/// Settings of the kernel that permit to learn default routes, addresses and on-link routes from Router
+/// Advertisements.
 const STOPPED: [&str; 2] = ["home0/accept_ra_defrtr", "home0/accept_ra_pinfo"];
 /// A prefix that the advertisements claim to be on the home link.
 const ELSEWHERE: &str = "2001:db8:bad::/64";
@@ -91,7 +92,8 @@ fn home_agent_ignores_default_routes_advertised_on_home_link() {
     drop(advertiser);
 }
 
-/// Often the only default route of a rented server is on its home link, learnt from an advertisement.
+/// A rented server often has only one default route, which it has learnt from an advertisement on its home
+/// link.
 #[test]
 fn home_agent_with_default_route_on_home_link_keeps_it_and_warns() {
     if !possible() {

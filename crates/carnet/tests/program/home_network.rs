@@ -43,7 +43,7 @@ fn home_link_hosts_reach_hosts_on_board_in_aggregated_home_network() {
     bed.agent.ip("-6 addr add 2001:db8:1::ff/48 dev home0");
     neighbour.batch(&format!("addr add {NEIGHBOUR}/48 dev n0\nroute add default via 2001:db8:1::ff"));
     bed.core.ip("-6 route add 2001:db8:1::/48 via 2001:db8:f0::2");
-    // While duplicate address detection runs, the kernel takes the address for no source of a route.
+    // During duplicate address detection, the kernel refuses the address as a preferred source of a route.
     bed.host.batch(&format!(
         "addr add {ABOARD}/64 dev eth0 nodad\nroute replace default via 2001:db8:1:a::1 src {ABOARD} metric 5"
     ));

@@ -1,4 +1,5 @@
-//! A host on board hears what `[[mobile_router.lan]]` says: its kernel takes the MTU, tshark reads the rest.
+//! Router Advertisements on board have the values of `[[mobile_router.lan]]`: the host's kernel takes the
+//! MTU, and tshark reads the other values.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::hosts::{possible, said, seconds, wait_until};
 use crate::testbed::Testbed;
 
-/// Returns whether tshark exists; otherwise prints why not.
+/// Returns whether tshark exists. If not, prints that the test needs it.
 fn has_tshark() -> bool {
     let there = Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success());
     if !there {
@@ -34,7 +35,7 @@ fn advertisements(capture: &Path, filter: &str) -> Vec<String> {
     ] {
         command.args(["-e", field]);
     }
-    // The last packet may be in the file in part while the capture goes on.
+    // If the capture still runs, its last packet may be incomplete in the file.
     let output = command.output().expect("tshark");
     String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
 }
@@ -64,7 +65,7 @@ fn host_on_board_learns_mtu_dns_nat64_and_portal() {
     wait_until("the host hears all", seconds(20), || has("icmpv6.opt.rdnss", full));
     wait_until("the kernel takes the MTU", seconds(10), || bed.host.get("eth0/mtu") == "1320");
 
-    // One server is left; the other values end.
+    // The new config has only one DNS server. carnet must withdraw all other values.
     router.reload(&format!(
         "{without}[[mobile_router.lan]]\ninterface = 'lan0'\nmtu = 1340\ndns = ['fe80::53']\n"
     ));
@@ -74,7 +75,7 @@ fn host_on_board_learns_mtu_dns_nat64_and_portal() {
     wait_until("the kernel takes the MTU", seconds(10), || bed.host.get("eth0/mtu") == "1340");
     let _ = (dump.kill(), dump.wait());
 
-    // tshark finds no fault in any of them.
+    // tshark must report no error in any of the advertisements.
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(&capture);
     command.args(["-Y", "icmpv6.type == 134 && (_ws.malformed || _ws.expert.severity >= 0x600000)"]);

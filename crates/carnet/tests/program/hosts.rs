@@ -1,4 +1,4 @@
-//! Hosts: network namespaces that have no name. A thread holds each of them.
+//! Hosts of the tests: network namespaces without a name, each with a thread in it.
 //!
 //! A program that a host starts dies with its thread (`setpriv --pdeathsig`), and the namespace ends with its
 //! last program. So nothing stays when a test fails or when the whole run is killed.
@@ -43,7 +43,7 @@ pub fn slowness() -> u32 {
     std::env::var("CARNET_TEST_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
 }
 
-/// Longest time that a check and the pause after it take on an idle machine.
+/// Maximum time that one check of [`wait_for`] and the pause after it take on an idle machine.
 const TURN: Duration = Duration::from_millis(150);
 
 /// Waits until `look` returns a value; fails with `what` after `limit`. The limit is longer on a slow
@@ -221,7 +221,7 @@ impl Host {
         }
     }
 
-    /// Waits until the kernel has finished its own work after interfaces came up.
+    /// Waits until the kernel has finished the work that it does after interfaces have come up.
     pub fn settle(&self) {
         wait_until("the interfaces are up", seconds(10), || {
             let links = self.ip("-o link show").lines().count() - 1;
@@ -257,7 +257,7 @@ impl Host {
         self.output(&["ping", "-4", "-c", "1", "-W", "1", address]).status.success()
     }
 
-    /// Returns all state of the host that carnet may change, as text.
+    /// Returns, as text, all state of the host that carnet may change.
     pub fn snapshot(&self) -> String {
         let mut text = String::new();
         for what in ["rule", "route show table all", "addr show", "neigh show proxy"] {

@@ -1,4 +1,4 @@
-//! Unknown Binding Identifiers: the answers of the running program, as a node outside sees them.
+//! Unknown Binding Identifiers: answers of the running program, captured from the network.
 
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::protocol;
@@ -28,7 +28,8 @@ struct Said {
     flows: Vec<(u16, u8)>,
 }
 
-/// Returns the acknowledgement with this sequence number among the packets. Reads it octet by octet.
+/// Returns the acknowledgement with this sequence number among the packets. It parses octets and does not use
+/// carnet's codec.
 fn acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<Said> {
     packets.iter().find_map(|packet| {
         let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;

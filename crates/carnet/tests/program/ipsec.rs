@@ -132,8 +132,8 @@ fn messages_are_protected_by_ipsec_and_unprotected_messages_are_ignored() {
     assert!(clear > 0 && protected == 0, "{clear} in the clear, {protected} under ESP");
     station.reload(&router);
 
-    // The home agent also refuses a message under the security association of another node, whose keys the
-    // sender has. The kernel compares the addresses.
+    // The sender also has the keys of another node's security association, and sends a message under it. The
+    // home agent must refuse the message, because the kernel compares the addresses.
     associate(&bed.agent, HOME_AGENT, OTHER, ["0x2001", "0x2002"]);
     let theft = association(HOME_ADDRESS, HOME_AGENT, "0x2001", 0);
     must(&bed.router, &theft);
@@ -162,8 +162,8 @@ fn messages_are_protected_by_ipsec_and_unprotected_messages_are_ignored() {
     wait_until("the binding moves", seconds(20), || agent.bindings()[0].1 == CARE_OF[1]);
     wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     let (clear, protected) = messages(&sniffer.heard()[begin..]);
-    // The test sees two updates, each with its acknowledgement. The core receives and sends each packet; only
-    // received packets count.
+    // The test expects two updates, each with its acknowledgement. The core receives and sends each packet,
+    // and only received packets count.
     assert!(clear == 0 && protected >= 4, "{clear} in the clear, {protected} under ESP");
 
     station.terminate();
@@ -214,7 +214,7 @@ impl<'a> Swan<'a> {
              unix://{vici}\n}}\n"
         );
         fs::write(at("strongswan.conf"), settings).expect("a file");
-        // The files in /run must belong to one host only.
+        // Both hosts share the file system, so each strongSwan needs a `/run` of its own.
         let script = format!("mount -t tmpfs tmpfs /run && exec {CHARON}");
         let words = ["unshare", "--mount", "sh", "-c", &script].map(str::to_owned);
         let variable = at("strongswan.conf");
@@ -288,7 +288,7 @@ fn strongswan_negotiates_the_associations_that_carnet_requests() {
     assert_eq!(of_router.indexes(), indexes, "nothing was negotiated anew");
 
     // The uplink that IKE uses goes down. The Binding Update leaves at once under the present security
-    // association; IKE starts again.
+    // association, and IKE begins again.
     bed.router.ip("link set wlan0 down");
     wait_until("the binding moves", seconds(30), || agent.bindings()[0].1 == CARE_OF[1]);
     wait_until("IKE follows", seconds(60), || {

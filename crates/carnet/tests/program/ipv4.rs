@@ -151,7 +151,8 @@ fn ipv4_uplink_alone_connects_the_mobile_network() {
     }
     let bed = dual();
     without_ipv6(&bed, &[0, 1]);
-    // With this value, which is a default of some distributions, the second uplink would receive nothing.
+    // Reverse path filter 1 is a default of some distributions. If carnet did not change it, the second
+    // uplink would receive nothing.
     bed.router.run(|| fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a switch"));
     let recording = bed.scratch.path("router.jsonl");
     let record = format!("record = '{}'", recording.display());
@@ -208,7 +209,7 @@ fn tunnel_behind_nat_uses_udp() {
     sizes_pass(&bed);
     assert_eq!(echo.stop().lost, 0);
     assert_eq!(agent.counter("tunnel.dropped.inner_source"), 0);
-    // A counter includes packets to the UDP port that belong to no binding.
+    // A packet to the UDP port that belongs to no binding must increase this counter.
     let before = agent.counter("tunnel.dropped.outer_source");
     bed.core.run(|| {
         let stranger = UdpSocket::bind("198.51.100.1:0").expect("a socket");
@@ -279,7 +280,7 @@ fn two_ipv4_uplinks_are_registered_together() {
     assert!(report.silence < Duration::from_millis(300) + 2 * report.stalled, "{report:?}");
 }
 
-/// Two modems of the same make: each is a NAT, and both give the router the same address.
+/// Two modems of one model: each is a NAT, and both give the router the same address.
 #[test]
 fn two_uplinks_with_equal_private_address_both_work() {
     if !possible() {
@@ -492,8 +493,8 @@ fn a_replayed_binding_update_from_before_a_restart_changes_no_binding() {
     let directory = format!("state_dir = '{}'", bed.scratch.path("state").display());
     let sniffer = Sniffer::start_for(&bed.core, &["wlan"], 4);
     let (agent, mut router) = start_both(&bed, |config| with_station(&config, &directory), |config| config);
-    // Returns the payload of the first UDP datagram to the home agent that has a Binding Update (Mobility
-    // Header type 5) inside IPv6.
+    // Returns the payload of the first captured UDP datagram to the home agent that has a Binding Update
+    // (Mobility Header type 5) inside IPv6.
     let payload = |packet: &Vec<u8>| -> Option<Vec<u8>> {
         let udp = packet.get(20..).filter(|_| packet[0] == 0x45 && packet[9] == 17)?;
         let (to, inner) = (u16::from_be_bytes([udp[2], udp[3]]), udp.get(8..)?);

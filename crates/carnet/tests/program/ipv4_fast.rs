@@ -1,5 +1,5 @@
 //! Tunnels inside IPv4 and UDP on the fast path. In some tests the other end uses the slow path, or a policy
-//! balances.
+//! balances over two uplinks.
 
 use std::collections::BTreeMap;
 

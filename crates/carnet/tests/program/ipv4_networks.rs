@@ -74,7 +74,7 @@ impl Connection {
         let client = std::thread::spawn(move || {
             let mut longest = Duration::ZERO;
             while !has_end.load(Ordering::Relaxed) {
-                // Several segments of full size.
+                // The data fills several TCP segments of full size.
                 let number = count.load(Ordering::Relaxed) as u8;
                 let sent = vec![number; 5000];
                 let began = Instant::now();
@@ -96,7 +96,7 @@ impl Connection {
         wait_until("TCP flows", seconds(20), || self.rounds.load(Ordering::Relaxed) > before + 10);
     }
 
-    /// Ends the connection; returns the longest round.
+    /// Ends the connection. Returns the longest time between sending data and receiving it back.
     fn stop(self) -> Duration {
         self.ends.store(true, Ordering::Relaxed);
         self.client.join().expect("every octet came back")
@@ -130,7 +130,7 @@ fn ipv4_only_host_keeps_its_connections_over_ipv6_and_nat_uplinks() {
     for path in ["tun", "bpf"] {
         let bed = bed();
         let _nat = behind_nat(&bed, 1);
-        // A default of some distributions.
+        // Reverse path filter 1 is a default of some distributions.
         for host in [&bed.router, &bed.agent] {
             host.run(|| fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a switch"));
         }
@@ -170,7 +170,7 @@ fn ipv4_only_host_keeps_its_connections_over_ipv6_and_nat_uplinks() {
     }
 }
 
-/// IPv4 in IPv4, protocol 4: the second uplink without a NAT.
+/// The second uplink has no NAT here, so its tunnel is IPv4 in IPv4 (protocol 4).
 #[test]
 fn ipv4_packets_travel_inside_plain_ipv4_without_a_nat() {
     if !possible() {
@@ -188,7 +188,8 @@ fn ipv4_packets_travel_inside_plain_ipv4_without_a_nat() {
     assert_eq!(agent.counter("tunnel.dropped.inner_source"), 0);
 }
 
-/// A host on board with a source of another network, and packets that do not come from the home agent.
+/// Attacks: a host on board sends with a source of another network, and packets arrive that do not come from
+/// the home agent.
 #[test]
 fn ipv4_packets_with_foreign_addresses_pass_neither_in_nor_out() {
     if !possible() {
@@ -208,7 +209,7 @@ fn ipv4_packets_with_foreign_addresses_pass_neither_in_nor_out() {
         receiver.recv(&mut [0; 10]).is_ok()
     };
     assert!(from(HOST) && !from("10.42.9.5"));
-    // From the visited network past the home agent.
+    // The core sends packets for the mobile network through the visited network, past the home agent.
     bed.core.ip("route replace 10.42.7.0/24 via 203.0.113.10 dev wwan");
     assert!(!bed.core.pings_v4(HOST));
     bed.core.ip("route replace 10.42.7.0/24 via 198.51.100.2");
@@ -216,7 +217,8 @@ fn ipv4_packets_with_foreign_addresses_pass_neither_in_nor_out() {
     assert_eq!(router.state(), "registered");
 }
 
-/// The door is shut for IPv4 as well: only what the host began passes, and pings once the config allows them.
+/// The door is shut for IPv4 as well. Only packets of connections that the host began pass, and pings if the
+/// config permits them.
 #[test]
 fn ipv4_host_is_behind_the_door() {
     if !possible() {
@@ -240,8 +242,8 @@ fn ipv4_host_is_behind_the_door() {
     wait_until("the exception passes", seconds(10), || bed.core.pings_v4(HOST));
 }
 
-/// A home agent whose config has no IPv4 prefix for the router refuses it. IPv6 goes on, and the host on
-/// board gets an ICMP error at once.
+/// The home agent's config has no IPv4 prefix for the router, so it refuses this prefix. IPv6 goes on, and
+/// the host on board gets an ICMP error at once.
 #[test]
 fn refused_ipv4_prefix_does_not_disturb_ipv6() {
     if !possible() {

@@ -51,15 +51,15 @@ fn a_key_is_changed_under_traffic_and_no_packet_is_lost() {
     assert_eq!(report.lost, 0, "{report:?}");
     println!("two changes of a key: {} packets, longest silence {:?}", report.sent, report.silence);
 
-    // The key counts: a key that the home agent has dropped belongs to no node.
+    // Control: the home agent drops a message with a removed key, because no node has this key.
     let unknown = agent.counter("mobility.dropped.unknown_spi");
     router.reload(&bed.router_config().replace(OLD, NEW));
     wait_until("it is not believed", seconds(10), || agent.counter("mobility.dropped.unknown_spi") > unknown);
     assert_eq!(agent.bindings()[0].1, CARE_OF[0], "the binding lasts for what is left of it");
 }
 
-/// Returns the places in writable memory that contain these octets. An attacker who controls the process
-/// would find them there.
+/// Returns the places in the station's writable memory that contain these octets. An attacker who controls
+/// the process would find them there.
 fn found(station: &Station, octets: &[u8]) -> Vec<String> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", station.pid())).expect("its maps");
     let memory = File::open(format!("/proc/{}/mem", station.pid())).expect("its memory");
@@ -79,7 +79,7 @@ fn found(station: &Station, octets: &[u8]) -> Vec<String> {
     places
 }
 
-/// Returns the key of an `auth` table as octets, and as the digits in the config.
+/// Returns a key in two forms: as octets, and as the hexadecimal digits in the config.
 fn forms(digits: &str) -> [Vec<u8>; 2] {
     let octet = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits");
     [(0..digits.len()).step_by(2).map(octet).collect(), digits.as_bytes().to_vec()]
@@ -99,7 +99,7 @@ fn a_key_is_in_memory_only_where_the_program_needs_it() {
     let router = Station::start(&bed.router, &with(bed.router_config(), FIRST));
     router.registered();
     let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
-    // A home agent has the key that it verifies with. A mobile router has two keys. It derives keys for home
+    // A home agent has the key with which it verifies. A mobile router has two keys. It derives keys for home
     // agents from the key of its config, and has the derived key for this home agent.
     let expect = |key: &str, in_agent: usize, in_router: usize, changing: bool| {
         let [octets, digits] = forms(key);

@@ -91,7 +91,7 @@ fn returning_lan_interface_gets_address_and_advertisements() {
         });
         wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
     }
-    // The config names an interface that has never existed, by a mistake of the operator.
+    // The config names an interface that has never existed, because of a typing error of the operator.
     let slip = bed.router_config().replace("'lan0'", "'lan7'").replace("\"lan0\"", "\"lan7\"");
     router.reload(&slip);
     wait_until("the operator is told", seconds(10), || {
@@ -123,7 +123,7 @@ fn changed_care_of_address_is_registered_without_lasting_outage() {
         traffic.flows();
     }
     let report = traffic.stop();
-    // Between the two commands of `ip`, only the other uplink works.
+    // Between the two `ip` commands, only the other uplink works.
     assert!(report.silence < seconds(3) + 2 * report.stalled, "{report:?}");
     println!(
         "care-of address changed three times: {} of {} packets lost, longest silence {:?}",

@@ -33,7 +33,8 @@ fn node_config(bed: &Testbed, uplinks: &[&str]) -> String {
     )
 }
 
-/// Starts a server on a host. The server sends all data of one client back, until the client closes.
+/// Starts a server on a host. The server returns all data of one client, until the client closes the
+/// connection.
 fn serve(host: &Host) {
     host.run(|| {
         let listener = TcpListener::bind((address(CORRESPONDENT), PORT)).expect("a listener");

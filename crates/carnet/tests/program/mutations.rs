@@ -242,7 +242,8 @@ fn mutated_packets_change_no_binding_and_use_no_memory() {
             let mutant = mutate(packet, &mut numbers);
             let is_advertisement = packet.get(40) == Some(&icmpv6::types::ROUTER_ADVERTISEMENT);
             if mutant == *packet || *target == Target::Router && is_advertisement && is_good(&mutant) {
-                // The kernel would rightly accept a valid Router Advertisement, so the test does not send it.
+                // If a changed Router Advertisement is valid, the kernel would rightly accept it, so the test
+                // does not send it.
                 continue;
             }
             let hit = match target {
@@ -256,7 +257,7 @@ fn mutated_packets_change_no_binding_and_use_no_memory() {
             hits += 1;
             *sent.entry(*target).or_default() += 1;
             if hits % 50 == 0 {
-                // With this pause the stations can process all packets.
+                // With this pause between packets, the stations can process all of them.
                 thread::sleep(Duration::from_millis(4));
             }
         }

@@ -27,8 +27,8 @@ fn fast_path(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
         {
             // With GRO, a virtual interface accepts packets that an XDP program of its peer redirects.
             set(host, interface, "gro", "on");
-            // On a wire, packets have complete checksums. A redirected frame cannot carry the mark of a
-            // partial checksum, so checksum offload is off.
+            // On a cable, packets have complete checksums. The test turns checksum offload off, because a
+            // redirected frame cannot carry the mark of a partial checksum.
             set(host, interface, "tx", "off");
         }
     }
@@ -104,7 +104,8 @@ fn all_arrives(path: &str, off: &[&str]) {
                 assert!(packet.len() <= 1500, "{} octets: {:02x?}", packet.len(), &packet[..60]);
             }
             let header = Header::parse(&packet).expect("a header");
-            // The checksum is a partial one, so the next interface would complete it.
+            // The test checks checksums only with checksum offload off. With offload, the checksum is
+            // partial, and the next interface would complete it.
             let inner = header.next_header == protocol::IPV6;
             if off.contains(&"tx") {
                 assert!(is_intact(if inner { &packet[HEADER_LEN..] } else { &packet }), "{packet:02x?}");

@@ -1,4 +1,4 @@
-//! The network on board with real clients: DHCP, DHCPv6 and DNS.
+//! The services for hosts on board with real clients: DHCP, DHCPv6 and DNS.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use crate::testbed::{CORRESPONDENT, Testbed, with_station};
 
 const CLIENTS: &str = include_str!("dhcp_clients.py");
 
-/// Returns whether a program exists; otherwise prints why not.
+/// Returns whether a program exists. If not, prints that the test needs it.
 pub(crate) fn has(program: &str) -> bool {
     let words = format!("command -v {program}");
     let there = Command::new("sh").args(["-c", &words]).output().is_ok_and(|it| it.status.success());
@@ -44,7 +44,8 @@ pub(crate) fn leases(router: &Station) -> Vec<(String, String, String)> {
     hosts.iter().map(|host| (text(&host["mac"]), text(&host["address"]), text(&host["name"]))).collect()
 }
 
-/// Lets the host ask for an address with busybox's client. Returns its variables.
+/// Makes the host request an address with busybox's DHCP client. Returns the variables that the client passes
+/// to its script.
 pub(crate) fn udhcpc(bed: &Testbed, name: &str) -> BTreeMap<String, String> {
     let script = bed.scratch.path("udhcpc.sh");
     std::fs::write(&script, "#!/bin/sh\n[ \"$1\" = bound ] && env\ntrue\n").expect("a script");
@@ -82,7 +83,8 @@ fn real_clients_get_addresses_and_keep_them_over_a_kill() {
     assert!(matches!(&before[..], [(_, _, name)] if name == "tablet-1"), "{before:?}");
     assert!(router.log().contains("given to"), "{}", router.log());
 
-    // After kill -9 the client has its address still, and another client gets another one.
+    // After `kill -9` of the router, the client still has its address, and another client gets another
+    // address.
     router.end_by(Signal::SIGKILL);
     let router = Station::start(&bed.router, &config);
     assert_eq!(leases(&router), before);
@@ -113,7 +115,8 @@ fn dhclient_gets_an_address_and_gives_it_back() {
     assert!(stored.contains("fixed-address 10.42.6.0;"), "the upper half of the prefix: {stored}");
     assert!(stored.contains("domain-search \"bus.example.\""), "{stored}");
     wait_until("a lease", seconds(5), || leases(&router).len() == 1);
-    // The client has no address, because its script does nothing. So its release cannot leave by itself.
+    // The client's script does not set the address, so the client could not send its release. The test sets
+    // the address for it.
     bed.host.ip("-4 addr add 10.42.6.0/22 dev eth0");
     run(&["-sf", "/bin/true", "-r", "eth0"]);
     wait_until("the lease is given back", seconds(5), || leases(&router).is_empty());
@@ -163,7 +166,7 @@ fn thousand_clients_get_thousand_addresses_over_three_kills() {
     let held: BTreeMap<String, String> =
         leases(&router).into_iter().map(|(mac, address, _)| (mac, address)).collect();
     assert_eq!(held, given);
-    // The events do not fill the log.
+    // The log must not have a line for each of these events.
     let events = router.log().matches("given to").count();
     assert!(events < 300, "{events}");
 }
@@ -175,7 +178,8 @@ fn hosts_with_fixed_addresses_keep_them_and_another_program_may_have_the_port() 
     }
     let bed = Testbed::new();
     with_ipv4(&bed);
-    // A host with a fixed address in the range; the client is another namespace on the same link.
+    // A host with a fixed address inside the server's range. A second namespace on the same link is the DHCP
+    // client.
     bed.host.ip("link add second link eth0 type macvlan mode bridge");
     bed.host.ip("link set second up");
     bed.host.ip("-4 addr add 10.42.4.10/22 dev second");
@@ -194,7 +198,8 @@ fn hosts_with_fixed_addresses_keep_them_and_another_program_may_have_the_port() 
     assert_eq!(router.counter("lan.dhcp.conflicts"), 1);
 }
 
-/// A DNS server on the Internet: answers each question for an IPv6 address, and prints who asked.
+/// A DNS server on the Internet. It answers each query for an IPv6 address, and prints the source of the
+/// query.
 const SERVER: &str = r#"
 import socket
 server = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -233,7 +238,7 @@ fn dns_forwarder_asks_through_the_tunnel_and_knows_hosts_on_board() {
     let _agent = Station::start(&bed.agent, &bed.agent_config());
     let router = Station::start(&bed.router, &config);
     router.registered();
-    // Router Advertisements and DHCP name the router.
+    // Router Advertisements and DHCP name the mobile router as the DNS server.
     let bound = udhcpc(&bed, "tablet");
     let address = bound.get("ip").cloned().expect("an address");
     assert_eq!(bound.get("dns").map(String::as_str), Some("10.42.4.1"));
@@ -247,14 +252,15 @@ fn dns_forwarder_asks_through_the_tunnel_and_knows_hosts_on_board() {
     assert_eq!(dig(&bed, "@10.42.4.1 WWW.example.net AAAA"), server_says);
     assert_eq!(dig(&bed, "+tcp @10.42.4.1 www.example.net AAAA"), server_says);
     assert_eq!(router.counter("lan.dns.asked"), 1);
-    // The uplink in use goes silent: the next query waits for the handover.
+    // The uplink in use drops all packets, so the next query waits for the handover.
     bed.core.ip("link set wlan down");
     assert_eq!(dig(&bed, "@2001:db8:a::1 two.example.net AAAA"), server_says, "{}", router.log());
-    // Hosts on board.
+    // The forwarder itself resolves the names of hosts on board.
     assert_eq!(dig(&bed, "@10.42.4.1 tablet.bus.example A"), address);
     assert_eq!(dig(&bed, "@10.42.4.1 tablet.lan A"), address);
     assert_eq!(dig(&bed, &format!("@2001:db8:a::1 -x {address}")), "tablet.bus.example.");
-    // The server would answer each of these with its own address.
+    // The forwarder must not pass these queries on: the server on the Internet would answer each with its own
+    // address.
     let asked_before = router.counter("lan.dns.asked");
     for name in ["tablet.bus.example", "tablet.lan", "tablet", "nobody.lan", "nobody"] {
         assert_eq!(dig(&bed, &format!("@10.42.4.1 {name} AAAA")), "", "{name}");
@@ -268,7 +274,7 @@ fn dns_forwarder_asks_through_the_tunnel_and_knows_hosts_on_board() {
     assert!(asked.iter().all(|line| line.starts_with("2001:db8:a::1 ")), "on-board source: {asked:?}");
     let ports: BTreeSet<&str> = asked.iter().filter_map(|line| line.split(' ').nth(1)).collect();
     assert_eq!(ports.len(), asked.len(), "a port for each query: {asked:?}");
-    // From outside the mobile network nothing answers.
+    // The forwarder must not answer queries from outside the mobile network.
     let outside = bed.core.output(&["dig", "+time=1", "+tries=1", "@2001:db8:a::1", "tablet.lan", "A"]);
     assert!(!outside.status.success(), "{}", said(&outside));
 }

@@ -174,7 +174,7 @@ fn path_mtu_of_silent_link_is_found_by_probing() {
         return;
     }
     let narrow = Narrow::new();
-    // For comparison, every interface now has the MTU of the path.
+    // For comparison, every interface gets the MTU of the narrow link.
     for (host, interface) in [
         (&narrow.bed.router, "wlan0"),
         (&narrow.bed.core, "wlan"),

@@ -1,4 +1,5 @@
-//! Uplinks without connectivity and overloaded uplinks: the router distinguishes them under traffic.
+//! Uplinks without connectivity, and overloaded uplinks: the router must distinguish them while traffic
+//! flows.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -62,7 +63,7 @@ fn path_failure_under_traffic_ends_before_second_tcp_retransmission() {
     agent.terminate();
 }
 
-/// Makes the neighbour entries of an interface permanent.
+/// Makes the neighbour entries of an interface permanent, so that they need no Neighbor Discovery.
 fn keep_neighbours(host: &Host, interface: &str) {
     let shown = host.output(&["ip", "-6", "-j", "neighbor", "show", "dev", interface]);
     let entries: Value = serde_json::from_slice(&shown.stdout).expect("neighbour entries");

@@ -94,9 +94,9 @@ fn stored(bed: &Testbed) -> Vec<Vec<u8>> {
     files.filter_map(|file| fs::read(file.ok()?.path()).ok()).collect()
 }
 
-/// The config lacks a node for some time, or lacks the whole home agent: after reloads, restarts and kills.
-/// When the config has the node again, a recorded message of the node is still too old. If the home agent has
-/// run without the node, the node's binding is gone.
+/// For some time the config lacks a node, or the whole home agent. The test does this by reloads, restarts
+/// and kills. When the config has the node again, a recorded message of the node must still be too old. If
+/// the home agent has run without the node, the node's binding is gone.
 #[test]
 fn recorded_update_is_refused_after_node_returns_to_config() {
     if !possible() {
@@ -128,7 +128,7 @@ fn recorded_update_is_refused_after_node_returns_to_config() {
     };
     let mut agent = Station::start(&bed.agent, &with);
     let mut sequence = 10;
-    // The change happens by a reload, or after the station was killed.
+    // The config changes by a reload, or while the station is dead after a kill.
     for (number, way) in [
         &[(&without, true), (&without, false), (&without, false), (&with, false)][..],
         &[(&without, false), (&router, false), (&without, true), (&with, false)],
@@ -180,7 +180,7 @@ fn a_crash_loses_no_acknowledged_binding() {
     for round in 0..3 {
         let mut agent = Station::start(&bed.agent, &config);
         let sniffer = Sniffer::start(&bed.core, &["ha"]);
-        // The loop ends when many updates have an answer; the kill then interrupts further ones.
+        // The loop ends when many updates have an answer, so that the kill interrupts further updates.
         let enough = usize::from(NODES) * (1 + round);
         wait_for("acknowledgements", seconds(30), || {
             sequence += 1;
@@ -228,7 +228,7 @@ fn a_full_disk_is_logged_and_no_update_is_acknowledged_until_it_has_space() {
     let bed = Testbed::new();
     let directory = bed.scratch.path("state");
     fs::create_dir_all(&directory).expect("a directory");
-    // The state file has a page of its own, and then the disk is full.
+    // The state file is on a small file system of its own, which the test then fills.
     let script = format!(
         "mount -t tmpfs -o size=12k tmpfs {0} && head -c 8192 /dev/zero > {0}/filler && exec \"$@\"",
         directory.display()

@@ -1,6 +1,6 @@
 //! A network with a captive portal: it redirects HTTP and forwards no other packets.
 //!
-//! The core plays the access network. While the portal is closed, nftables leads TCP port 80 of the first
+//! The core is the access network. While the portal is closed, nftables redirects TCP port 80 of the first
 //! uplink to the portal's own web server and drops all other packets.
 
 use std::io::{Read, Write};

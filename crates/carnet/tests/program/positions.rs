@@ -16,7 +16,8 @@ use crate::hosts::{Host, Scratch, possible, seconds, wait_until};
 use crate::station::Station;
 
 const LATITUDE: f64 = 48.8375;
-/// Longitude at the beginning of an hour in minutes east of two degrees; the receiver moves east.
+/// Longitude of the receiver at the beginning of an hour, in minutes east of two degrees. The receiver then
+/// moves east.
 const MINUTES: f64 = 6.048;
 /// Speed of the receiver in metres per second, which is 20 knots.
 const SPEED: f64 = 10.2889;
@@ -47,12 +48,12 @@ fn sentence(text: &str) -> String {
     format!("${text}*{:02X}\r\n", text.bytes().fold(0, |sum, octet| sum ^ octet))
 }
 
-/// Returns how far the receiver has moved since the full hour, in degrees to the east.
+/// Returns the distance that the receiver has moved since the full hour, in degrees to the east.
 fn way(unix_milliseconds: i64) -> f64 {
     (unix_milliseconds.rem_euclid(3_600_000) as f64 / 1000.0) * SPEED / METRES_PER_DEGREE
 }
 
-/// Returns the NMEA sentences of a receiver's cycle at that time.
+/// Returns the NMEA sentences that a receiver sends in one cycle at this time.
 fn cycle(unix_milliseconds: i64, fix: bool) -> String {
     let date = Command::new("date")
         .args(["-u", "-d", &format!("@{}", unix_milliseconds.div_euclid(1000)), "+%H%M%S %d%m%y"])
@@ -119,7 +120,7 @@ impl Gpsd {
         Gpsd::spawn(host, &[&words[..], &["udp://127.0.0.1:5000"]].concat())
     }
 
-    /// Starts gpsfake, which plays a log repeatedly, twenty cycles a second.
+    /// Starts gpsfake, which plays a recorded log again and again, twenty cycles a second.
     fn fake(host: &Host, log: &Path) -> Gpsd {
         let log = log.to_str().expect("a path");
         Gpsd::spawn(host, &["gpsfake", "-q", "-n", "-c", "0.05", "-P", "2947", log])
@@ -183,7 +184,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// EN 302 636-4-1 10.2.2: the receiver has one fix a second; the station sends twenty beacons a second.
+/// EN 302 636-4-1 10.2.2: each packet has the position of its sending time. The receiver has one fix a
+/// second, and the station sends twenty beacons a second.
 #[test]
 fn packet_contains_position_of_its_sending_time() {
     if !with_gpsd() {

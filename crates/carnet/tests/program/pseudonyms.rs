@@ -193,7 +193,7 @@ fn pseudonym_change_leaves_no_link_and_keeps_ipv6() {
     };
     assert!(ping("20") > 0, "{}", vehicle.log());
 
-    // The vehicle has gone far enough for a change by now, or soon will have.
+    // By now the vehicle has gone far enough for a change of its pseudonym, or soon will have.
     let (ear, over) = (Ear::new(middle), AtomicBool::new(false));
     let (frames, answered, second) = std::thread::scope(|scope| {
         let hearing = scope.spawn(|| {

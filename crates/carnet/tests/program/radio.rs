@@ -55,7 +55,7 @@ fn a_late_interface_delays_no_other_interface() {
     host.ip("-6 addr add 2001:db8:9::1/128 dev lo");
     let agent = "[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = '2001:db8:1::/64'\n";
     let mut station = Station::start(&host, &config(&scratch, agent));
-    // The home agent works while the radio interface is missing; the status names the interface.
+    // The home agent works while the radio interface is missing. The status names the missing interface.
     assert!(host.pings("2001:db8:1::1"));
     let status = station.show("status");
     assert_eq!(status["geonet"]["gn_address"], Value::Null, "{status}");
@@ -156,7 +156,8 @@ fn radio_interface_has_station_address_while_station_runs() {
     let mut station = Station::start(&host, &config(&scratch, ""));
     assert_eq!((mac(&host, "radio"), mid(&station)), (own.clone(), own.clone()));
 
-    // 10.2.1.5: another station uses the GN address of this station.
+    // EN 302 636-4-1 10.2.1.5: another station uses the GN address of this station, so this station must
+    // change its address.
     let mouth = Mouth::new(&other, "radio");
     mouth.say(&[beacon([2, 0, 0, 0, 0, 0x66], octets(&own), PLACE.0, PLACE.1)]);
     // The test skips beacons of the first station that were still in the queue.
@@ -229,7 +230,8 @@ fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memo
     let received = station.counter("geonet.received") + station.counter("geonet.dropped.link_overrun");
     assert!(received > 100_000, "{received} frames arrived");
     let grown = station.resident() - memory;
-    // The memory of a debug build varies; 200000 stations of 256 octets each would be 50 MB.
+    // The memory of a debug build varies by some megabytes. 200000 stored stations of 256 octets each would
+    // take 50 MB.
     assert!(grown < 8_000, "{grown} kB more");
     // The station still accepts a new neighbour after the flood.
     let newcomer = [2, 0, 0, 1, 0, 99];

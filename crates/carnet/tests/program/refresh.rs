@@ -41,7 +41,7 @@ fn renewals_under_load_lose_and_reorder_no_packet() {
     assert!(report.reordered < 10 || slowness() > 1, "{report:?}");
     assert_eq!(agent.bindings()[0].1, CARE_OF[0]);
 
-    // Control: the test notices a real change.
+    // Control: the test notices when the router really changes something.
     bed.router.ip("-6 addr del 2001:db8:f2::10/64 dev wwan0");
     wait_until("something is written", seconds(10), || router.counter("platform.writes") > after.1);
 }

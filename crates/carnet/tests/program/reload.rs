@@ -39,7 +39,7 @@ fn home_agent_reload_applies_only_differences_without_loss() {
     router.reload(&bed.router_config());
     wait_until("the shorter lifetime", seconds(10), || agent.show("bindings")[0]["lifetime_s"] == 8);
 
-    // The config no longer has the registered router, so its binding ends.
+    // The new config no longer has the registered router, so its binding ends.
     let report = traffic.stop();
     assert_eq!(report.lost, 0, "{report:?}");
     let (nobody, _) = shorter.split_once("\n[[home_agent.mobile_router]]").expect("a router");

@@ -95,7 +95,7 @@ fn replay_repeats_the_recorded_outputs_each_time() {
     let missing = on_the_wire.count();
     assert_eq!(missing, 0, "of {} packets sent, {} replayed", sent.len(), replayed.len());
 
-    // carnet refuses a damaged recording, and names the place of the damage.
+    // carnet refuses a damaged recording, and names the line of the damage.
     fs::write(recording, "{}\n").expect("a file");
     let output = replay();
     assert_eq!(output.status.code(), Some(1));

@@ -20,7 +20,8 @@ use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
 use crate::traffic::Echo;
 
-/// Longest outage of a move after the new address is usable. On a busy machine [`wait_for`] allows more.
+/// Maximum outage of a move, counted from the moment at which the new address is usable. On a busy machine
+/// [`wait_for`] allows more.
 const LIMIT: Duration = Duration::from_millis(1500);
 
 struct Roads {
@@ -81,8 +82,8 @@ impl Roads {
         self.bed.core.ip(&format!("-6 route replace {} {via}", prefix(number)));
     }
 
-    /// Starts radvd on an interface. If an earlier radvd runs there, it is killed first, so the earlier radvd
-    /// sends no last message.
+    /// Starts radvd on an interface. If an earlier radvd runs there, it is killed, so that it cannot send a
+    /// last message.
     fn advertise(&self, host: &Host, name: &str, interface: &str, prefix: &str, lifetime: u32) {
         let mut advertisers = self.advertisers.borrow_mut();
         if let Some(position) = advertisers.iter().position(|(other, _)| other == name) {
@@ -121,7 +122,8 @@ impl Roads {
         self.advertise_network(access, new, lifetime);
     }
 
-    /// Moves a port of the router to another network. With `down`, the port has no carrier for this time.
+    /// Moves a port of the router to another network. With `down`, the port first loses its carrier for this
+    /// time.
     fn change(&self, port: &str, bridge: &str, down: Option<Duration>) {
         match down {
             Some(time) => {
@@ -248,7 +250,7 @@ fn each_of_two_providers_on_a_link_gets_only_its_own_addresses() {
         let shown = host.ip("-6 -o addr show dev lan scope link");
         let link_local = shown.split_whitespace().nth(3).and_then(|net| net.split('/').next());
         let via = link_local.expect("a link-local address").to_owned();
-        // The rules count packets from the other provider's addresses, except for multicast Neighbor
+        // These rules count packets with the addresses of the other provider, except for multicast Neighbor
         // Solicitations.
         let rules = format!(
             "table inet t {{ chain c {{ type filter hook prerouting priority 0; iifname lan ip6 saddr {} ip6 \
@@ -301,8 +303,8 @@ fn roam(roads: &Roads, (agent, router): &(Station, Station), lifetime: u32) {
         let start = Instant::now();
         roads.change("pw", bridge, down);
         let home = bridge == "home";
-        // The kernel keeps addresses, so an address does not prove the move. The test waits until the router
-        // has noticed the move.
+        // The kernel keeps old addresses, so a new address alone does not prove the move. The test waits
+        // until the router has noticed the move.
         wait_until(&format!("{step}: it is noticed"), seconds(20), || match home {
             true => state() == "home",
             false => {

@@ -38,7 +38,7 @@ fn complete() -> bool {
     lacking == "[]"
 }
 
-/// Returns the config of a home agent without links.
+/// Returns the config of a home agent without a home link, with one further line.
 fn agent(scratch: &Scratch, line: &str) -> String {
     let socket = scratch.path("agent.sock");
     format!(
@@ -114,7 +114,7 @@ fn works(path: &str, capabilities: u64) {
     wait_until("the other uplink", seconds(10), || care_of() == CARE_OF[1]);
     reaches("packets pass over the other uplink");
 
-    // The station is killed. When the next run has ended, nothing is left behind.
+    // The station is killed. When its next run has ended, none of its entries may remain in the kernel.
     agent.end_by(Signal::SIGKILL);
     let mut agent = Station::start(&bed.agent, &agent_config);
     reaches("packets pass after a crash");

@@ -8,7 +8,7 @@ use crate::ipv4::{dual, identified, start_both, without_ipv6};
 use crate::station::Station;
 use crate::testbed::Testbed;
 
-/// Words about the home agent that a station must not log if the fault is on its own machine.
+/// Words about the home agent that must not be in the station's log if the fault is on its own machine.
 const BLAME: [&str; 3] = ["does not know", "SPI", "MAC"];
 
 fn ipv4_setting(host: &Host, name: &str) -> String {
@@ -16,7 +16,7 @@ fn ipv4_setting(host: &Host, name: &str) -> String {
     host.run(move || fs::read_to_string(path).expect("a setting").trim().to_owned())
 }
 
-/// Waits until the station logs a text, and checks that the log does not blame the home agent.
+/// Waits until the station logs `text`. Checks that the log does not blame the home agent.
 fn says_why(station: &Station, text: &str) {
     wait_until("the station says why", seconds(5), || station.log().contains(text));
     for blame in BLAME {
@@ -94,7 +94,8 @@ fn carnet_moves_local_rule_again() {
         bed.router.ip("-6 rule add pref 0 lookup local");
         wait_until("the rule is gone again", seconds(2), || !is_back());
     }
-    // Later repairs come only after pauses; during a pause, status and uplinks name the obstacle.
+    // carnet makes later repairs only after pauses. During a pause, status and uplinks must name the
+    // obstacle.
     for _ in 0..3 {
         bed.router.ip("-6 rule add pref 0 lookup local");
         let obstacle = "another program has moved the rule for the `local` table back to priority 0";

@@ -52,7 +52,7 @@ fn signal_strength_comes_from_file_or_api() {
         let (status, answer) = post(&router, body);
         assert!(status.contains("409") && answer.contains(reason), "{status}: {answer}");
     }
-    // After a reload the next line of the file counts. If the config no longer names the file, the last
+    // After a reload the station goes on reading the file. If the config no longer names the file, the last
     // reported value stays.
     router.reload(&config.replace("lifetime = '60s'", "lifetime = '59s'"));
     fs::write(&file, "-70\n").expect("writes");

@@ -58,8 +58,8 @@ fn program_and_its_memory_stay_within_their_limits() {
         wait_until("it takes less when it has nothing to do", seconds(3 * REST), || {
             router.resident() < 7 * 1024
         });
-        // The registered router mostly stays below this limit. A registration needs more memory until the
-        // next return of memory.
+        // The memory of a registered router is below this limit at most times. A registration needs more
+        // until the next return of memory.
         let mut seen: Vec<i64> = (0..REST)
             .map(|_| {
                 std::thread::sleep(seconds(1));

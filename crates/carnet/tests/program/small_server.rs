@@ -41,8 +41,8 @@ fn with_networks(config: &str) -> String {
     config.replace(prefixes, "prefixes = ['fd00:a::/64']\nipv4_prefixes = ['10.42.7.0/24']\n")
 }
 
-/// Serves one page on a host by HTTP. Returns the source address of the request as the server saw it, and the
-/// number of octets that the client received.
+/// Serves one page on `server` by HTTP, and fetches it from `client`. Returns the source address of the
+/// request as the server saw it, and the number of octets that the client received.
 fn fetch(client: &Host, server: &Host, address: &str) -> Option<(IpAddr, usize)> {
     let address: IpAddr = address.parse().expect("an address");
     let listener = server.run(move || TcpListener::bind((address, 0)).expect("a listener"));
@@ -112,7 +112,8 @@ fn hosts_on_board_fetch_pages_through_nat_at_the_home_agent() {
         let mut agent = Station::start(&bed.agent, &config);
         wait_until("the router registers again", seconds(60), || bed.host.pings(CORRESPONDENT));
         fetches(&bed, path);
-        // Without the keys a reload removes the rules. Then the answers have no route.
+        // Without the NAT keys, a reload removes the rules. The answers of the server then have no route to
+        // the host.
         agent.reload(&config.replace("ipv4_nat = 'ha0'\nipv6_nat = 'ha0'\n", ""));
         wait_until("the rules are gone", seconds(10), || table(&bed.agent).is_empty());
         agent.reload(&config);

@@ -12,8 +12,8 @@ use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_for
 use crate::station::{PROGRAM, Station, carnet};
 use crate::testbed::{CORRESPONDENT, Testbed};
 
-/// Starts a router under `wrapper`. The program must end with status 1 and one line that contains `texts`,
-/// and leave nothing behind.
+/// Starts a router with `wrapper` before the program on the command line. The program must end with status 1
+/// and one line that contains `texts`, and leave no entries behind.
 fn refuses(wrapper: &[&str], texts: &[&str]) {
     let bed = Testbed::new();
     let config = bed.router_config();
@@ -184,8 +184,8 @@ fn station_runs_in_user_namespace_without_root() {
     let _ = world.wait();
 }
 
-/// Binding Updates would then go to the kernel and never reach the station, so the station warns at its
-/// start.
+/// If an interface has the home agent's address, Binding Updates go to the kernel and never reach the
+/// station. So the station warns at its start.
 #[test]
 fn the_station_warns_if_an_interface_has_the_home_agents_address() {
     if !possible() {

@@ -18,8 +18,8 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_carnet");
 /// Environment variable with the `dataplane.path` for every station whose config has none.
 const PATH: &str = "CARNET_TEST_PATH";
 
-/// Returns the config with the data path of the environment. A config with a `[dataplane]` of its own stays
-/// unchanged.
+/// Returns the config with the data path that the environment variable names. A config with its own
+/// `[dataplane]` stays unchanged.
 pub fn with_path(config: &str) -> Cow<'_, str> {
     match std::env::var(PATH) {
         Ok(path) if !config.contains("[dataplane]") => {

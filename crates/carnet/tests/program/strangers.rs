@@ -49,8 +49,8 @@ fn flood_of_unknown_senders_delays_no_data_or_registration() {
         statistics[0]["stats64"]["tx"]["dropped"].as_u64().expect("a number")
     };
     let heard = || agent.counter("mobility.received.binding_update");
-    // At its next update the router counts as a known sender, because it has been quiet for long enough. The
-    // home agent receives many messages meanwhile.
+    // At its next update the router counts as a known sender, because it has sent nothing for long enough.
+    // Meanwhile the home agent receives many messages of unknown senders.
     let first = heard();
     wait_until("the router asks again", seconds(30), || bed.host.pings(CORRESPONDENT) && heard() > first);
     let (known, dropped) = (heard(), agent.counters("mobility.dropped."));

@@ -13,8 +13,8 @@ use crate::hosts::{possible, said};
 use crate::station::{PROGRAM, Station, carnet};
 use crate::testbed::{Testbed, with_station};
 
-/// A secret: its octets, which the bundle must not contain, and the text that the config or a file has for
-/// it.
+/// A secret of the test: its octets, which the bundle must not contain, and its text in the config or in a
+/// file.
 struct Secret {
     octets: Vec<u8>,
     text: String,
@@ -83,7 +83,7 @@ fn guarded(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("a mode");
 }
 
-/// The station has every kind of secret. A new kind of secret must be added here, too.
+/// The station of this test has every kind of secret. A developer who adds a new kind must add it here, too.
 #[test]
 fn a_bundle_holds_no_secret_of_the_station() {
     if !possible() {
@@ -171,7 +171,7 @@ fn a_bundle_holds_no_secret_of_the_station() {
         assert!(folder.join(name).is_file(), "{name} is missing: {manifest:#}");
         assert!(text.contains(&format!("\"{name}\"")), "{name} is not in the manifest");
     }
-    // The facts are about the network of the station, not about the network of the command.
+    // The bundle must have facts about the network of the station, not about the network of the command.
     let routes = fs::read_to_string(folder.join("network/links.json")).expect("links");
     assert!(routes.contains("carnet0"), "{routes}");
     let shown = fs::read_to_string(folder.join("config/agent.toml")).expect("the config");

@@ -14,7 +14,7 @@ prefixes = ['2001:db8:b::/64']
 auth = { spi = 301, key = '0f0e0d0c0b0a09080706050403020100' }
 ";
 
-/// Returns a second router, the host behind it, and the config of the router.
+/// Creates a second router and a host behind it. Returns both, and the router's config.
 fn neighbour(bed: &Testbed) -> (Host, Host, String) {
     let (router, host) = (Host::new(), Host::new());
     bed.core.link("third", &router, "wlan0");

@@ -90,7 +90,7 @@ impl Echo {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Waits until further answers to the packets arrive.
+    /// Waits until answers to further packets arrive.
     pub fn flows(&self) {
         let before = self.answered();
         wait_until("traffic flows", seconds(20), || self.answered() > before + 2);
@@ -237,7 +237,7 @@ fn sniff(socket: &OwnedFd, indexes: &[usize], version: u8, stop: &AtomicBool, pa
     let mut buffer = [0; 10_000];
     let mut ending: Option<Instant> = None;
     loop {
-        // With continuous traffic the capture never becomes silent, so its end has a time limit.
+        // With continuous traffic the capture never has a pause, so its end has a time limit.
         if stop.load(Ordering::Relaxed) && ending.get_or_insert_with(Instant::now).elapsed() > seconds(1) {
             return;
         }

@@ -92,7 +92,7 @@ fn both_ends_of_a_tunnel_check_the_source_of_its_packets() {
     }
     assert_eq!(datagrams(&outside.stop(), STRANGER, "2001:db8:c::99"), 0, "not to the mobile network");
 
-    // A host on board cannot play the home agent.
+    // A host on board cannot pretend to be the home agent.
     let inside = Sniffer::start(&bed.host, &["eth0"]);
     let cannon = Cannon::new(&bed.host);
     bed.host.ip("-6 addr add 2001:db8:a::77/128 dev eth0");
@@ -166,7 +166,7 @@ fn a_tunnel_is_shown_with_its_path_and_its_packets_are_counted() {
         }
         let more: Vec<u64> = counted(station, remote).iter().zip(of_tunnel).map(|(a, b)| a - b).collect();
         for (packets, octets) in [(more[0], more[1]), (more[2], more[3])] {
-            // The tunnel has carried echoes of 104 octets, and perhaps a probe of the path MTU.
+            // The tunnel has carried the echoes of 104 octets, and perhaps a probe of the path MTU.
             assert!((20..40).contains(&packets) && octets >= 20 * 104, "{more:?}");
         }
     }
@@ -252,8 +252,8 @@ fn carnet_restores_its_own_entries_and_keeps_foreign_ones() {
         return;
     }
     let bed = Testbed::new();
-    // The operator has a tunnel of its own, if the kernel supports it, and a rule at a priority that carnet
-    // uses.
+    // The operator has a tunnel device of its own, if the kernel supports it, and a rule with a priority that
+    // carnet uses, too.
     let tunnel = "ip link add cn0 type ip6tnl mode ip6ip6 local 2001:db8:f0::2 remote 2001:db8:f0::77";
     let words: Vec<&str> = tunnel.split_whitespace().collect();
     let has_tunnel = bed.agent.output(&words).status.success();

@@ -41,7 +41,7 @@ fn used_up_volume_is_remembered_after_crash() {
     assert!(config.contains("volume = '2MB'"), "{config}");
     let mut router = Station::start(&bed.router, &config);
     wait_until("the uplink with a volume to be used", seconds(10), || active(&router) == "wlan0");
-    // The station has begun to count octets.
+    // Wait until the station has begun to count octets.
     wait_until("a state file", seconds(10), || {
         std::fs::read_to_string(directory.join("router.state")).is_ok_and(|text| text.contains("volumes"))
     });

@@ -64,7 +64,8 @@ fn programs_of_the_router_take_the_tunnel_if_configured() {
         let earlier = sent();
         assert!(bed.router.pings(CORRESPONDENT), "{}", router.log());
         assert!(sent() > earlier, "{}", said(&router.ask(&["show", "counters"])));
-        // Links of the router, the home agent and packets from an address of an uplink stay outside.
+        // Packets to addresses on the router's links, packets to the home agent, and packets from an uplink's
+        // own address stay outside the tunnel.
         for near in ["2001:db8:f1::1", HOME_AGENT] {
             assert_eq!(source(&bed.router, near), CARE_OF[0], "{near}");
         }
@@ -102,7 +103,8 @@ fn seen(bed: &Testbed, server: &str, port: u16) -> Option<String> {
     let listener = bed.core.run(move || UdpSocket::bind(at).expect("a socket"));
     listener.set_read_timeout(limit).expect("a timeout");
     let own: IpAddr = INSIDE_BOTH[usize::from(at.is_ipv4())].parse().expect("an address");
-    // One port for all requests: connection tracking must separate those inside and outside of the tunnel.
+    // All requests use the same source port: connection tracking must separate those inside and outside of
+    // the tunnel.
     let client = bed.host.run(move || UdpSocket::bind((own, 40_000)).expect("a socket"));
     client.set_read_timeout(limit).expect("a timeout");
     client.send_to(b"request", at).ok()?;
@@ -156,7 +158,8 @@ fn selected_packets_leave_by_the_uplink_in_use_and_others_by_the_tunnel() {
         assert_eq!(policies[0]["name"], "streams");
         assert_eq!((&policies[0]["action"], &policies[0]["takes"][0]), (&"breakout".into(), &"wlan0".into()));
 
-        // Connections with the address of the former uplink end. New ones have that of the new uplink.
+        // These connections keep the source address of the former uplink, so they end. New connections have
+        // the address of the new uplink.
         let mut old: Vec<_> = [CORRESPONDENT, SERVER].map(|server| connection(&bed, server)).into();
         let output = router.ask(&["handover", "wwan0"]);
         assert!(output.status.success(), "{}", said(&output));
@@ -180,7 +183,8 @@ fn selected_packets_leave_by_the_uplink_in_use_and_others_by_the_tunnel() {
         bed.core.ip(through);
         assert!(!bed.core.pings_v4("203.0.113.99"));
 
-        // After kill -9 the rules stay; the next start takes them over, and an orderly end removes them.
+        // After `kill -9` the rules stay in force. The next start takes them over, and an orderly end removes
+        // them.
         router.end_by(Signal::SIGKILL);
         is_seen_as(&bed, 5300, SECOND);
         bed.core.ip("route replace 10.42.7.0/24 via 198.51.100.2");
@@ -210,7 +214,8 @@ fn hosts_leave_by_the_uplink_only_while_the_home_agent_is_away() {
         let config = std::fs::read_to_string(&agent.config).expect("the config");
         agent.end_by(Signal::SIGKILL);
         if when == "block" {
-            // Longer than the pause before packets would leave; also after the death of the router.
+            // The test waits longer than the pause after which packets could leave without the tunnel. No
+            // packet leaves after the death of the router either.
             std::thread::sleep(seconds(12));
             router.end_by(Signal::SIGKILL);
             for server in [CORRESPONDENT, SERVER] {

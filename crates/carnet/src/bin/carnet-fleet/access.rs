@@ -26,7 +26,7 @@ use tokio_rustls::rustls::{
 };
 use zeroize::Zeroizing;
 
-/// Maximum size of a certificate file, in octets.
+/// Maximum size of a file that `[access]` names, in octets.
 const MOST: u64 = 1 << 20;
 
 const NO_TLS: &str = "expected TLS, as store has https://";
@@ -72,7 +72,7 @@ struct Question<'q> {
 }
 
 impl Files {
-    /// Makes relative paths start at this folder.
+    /// Makes the relative paths in `[access]` start at this folder.
     pub fn begin_in(&mut self, folder: &Path) {
         let paths = [&mut self.ca, &mut self.certificate, &mut self.key, &mut self.password_file];
         for path in paths.into_iter().flatten() {
@@ -218,9 +218,10 @@ impl User {
         User { name: name.into(), password: Zeroizing::new(password.into()) }
     }
 
-    /// Returns the body of the request for a token.
+    /// Returns the body of the request for a token, with the user's name and password.
     pub fn question(&self) -> anyhow::Result<Zeroizing<Vec<u8>>> {
-        // If the buffer had to grow, it would leave a copy of the password in memory.
+        // The buffer starts with its full size: if it had to grow, it would leave a copy of the password in
+        // memory.
         let longest = 64 + 6 * (self.name.len() + self.password.len());
         let mut text = Zeroizing::new(Vec::with_capacity(longest));
         serde_json::to_writer(&mut *text, &Question { name: &self.name, password: &self.password })?;

@@ -34,7 +34,7 @@ pub enum AgentEvent {
     Working,
     /// The home agent has records to store: the number of the commit and its changes.
     Commit(u64, Vec<Change>),
-    /// The process has ended: the reason, and whether this program stopped it.
+    /// The process has ended: the reason, and whether this program had stopped it.
     Ended(String, bool),
 }
 
@@ -61,8 +61,8 @@ impl AgentParameters {
         let checked =
             std::process::Command::new(&self.program).args(["check", "--config"]).arg(&self.config).output();
         let checked = checked.with_context(|| format!("program: cannot run {program}"))?;
-        // The home agent logs its warnings when it runs. One of them says that state_dir is missing, which is
-        // intended here.
+        // Ignore the warnings here, because the home agent logs them when it runs. One says that state_dir is
+        // missing, which is right in a fleet.
         ensure!(
             checked.status.success(),
             "config: expected the config of a home agent, found mistakes\n{}",
@@ -112,7 +112,8 @@ impl Agent {
         Agent { begin: Some(begin), messages: tell, events: news }
     }
 
-    /// Passes the records to the process, which becomes the home agent. The caller does this once.
+    /// Passes the records to the process, which then becomes the active home agent. The caller calls this
+    /// function at most once.
     pub fn begin(&self, records: BTreeMap<String, String>) {
         if let Some(begin) = &self.begin {
             let _ = begin.try_send(records);
@@ -214,7 +215,7 @@ async fn live(
     }
 }
 
-/// If the process has ended already, the function sends no signal.
+/// Sends SIGHUP to the process, or no signal if the process has already ended.
 fn reload(child: &Child) {
     if let Some(process) = child.id().and_then(|id| i32::try_from(id).ok()) {
         let _ = kill(Pid::from_raw(process), Signal::SIGHUP);

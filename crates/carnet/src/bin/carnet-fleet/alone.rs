@@ -1,8 +1,8 @@
-//! Ensures that each seat has only one program in a directory. A second program would take the sockets of the
-//! first, and end its home agent.
+//! Ensures that each seat has only one carnet-fleet process in a directory. A second process would take the
+//! sockets of the first, and end its home agent.
 //!
-//! A lock on a file (`flock`) ensures that there is only one program; the kernel releases the lock when the
-//! process ends. Left out: programs that use other directories.
+//! The module takes a lock on a file (`flock`); the kernel releases the lock when the process ends. Left out:
+//! processes that use other directories.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -67,7 +67,8 @@ impl SeatLock {
 
 impl Drop for SeatLock {
     fn drop(&mut self) {
-        // This process still has the lock here, so it removes no other process's file.
+        // Remove the file while this process still has the lock, so that it is not the file of another
+        // process.
         let _ = fs::remove_file(&self.path);
     }
 }

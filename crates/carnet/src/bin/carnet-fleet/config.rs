@@ -26,7 +26,7 @@ const CLEAR: &str = "http://";
 pub struct Config {
     /// Name of this member.
     pub member: String,
-    /// Servers of etcd, as `https://HOST:PORT` or `http://HOST:PORT`.
+    /// Servers of etcd, the fleet's store, as `https://HOST:PORT` or `http://HOST:PORT`.
     pub store: Vec<String>,
     /// Certificates and user for the servers.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct Config {
     /// Times that replace the defaults.
     #[serde(default)]
     pub times: Times,
-    /// Name of the seat.
+    /// Name of the seat (the home agent that the fleet runs).
     pub seat: String,
     /// Path of the home agent's config.
     pub config: PathBuf,
@@ -81,7 +81,7 @@ fn carnet_program() -> PathBuf {
     "carnet".into()
 }
 
-/// Returns whether a text can be a part of a key and of a file's name.
+/// Returns whether a text can be a part of a key in etcd and of a file's name.
 fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|one| one.is_ascii_alphanumeric() || "-_.".contains(one))
@@ -290,8 +290,8 @@ impl Config {
         set(&mut seat.grace_period, self.times.patience_ms);
         set(&mut seat.fail_back_delay, self.times.settled_ms);
         // A member detects a lost carrier at once. It detects a lost neighbour only after up to five
-        // requests, of which four must have no answer. So if a fault cuts off all members, some may detect
-        // and report it this much later.
+        // requests, of which four must have no answer. So if a fault cuts off all members, the last member
+        // may report it later than the first by this time.
         if !self.reach.is_empty() {
             seat.cut_off_wait = seat.cut_off_wait.max(self.silence() * 2);
         }

@@ -35,7 +35,7 @@ pub use server::Server;
 const PAGE: u32 = 1000;
 /// Maximum size of an answer, or of one line of a watch, in octets.
 const LONGEST: usize = 64 << 20;
-/// Maximum size of all keys and values of a seat, in octets; it suffices for some hundred thousand bindings.
+/// Maximum size of all keys and values of a seat, in octets. It suffices for some hundred thousand bindings.
 const MOST: usize = 512 << 20;
 /// Maximum size of an error answer, in octets.
 const LONGEST_WHY: usize = 64 << 10;
@@ -47,7 +47,7 @@ const CONNECT: Duration = Duration::from_millis(500);
 pub const READ: Duration = Duration::from_secs(5);
 /// Last part of the key of the home agent's own record; all other keys belong to nodes.
 const OWN: &str = "own";
-/// Last part of the key for the home agent's own record. All other keys belong to nodes.
+/// Maximum length of a token of etcd, in octets.
 const LONGEST_TOKEN: usize = 16 << 10;
 /// Errors with which etcd refuses a request because of its token, before it executes anything. The token is
 /// unknown, missing, or older than a change of users.
@@ -97,7 +97,7 @@ struct Header {
     revision: Number,
 }
 
-/// A 64-bit number; the JSON form of protocol buffers has it as text.
+/// A 64-bit number, which is text in etcd's answers, as in the JSON form of protocol buffers.
 #[derive(Debug, Default, Clone, Copy)]
 struct Number(u64);
 
@@ -183,8 +183,8 @@ fn decoded(text: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(STANDARD.decode(text)?)?)
 }
 
-/// Returns the end of the range of keys with this prefix: a text that sorts after all of them. The prefix
-/// ends with a slash.
+/// Returns the end of the range of keys that begin with this prefix: a text that sorts after all these keys.
+/// The prefix ends with a slash.
 fn after(names: &str) -> String {
     let mut end = names.to_owned();
     end.pop();
@@ -491,14 +491,14 @@ impl Connection {
     }
 }
 
-/// A watch, which delivers changes of keys as they arrive.
+/// An open watch in etcd, which delivers changes of keys as they arrive.
 #[derive(Debug)]
 pub struct Watch {
     _connection: Connection,
     prefix: Prefix,
     body: Incoming,
     buffer: Vec<u8>,
-    /// Number of octets at the start of the buffer in which no line ends.
+    /// Number of octets at the start of the buffer that have no line end; the next search begins behind them.
     searched: usize,
 }
 

@@ -23,8 +23,8 @@ use crate::links::Verdict;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two attempts to watch the store.
 const AGAIN: Duration = Duration::from_millis(200);
-/// Time without a message after which the server of a watch counts as failed. A standby writes every second,
-/// and a leader more often.
+/// Time without a message of a watch after which the etcd server counts as failed. A standby writes every
+/// second, and a leader more often.
 const SILENT: Duration = Duration::from_secs(3);
 /// Maximum number of attempts at one transaction that run at the same time.
 const ATTEMPTS: usize = 4;
@@ -64,7 +64,7 @@ enum Process {
 pub struct Keeper {
     name: String,
     seat: Seat,
-    /// Random number of this program's process. It differs from the numbers of earlier processes of this
+    /// Random number of this carnet-fleet process. It differs from the numbers of earlier processes of this
     /// member.
     number: u64,
     began: Instant,
@@ -84,12 +84,12 @@ pub struct Keeper {
     /// Results of the checks of a changed config on a standby.
     checked: UnboundedReceiver<Result<(), String>>,
     check_results: UnboundedSender<Result<(), String>>,
-    /// Whether another process uses the name of this member.
+    /// Whether another carnet-fleet process uses the name of this member.
     has_rival_process: bool,
 }
 
 impl Keeper {
-    /// Creates a keeper; `links` has the present verdict on the links.
+    /// Creates a keeper; `links` has the present verdict on this member's links to its routers.
     pub fn new(
         name: String,
         config: SeatConfig,
@@ -167,7 +167,7 @@ impl Keeper {
         }
     }
 
-    /// Makes the home agent use its changed config. A leader's process reads it again itself. A standby's
+    /// Makes the home agent use its changed config. A leader's process reads the config itself. A standby's
     /// process is replaced after a check of the config. A process that starts later reads the changed config
     /// in any case.
     fn reload(&self) {
@@ -196,7 +196,7 @@ impl Keeper {
                 info!("home agent {}: the standby process restarts with the changed config", self.name);
                 self.stop();
             }
-            // The process became active during the check.
+            // The standby's process became active during the check, so it reads the config itself.
             (Ok(()), Process::Active(agent)) => agent.reload(),
             (Ok(()), Process::None(..) | Process::Ending(..)) => {}
         }
@@ -272,7 +272,8 @@ impl Keeper {
                 _ => None,
             }
         });
-        // A process of an earlier run writes no more, so another number shows a second machine.
+        // An earlier process of this member writes no more, so another number shows a second machine with its
+        // name.
         if processes.any(|process| process != self.number)
             && !std::mem::replace(&mut self.has_rival_process, true)
         {
@@ -337,7 +338,7 @@ impl Keeper {
                 Output::WritePresence(value) => {
                     let (place, key) = (self.store_location.clone(), Key::Member(self.member.clone()));
                     tokio::spawn(async move {
-                        // The next presence has the same content, so a lost write does no harm.
+                        // The next write of the presence has the same content, so a lost write does no harm.
                         for server in &place.servers {
                             let put = async {
                                 Connection::to(server).await?.put(&place.prefix, &key, &value).await
@@ -437,7 +438,7 @@ async fn follow(
 ) -> anyhow::Result<std::convert::Infallible> {
     let snapshot = Connection::to(server).await?.read(prefix).await?;
     let known = snapshot.revision;
-    // The watch begins before the seat gets the snapshot, so that it misses no change.
+    // The watch begins before the seat gets the snapshot of all keys, so that the watch misses no change.
     let mut watch = Connection::to(server).await?.watch(prefix, known).await?;
     tell.send(StoreMessage::Snapshot(number, snapshot))?;
     loop {

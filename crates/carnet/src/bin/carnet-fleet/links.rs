@@ -1,8 +1,8 @@
 //! Finds out whether this member reaches its routers. It does if all its interfaces have a carrier and at
 //! least one of its neighbours answers.
 //!
-//! A neighbour counts as missing only after several requests. So if this program was stalled for a while, it
-//! does not blame its neighbours for that.
+//! A neighbour counts as missing only after several requests without an answer. So a pause of this program
+//! itself does not make its neighbours missing.
 
 use std::future::pending;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use carnet_linux::{Carriers, EchoRequests, Neighbour};
 use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-/// Number of requests without an answer after which neighbours count as missing.
+/// Number of unanswered requests after which neighbours count as missing.
 const ATTEMPTS: u32 = 4;
 /// Pause after a failed request of this program to the kernel.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ struct Links {
     /// Sender of requests to neighbours; `None` without neighbours.
     echoes: Option<EchoRequests>,
     asking: Interval,
-    /// Number of requests since the last answer.
+    /// Number of requests since the last answer of a neighbour.
     unanswered: u32,
     /// Whether a neighbour answers; `None` as long as the program does not know.
     reached: Option<bool>,

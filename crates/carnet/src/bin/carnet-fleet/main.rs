@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse(error, ExitCode::from(MISTAKE)),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    // The task that watches the links must stay on this thread.
+    // Tasks of this set stay on this thread, which the task that watches the links needs.
     let here = LocalSet::new();
     let work = async {
         match shown {

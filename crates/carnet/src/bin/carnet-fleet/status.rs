@@ -102,7 +102,7 @@ struct ServerState {
 #[derive(Debug, Serialize)]
 struct LocalMember {
     member: String,
-    /// Whether the member's program runs; `None` if this user may not know.
+    /// Whether the member's carnet-fleet runs; `None` if this user cannot find out.
     runs: Option<bool>,
 }
 
@@ -388,7 +388,7 @@ mod tests {
         assert!(status.text().contains(expected), "{}", status.text());
     }
 
-    /// An entry from before the start does not prove that the leader is alive.
+    /// An entry that the leader wrote before the command started does not prove that the leader is alive.
     #[test]
     fn status_names_a_leader_only_after_its_keep_alive() {
         let working = token("anna", TokenState::Working);

@@ -16,7 +16,7 @@ use crate::request::Request;
 
 const OTHER: GnAddress = GnAddress(0x1400_0200_0000_0002);
 
-/// Answers the requests that the run loop of the other tests does not answer.
+/// Answers the GeoNetworking requests, which the run loop of the other tests does not answer.
 pub(super) fn answer(request: Request) {
     match request {
         Request::Neighbours(reply) => drop(reply.send(Ok(vec![location()]))),
@@ -40,7 +40,7 @@ pub(super) fn answer(request: Request) {
         }
         Request::GnReceive(reply) => {
             let (sender, receiver) = broadcast::channel(2);
-            // The loop sends one message more than the channel holds.
+            // The loop sends one message more than the channel can hold.
             for hops in 7..=9 {
                 drop(sender.send(received(hops)));
             }

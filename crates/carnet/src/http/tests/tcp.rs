@@ -19,7 +19,7 @@ struct Port {
 impl Port {
     async fn open(tokens: Option<&str>) -> Port {
         let scratch = Scratch::new();
-        // Takes a port that was free a moment ago.
+        // Returns a port that was free a moment ago.
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = free.local_addr().expect("an address");
         drop(free);
@@ -130,8 +130,8 @@ async fn slow_connections_of_strangers_make_room_for_others() {
         for stream in &mut slow {
             left += usize::from(!is_ended(stream).await);
         }
-        // One source has only its share. Many sources use all places but two, which the event stream and the
-        // request have.
+        // One source address has only its share of connections. Many sources use all connections except two,
+        // which the event stream and this request have.
         let expected = if from_one { 8 } else { 62 };
         assert!(left <= expected, "{left} of 80 slow connections are still served");
         // The server has ended the oldest connections, not the newest.

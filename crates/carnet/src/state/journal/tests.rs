@@ -140,15 +140,15 @@ fn second_station_cannot_open_the_journal() {
     assert!(refusal(&path).contains("another running station has locked"));
 }
 
-/// A file that has replaced the old one counts from then on, also if the disk refuses to sync the directory.
-/// But no commit counts as written until the disk has synced the directory.
+/// If the disk refuses to sync the directory, a compacted file still replaces the old one. But no commit
+/// counts as written until the disk has synced the directory.
 #[test]
 fn failed_directory_sync_keeps_new_journal_and_delays_commits() {
     let scratch = Scratch::new();
     let path = scratch.path().join("s.state");
     let (mut journal, ..) = open(&path);
     journal.append(&[set(1, "a"), set(2, "b")]).expect("appends");
-    // The journal now has an empty path, for which no directory exists.
+    // Take the directory's path away, so that the sync of the directory fails.
     let works = std::mem::take(&mut journal.directory.path);
     journal.compact().expect("the file is there");
     let refused = journal.append(&[set(1, "c")]).expect_err("not on the disk");
@@ -179,7 +179,7 @@ fn journal_replaced_during_open_is_opened_again() {
     assert!(has_name(&Files, &early, &path).expect("looks"));
     journal.compact().expect("compacts");
     assert!(!has_name(&Files, &early, &path).expect("looks"));
-    // The other process is writing the new file, so it stays.
+    // Another process is writing the new file, so the journal must leave it.
     let new = path.with_extension("new");
     fs::write(&new, b"half").expect("writes");
     let other = OpenOptions::new().write(true).open(&new).expect("opens");

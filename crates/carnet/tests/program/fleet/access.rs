@@ -45,8 +45,8 @@ fn authority(folder: &Path, name: &str) {
     );
 }
 
-/// Creates a certificate of the authority `by`, with its key. It serves for a server and a client, because
-/// the gateway of etcd is a client of etcd with the server's certificate.
+/// Creates a certificate of the authority `by`, with its key. The certificate is valid for a server and for a
+/// client, because the gateway of etcd is a client of etcd with the server's certificate.
 fn certificate(folder: &Path, by: &str, name: &str, subject: &str, holds_for: &str) {
     openssl(
         folder,
@@ -120,7 +120,7 @@ fn guarded() -> Option<Fleet> {
     Some(fleet)
 }
 
-/// Sends a request to etcd from etcd's own machine.
+/// Sends a request to etcd's JSON gateway from etcd's own machine.
 fn ask(core: &Host, path: &str, body: &Value, token: Option<&str>) -> Result<Value, String> {
     let (body, token) = (body.to_string(), token.map(|token| format!("Authorization: {token}\r\n")));
     let request = format!(
@@ -166,7 +166,7 @@ fn members_and_etcd_authenticate_each_other() {
     wait_until("the other has the binding", seconds(20), || bruno.has_the_router());
     assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
     assert!(!bruno.log().contains("WARN"), "{}", bruno.log());
-    // `carnet-fleet status` on the second machine gives the same result.
+    // `carnet-fleet status` on the second machine must print the same state.
     let config = fleet.bed.scratch.path("bruno.fleet.toml");
     let status = |access: &str| {
         let text = fs::read_to_string(&config).expect("a config").replace(ACCESS, access);

@@ -1,5 +1,5 @@
-//! A member is one process. carnet-fleet refuses a second process of a member on one machine, and warns of a
-//! second process on another machine.
+//! A member must be one process. The program refuses a second process of a member on the same machine, and
+//! warns of a second process on another machine.
 
 use std::fs;
 

@@ -32,8 +32,8 @@ fn three() -> Option<Fleet> {
     Some(fleet)
 }
 
-/// Drops all packets between this machine and its routers, while the carrier of its interface stays. A
-/// routing daemon would notice, and withdraw its route.
+/// Drops all packets between a machine and its routers, while the carrier of its interface stays. In
+/// production a routing daemon would notice, and withdraw its route; the test removes the route as well.
 fn silence(fleet: &Fleet, host: &Host, net: &str) {
     let file = fleet.bed.scratch.path("silence.nft");
     let rules = "add table netdev cut

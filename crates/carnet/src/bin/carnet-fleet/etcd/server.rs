@@ -34,7 +34,7 @@ pub struct Server {
 struct State {
     /// Token that the server gave last.
     token: ServerToken,
-    /// Last failure: its time, whether etcd refused the user, and the reason.
+    /// Last failure to get a token: its time, whether etcd refused the user, and the reason.
     failed: Option<(Instant, bool, String)>,
 }
 
@@ -70,9 +70,9 @@ impl Server {
         let server = self.clone();
         let asked = tokio::spawn(async move {
             let mut state = server.state.lock().await;
-            // Another task has received a new token in the meantime. Without this check, all tasks that
-            // waited would send a request, one after the other, and further tasks would arrive faster than
-            // they finish.
+            // Another task has received a new token while this task waited. Without this check, all waiting
+            // tasks would send a request, one after the other. Further tasks would arrive faster than these
+            // finish.
             if state.token.number > old {
                 return Ok(state.token.clone());
             }
@@ -113,8 +113,8 @@ mod tests {
 
     use super::*;
 
-    /// The server accepts connections but does not answer. If each task sent its own request, tasks would
-    /// arrive faster than they finish.
+    /// The server accepts connections but does not answer. If each task sent its own request for a token,
+    /// tasks would arrive faster than they finish.
     #[tokio::test]
     async fn concurrent_requests_share_one_failed_token_request() {
         let listener = TcpListener::bind("[::1]:0").await.expect("a port");

@@ -1,4 +1,4 @@
-//! Tests of the keeper with a store that the test plays.
+//! Tests of the keeper, with a simulated etcd server.
 
 use std::sync::{Arc, Mutex};
 
@@ -44,8 +44,8 @@ async fn request(stream: &mut TcpStream) -> Option<String> {
     Some(text)
 }
 
-/// An answer to an earlier attempt still counts after the next attempt has started. Otherwise a slow store
-/// would never succeed.
+/// If etcd answers an earlier attempt after the next attempt has started, the answer still counts. Otherwise
+/// transactions would never succeed with a slow etcd.
 #[tokio::test]
 async fn late_answer_of_etcd_still_counts() {
     let (listener, place) = store().await;
@@ -68,7 +68,7 @@ async fn late_answer_of_etcd_still_counts() {
 struct Guarded {
     token: (u16, &'static str),
     transactions: Vec<(u16, String)>,
-    /// If present, the store answers a token request only after this notification.
+    /// If present, the simulated etcd answers a token request only after this notification.
     gate: Option<Arc<Notify>>,
 }
 
@@ -210,8 +210,8 @@ async fn endless_pages_of_equal_keys_are_an_error() {
     assert!(open.watch(&prefix, known).await.is_ok());
 }
 
-/// etcd needs some work for each password, even a wrong one, so the client waits before it sends a refused
-/// one again. An unusable token does not count as a refused password.
+/// etcd needs some work for each password, even for a wrong one. So the client waits before it sends a
+/// refused password again. An unusable token does not count as a refused password.
 #[tokio::test]
 async fn a_password_that_is_refused_is_not_shown_each_time() {
     let wrong = "etcdserver: authentication failed, invalid user ID or password";
@@ -259,8 +259,8 @@ async fn etcd_without_authentication_gets_requests_without_token() {
     assert_eq!(asked_of(&mut told), ["/v3/auth/authenticate -", "/v3/kv/txn -", "/v3/kv/txn -"]);
 }
 
-/// An ending home agent may still report a commit. If its answer went to the next home agent, that one would
-/// send acknowledgements one commit too early.
+/// An ending home agent may still report a commit. If the answer to this commit went to the next home agent,
+/// that one would send its acknowledgements one commit too early.
 #[tokio::test]
 async fn events_of_an_ending_process_do_not_count_for_the_next() {
     let (_listener, place) = store().await;
