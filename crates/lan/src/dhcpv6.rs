@@ -31,10 +31,11 @@ mod code {
 }
 /// Maximum length of a client's DUID in octets (RFC 8415 11.1).
 const MAX_DUID: usize = 130;
-/// Seconds after which hosts ask again: the minimum (`IRT_MINIMUM`, RFC 8415 7.6), because a vehicle's
-/// network changes with its config.
+/// Seconds after which hosts request the values again. This is the minimum (`IRT_MINIMUM`, RFC 8415 7.6),
+/// because the values change with the vehicle's config.
 const REFRESH_TIME: u32 = 600;
-/// Number of messages at once, and time until the server may process one more.
+/// Number of messages that the server may process at once. The next constant is the time until it may process
+/// one more.
 const BURST: u32 = 1000;
 const INTERVAL: std::time::Duration = std::time::Duration::from_millis(1);
 
@@ -45,7 +46,7 @@ carnet_base::drop_reasons! {
         Malformed = "malformed",
         /// A relay agent sent the message; the server serves its own link only.
         Relayed = "relayed",
-        /// The client asks for an address or a prefix, which this server does not give.
+        /// The client requests an address or a prefix, which this server does not assign.
         NotSupported = "not_supported",
         /// The message is for another server.
         OtherServer = "other_server",
@@ -72,7 +73,7 @@ pub struct Dhcpv6Config {
 pub struct Dhcpv6Server {
     config: Dhcpv6Config,
     limiter: RateLimiter,
-    /// Messages received, and answers sent.
+    /// Number of received messages, and number of sent answers.
     counts: (u64, u64),
     drops: [u64; Dhcpv6Drop::ALL.len()],
 }
@@ -89,8 +90,8 @@ impl Dhcpv6Server {
         self.config = config;
     }
 
-    /// Returns the answer to a UDP payload from `source`. `link_address` is that of the interface, from which
-    /// the server makes its identity.
+    /// Returns the answer to a UDP payload from `source`. `link_address` is the interface's link-layer
+    /// address, from which the server derives its identity (DUID).
     pub fn handle_message(
         &mut self,
         now: Time,
@@ -130,7 +131,7 @@ impl Dhcpv6Server {
         match *kind {
             INFORMATION_REQUEST => {}
             RELAY_FORWARD => return Err(Dhcpv6Drop::Relayed),
-            // Solicit to Decline (RFC 8415 7.3), without replies of servers.
+            // The types from Solicit to Decline (RFC 8415 7.3), without replies of servers.
             1 | 3..=6 | 8 | 9 => return Err(Dhcpv6Drop::NotSupported),
             _ => return Err(Dhcpv6Drop::Malformed),
         }
@@ -253,7 +254,7 @@ mod tests {
         expected.extend([0, 32, 0, 4, 0, 0, 2, 88]);
         let named = [0, 6, 0, 8, 0, 23, 0, 24, 0, 32, 0, 103];
         assert_eq!(answer(&mut server(), &request(&[&CLIENT, &named])), Some(expected));
-        // Without names it gets the identities alone.
+        // A client that requests no option gets only the identities of client and server.
         let reply = answer(&mut server(), &request(&[&CLIENT])).expect("a reply");
         assert_eq!(reply.len(), 4 + 14 + 14);
     }

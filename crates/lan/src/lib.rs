@@ -1,12 +1,12 @@
 //! Services for hosts of the mobile network, without I/O.
 //!
-//! The program passes received packets and the time to a service, and sends what the service outputs. So the
-//! tests run in virtual time. A service never influences the registration of the mobile router: if it fails,
-//! hosts with addresses stay connected.
+//! The program passes received packets and the time to a service, and sends the packets that the service
+//! returns. So the tests run in virtual time. A service never influences the registration of the mobile
+//! router: if it fails, hosts with addresses stay connected.
 //!
-//! * [`dhcpv4`]: gives hosts IPv4 addresses (RFC 2131).
-//! * [`dhcpv6`]: tells hosts the DNS servers (RFC 8415, without addresses).
-//! * [`dns`]: asks DNS servers for hosts, and knows the hosts on board.
+//! * [`dhcpv4`] gives hosts IPv4 addresses (RFC 2131).
+//! * [`dhcpv6`] sends hosts the addresses of DNS servers (RFC 8415, without assigning addresses).
+//! * [`dns`] forwards DNS queries of hosts, and knows the names of hosts on board.
 #![forbid(unsafe_code)]
 
 pub mod dhcpv4;

@@ -407,7 +407,8 @@ impl Platform {
         }
     }
 
-    /// Returns the names of the interfaces at which the kernel knows a neighbour with this link-layer address.
+    /// Returns the names of the interfaces at which the kernel knows a neighbour with this link-layer
+    /// address.
     pub fn interfaces_of(&mut self, address: [u8; 6]) -> Result<Vec<String>> {
         let indices = self.keeper.installer.requests.neighbours().interfaces_of(address)?;
         let links = self.keeper.observer.links.values().filter(|link| indices.contains(&link.index));

@@ -265,8 +265,8 @@ fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
     }
     let [(first, one), (second, two), (third, none)] = changes[..] else { panic!("{changes:?}") };
     assert_eq!((one, two, none), (Some(care_of(0).into()), Some(care_of(1).into()), None));
-    // A roadside unit sends a beacon every 3 s or a little later. Until then the bus drives up to a hundred metres
-    // into the range of the unit.
+    // A roadside unit sends a beacon every 3 s or a little later. Until then the bus drives up to a hundred
+    // metres into the range of the unit.
     assert!((-250.0..-120.0).contains(&first), "{first}");
     // The bus changes to the second unit where this unit is nearer by a third, while the first unit is still
     // in range.

@@ -1,4 +1,4 @@
-//! ARP packets (RFC 826) with which the server asks whether a host uses an address.
+//! ARP packets (RFC 826). With ARP requests the server finds out whether a host uses an address.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +7,8 @@ use crate::LinkAddress;
 /// Link-layer broadcast address.
 pub const BROADCAST: LinkAddress = [0xff; 6];
 
-/// Begin of an ARP packet for IPv4 over Ethernet: hardware type 1, protocol type 0x0800, lengths 6 and 4.
+/// First octets of an ARP packet for IPv4 over Ethernet: hardware type 1, protocol type 0x0800, address
+/// lengths 6 and 4.
 const HEAD: [u8; 6] = [0, 1, 8, 0, 6, 4];
 const REQUEST: u16 = 1;
 const LENGTH: usize = 28;
@@ -21,7 +22,7 @@ pub struct ArpSender {
     pub address: Ipv4Addr,
 }
 
-/// Returns an ARP request for `target`, to be broadcast.
+/// Returns an ARP request for `target`. The caller sends it to the link-layer broadcast address.
 pub fn request(sender: ArpSender, target: Ipv4Addr) -> [u8; LENGTH] {
     let mut packet = [0; LENGTH];
     packet[..6].copy_from_slice(&HEAD);

@@ -1,8 +1,9 @@
-//! Table of the addresses of one interface, and of the clients that have them: no address has two hosts.
+//! Table of the addresses of one interface, and of the clients that have them. It ensures that no address has
+//! two hosts.
 //!
 //! The table has at most one entry for each address and one address for each client. So the range of the
-//! config limits its size. An address without entry is free. When a lease has ended, its entry
-//! stays until another client needs the address, so that the client gets the same address again.
+//! config limits its size. An address without entry is free. When a lease has ended, its entry stays until
+//! another client needs the address, so that the client can get the same address again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -15,13 +16,14 @@ use crate::LinkAddress;
 /// State of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddressState {
-    /// The server asks whether a host uses the address, before it offers it to the sender of this request.
+    /// The server has received this request, and finds out by ARP whether a host uses the address before it
+    /// offers the address.
     Probed(Box<Request>),
     /// The server has offered the address.
     Offered,
     /// The client has the address.
     Leased,
-    /// The server does not give the address to a client for some time: another host uses it.
+    /// Another host uses the address, so the server gives it to no client for some time.
     Resting,
     /// The client's lease has ended, and the address is free.
     Former,
@@ -38,7 +40,7 @@ pub struct Binding {
     pub host_name: Option<String>,
     /// State of the address.
     pub state: AddressState,
-    /// End of the state; for [`AddressState::Former`] the time since which the address is free.
+    /// Time at which the state ends; for [`AddressState::Former`] the time since which the address is free.
     pub until: Time,
 }
 
@@ -47,9 +49,9 @@ pub struct Binding {
 pub struct Bindings {
     of: BTreeMap<Ipv4Addr, Binding>,
     by_client: BTreeMap<ClientId, Ipv4Addr>,
-    /// Ends of the states, except of [`AddressState::Former`].
+    /// Times at which the states of addresses end, except for [`AddressState::Former`].
     deadlines: BTreeSet<(Time, Ipv4Addr)>,
-    /// Free addresses of the range, the longest free first.
+    /// Free addresses of the range, ordered by the time for which they have been free, the longest first.
     free: BTreeSet<(u64, Ipv4Addr)>,
     /// Every address of the range, with its place in `free`.
     places: BTreeMap<Ipv4Addr, Option<u64>>,
@@ -89,8 +91,9 @@ impl Bindings {
         self.of.get(&address).is_none_or(|binding| binding.state == AddressState::Former)
     }
 
-    /// Returns whether this client may have the address: no other host has it. A client with a reservation,
-    /// whose link-layer address is `reserved`, may also come with another client identifier.
+    /// Returns whether this client may have the address, because no other host has it. `reserved` is the
+    /// link-layer address of a client with a reservation. This client may also use the address with another
+    /// client identifier.
     pub fn is_available(&self, address: Ipv4Addr, client: &ClientId, reserved: Option<LinkAddress>) -> bool {
         self.is_free(address)
             || self.get(address).is_some_and(|binding| {
@@ -99,7 +102,7 @@ impl Bindings {
             })
     }
 
-    /// Returns the number of addresses about which the server asks at present.
+    /// Returns the number of addresses for which the server waits for ARP replies at present.
     pub fn probes(&self) -> usize {
         self.probes
     }
@@ -109,7 +112,7 @@ impl Bindings {
         (self.places.len(), self.free.len())
     }
 
-    /// Returns the first end of a state.
+    /// Returns the earliest time at which the state of an address ends.
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadlines.first().map(|(due, _)| *due)
     }
@@ -119,13 +122,13 @@ impl Bindings {
         self.deadlines.first().filter(|(due, _)| *due <= now).map(|(_, address)| *address)
     }
 
-    /// Returns the usable address of the range that has been free for the longest time.
+    /// Returns the address of the range that has been free for the longest time and satisfies `is_usable`.
     pub fn longest_free(&self, is_usable: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
         self.free.iter().map(|(_, address)| *address).find(|address| is_usable(*address))
     }
 
-    /// Sets the entry of an address. If the client had another address, that one becomes free; the function
-    /// returns it with its entry.
+    /// Sets the entry of an address. If the client had another address, that address becomes free, and the
+    /// function returns it with its entry.
     pub fn set(&mut self, address: Ipv4Addr, binding: Binding) -> Option<(Ipv4Addr, Binding)> {
         let other = self.by_client.get(&binding.client).copied().filter(|other| *other != address);
         let other = other.and_then(|other| Some((other, self.remove(other)?)));
@@ -137,7 +140,7 @@ impl Bindings {
             self.take(address);
         }
         self.probes += usize::from(matches!(binding.state, AddressState::Probed(_)));
-        // A resting address belongs to no client.
+        // A resting address belongs to no client, so it is not in the index of clients.
         if binding.state != AddressState::Resting {
             self.by_client.insert(binding.client.clone(), address);
         }

@@ -28,7 +28,7 @@ pub struct ServerConfig {
     pub search: Vec<String>,
     /// MTU of the link; `None` for that of the tunnel.
     pub mtu: Option<u16>,
-    /// Whether the link has a NAT64, so that hosts which can do without IPv4 need no address (RFC 8925).
+    /// Whether the link has a NAT64. Hosts that can do without IPv4 then need no IPv4 address (RFC 8925).
     pub prefers_ipv6_only: bool,
     /// URI of the captive portal's API (RFC 8910).
     pub captive_portal: Option<String>,

@@ -5,7 +5,7 @@ carnet_base::drop_reasons! {
     pub enum DhcpDrop {
         /// The octets are no DHCP message of a client.
         Malformed = "malformed",
-        /// The hardware is not Ethernet, or its address is no address of one host.
+        /// The hardware type is not Ethernet, or the link-layer address is not that of a single host.
         LinkAddress = "link_address",
         /// A relay agent sent the message; the server serves its own link only.
         Relayed = "relayed",
@@ -13,7 +13,7 @@ carnet_base::drop_reasons! {
         NoAddress = "no_address",
         /// More messages arrived than the server processes.
         RateLimit = "rate_limit",
-        /// The server already checks as many addresses as it may check at once.
+        /// The server already probes the maximum number of addresses.
         Busy = "busy",
         /// No address is free.
         PoolExhausted = "pool_exhausted",
@@ -21,7 +21,7 @@ carnet_base::drop_reasons! {
         OtherServer = "other_server",
         /// The client confirms an address of which the server has no record (RFC 2131 4.3.2).
         UnknownClient = "unknown_client",
-        /// The message is for a client's address that does not belong to its sender.
+        /// The message is about the address of another client.
         NotOwner = "not_owner",
         /// The message lacks a field that its type needs.
         MissingField = "missing_field",

@@ -29,7 +29,7 @@ pub enum DhcpEvent {
     },
     /// Another host uses an address: a client has found it, or the server itself.
     InUse {
-        /// The address, which rests now.
+        /// The address, which the server gives to no client for some time.
         address: Ipv4Addr,
         /// Link-layer address of the client that declined it, or of the host that uses it.
         link_address: LinkAddress,

@@ -1,5 +1,5 @@
-//! IPv4 and UDP headers of the server's messages. A client without address cannot answer ARP, so the server
-//! sends its messages by a packet socket.
+//! IPv4 and UDP headers of the server's messages. A client without address cannot answer ARP requests, so the
+//! server sends its messages through a packet socket.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +7,7 @@ use carnet_wire::checksum;
 
 use super::Datagram;
 
-/// UDP ports of server and client (RFC 2131 4.1).
+/// UDP ports of DHCP server and client (RFC 2131 4.1).
 const SERVER_PORT: u16 = 67;
 const CLIENT_PORT: u16 = 68;
 
@@ -21,7 +21,8 @@ pub fn packet(datagram: &Datagram) -> Option<Vec<u8>> {
     let udp_length = u16::try_from(UDP_HEADER + message.len()).ok()?;
     let total = udp_length.checked_add(IPV4_HEADER as u16)?;
     let mut header = [0; IPV4_HEADER];
-    // Version 4, header of five words; DSCP of network control (CS6), as for other control messages.
+    // Version 4 and header length of five words. DSCP is CS6 (network control), as for other control
+    // messages.
     header[..2].copy_from_slice(&[0x45, 0xc0]);
     header[2..4].copy_from_slice(&total.to_be_bytes());
     header[8..10].copy_from_slice(&[64, UDP]);

@@ -1,9 +1,9 @@
-//! A lease as the station stores it.
+//! A lease in the form in which the station stores it.
 //!
-//! The end of a lease is a date in the record, because the monotonic clock begins anew with each start. Many
-//! vehicles start with a wrong date. If the date is before that of the record, the lease gets its whole time
-//! again. A lease that lasts too long only costs an address for a while. A lease that ends too early would
-//! give one address to two hosts.
+//! The record has a date for the end of the lease, because the monotonic clock begins anew with each start.
+//! Many vehicles start with a wrong date. If the date is before that of the record, the lease gets its whole
+//! time again. A lease that lasts too long only makes an address unusable for a while. A lease that ends too
+//! early would give one address to two hosts.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -40,7 +40,7 @@ mod code {
     pub const END: u8 = 255;
 }
 
-/// Length in octets of the header, and the octets behind it (RFC 2131 3).
+/// Length in octets of the header. The next constant is the magic cookie behind the header (RFC 2131 3).
 const HEADER: usize = 236;
 const MAGIC: [u8; 4] = [99, 130, 83, 99];
 /// Offsets in the header.
@@ -62,11 +62,11 @@ const BROADCAST: u8 = 0x80;
 /// Maximum length of one option's value in octets.
 const MAX_VALUE: usize = 255;
 
-/// Time in seconds for which a client that can do without IPv4 asks for no address: the default of RFC 8925
-/// 3.4 (`V6ONLY_WAIT`).
+/// Time in seconds for which a client that can do without IPv4 does not request an address: the default of
+/// RFC 8925 3.4 (`V6ONLY_WAIT`).
 const V6ONLY_WAIT: u32 = 1800;
-/// Length in octets of the headers before the message, and of the shortest and the longest packet. Every
-/// client accepts the shortest (RFC 2131 2); the longest fits into an Ethernet frame.
+/// Lengths in octets: the IPv4 and UDP headers before the message, the shortest packet and the longest
+/// packet. Every client accepts the shortest (RFC 2131 2). The longest fits into an Ethernet frame.
 const HEADERS: usize = 28;
 const MIN_PACKET: u16 = 576;
 const MAX_PACKET: u16 = 1500;
@@ -114,13 +114,13 @@ pub struct Request {
     pub client: ClientId,
     /// Whether the client has sent its identity as an option.
     pub has_client_id: bool,
-    /// Address that the client wants.
+    /// Address that the client requests; `None` if it requests none.
     pub requested: Option<Ipv4Addr>,
     /// Server that the client has selected.
     pub server: Option<Ipv4Addr>,
     /// Name of the client, valid for DNS.
     pub host_name: Option<String>,
-    /// Codes of the options that the client wants; `None` if it does not say.
+    /// Codes of the options that the client requests; `None` if its message has no such list.
     pub parameters: Option<Vec<u8>>,
     /// Maximum length of an answer with its headers, in octets.
     pub max_size: u16,
@@ -166,8 +166,8 @@ impl Request {
         })
     }
 
-    /// Returns whether the client wants an option. A client without a list wants all that it needs no special
-    /// code for.
+    /// Returns whether the client wants an option. If its message has no list of options, it wants every
+    /// option that it needs not request by its code.
     fn wants(&self, code: u8) -> bool {
         self.parameters.as_ref().is_none_or(|codes| codes.contains(&code))
     }
@@ -263,7 +263,7 @@ pub fn host_name(octets: &[u8]) -> Option<String> {
 /// Returns the first label of a Client FQDN option, which has the flags and two unused octets before the name
 /// (RFC 4702 2).
 fn fqdn(data: &[u8]) -> Option<String> {
-    /// Flag E: the name is in the octets of DNS.
+    /// Flag E: the name is in the wire format of DNS.
     const ENCODED: u8 = 4;
     let ([flags, _, _], name) = data.split_first_chunk()?;
     if flags & ENCODED == 0 {
@@ -282,7 +282,7 @@ pub enum ReplyKind {
     Ack,
     /// DHCPACK to a DHCPINFORM, without an address.
     Information,
-    /// DHCPNAK.
+    /// DHCPNAK, which refuses an address.
     Nak,
 }
 
@@ -315,7 +315,7 @@ impl Reply<'_> {
                 option.extend([code, part.len() as u8]);
                 option.extend(part);
             }
-            // One octet is for the end of the options.
+            // One octet must remain for the end option.
             if message.len() + option.len() < room {
                 message.extend(option);
             }
@@ -372,7 +372,7 @@ impl Reply<'_> {
         options
     }
 
-    /// Adds the values for the client that are not about its address.
+    /// Adds the options that do not depend on the client's address, such as DNS servers.
     fn add_values(&self, options: &mut Vec<(u8, Vec<u8>)>) {
         let Reply { request, server, config, .. } = self;
         options.push((code::SUBNET_MASK, config.prefix.netmask().octets().to_vec()));
@@ -391,7 +391,7 @@ impl Reply<'_> {
         ];
         let wanted = optional.into_iter().filter(|(code, _)| request.wants(*code));
         options.extend(wanted.filter_map(|(code, value)| Some((code, value?))));
-        // RFC 8925 3.3: only a client that names the option gets it.
+        // RFC 8925 3.3: only a client that requests this option gets it.
         let names_it = request.parameters.as_ref().is_some_and(|codes| codes.contains(&code::IPV6_ONLY));
         if config.prefers_ipv6_only && names_it {
             options.push((code::IPV6_ONLY, V6ONLY_WAIT.to_be_bytes().to_vec()));

@@ -40,18 +40,20 @@ pub use lease::StoredLease;
 pub use message::{ClientId, host_name};
 use message::{Kind, Reply, ReplyKind, Request};
 
-/// Time for which the server waits for the answer of a host that uses an address.
+/// Time for which the server waits for an ARP reply of a host that uses an address.
 const PROBE_TIME: Duration = Duration::from_millis(500);
-/// Maximum number of addresses about which the server asks at once.
+/// Maximum number of addresses that the server probes by ARP at the same time.
 const MAX_PROBES: usize = 1024;
-/// Time for which an offer holds an address.
+/// Time for which the server reserves an address that it has offered.
 const OFFER_TIME: Duration = Duration::from_secs(10);
-/// Time for which an address rests that a host uses without a lease.
+/// Time for which the server gives an address to no client after another host was found to use it without a
+/// lease.
 const REST_TIME: Duration = Duration::from_secs(600);
-/// Number of messages at once, and time until the server may process one more.
+/// Number of messages that the server may process at once. The next constant is the time until it may process
+/// one more.
 const BURST: u32 = 4096;
 const INTERVAL: Duration = Duration::from_millis(1);
-/// Time between two events about used up addresses, and between two about other servers.
+/// Minimum time between two events about used-up addresses, and between two events about other DHCP servers.
 const EVENT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// An output of the server. The caller carries out the outputs in order.
@@ -109,7 +111,7 @@ pub struct Server {
     limiter: RateLimiter,
     exhausted_limiter: RateLimiter,
     other_server_limiter: RateLimiter,
-    /// The other server that was heard last.
+    /// Address of the other DHCP server that a client selected last; `None` if no client has selected one.
     other_server: Option<Ipv4Addr>,
     counters: DhcpCounters,
     outputs: VecDeque<Output>,
@@ -161,7 +163,7 @@ impl Server {
         self.address = address;
     }
 
-    /// Sets the MTU that hosts are told if the config has none.
+    /// Sets the MTU that the server sends to hosts if the config has none.
     pub fn set_tunnel_mtu(&mut self, mtu: Option<u32>) {
         self.tunnel_mtu = mtu.and_then(|mtu| u16::try_from(mtu).ok());
     }
@@ -181,7 +183,8 @@ impl Server {
         &self.counters
     }
 
-    /// Returns the address of another server that was heard on the link.
+    /// Returns the address of the other DHCP server that a client selected last; `None` if no client has
+    /// selected one.
     pub fn other_server(&self) -> Option<Ipv4Addr> {
         self.other_server
     }
@@ -244,8 +247,8 @@ impl Server {
         }
     }
 
-    /// Handles an ARP packet of the link: its sender uses the address that it names. An ARP packet of the
-    /// client itself is no conflict.
+    /// Handles an ARP packet of the link: its sender uses the address in the packet. An ARP packet of the
+    /// address's own client is no conflict.
     pub fn handle_arp(&mut self, now: Time, octets: &[u8]) {
         let Some(host) = arp::sender(octets) else { return };
         let Some(binding) = self.bindings.get(host.address) else { return };
@@ -256,7 +259,7 @@ impl Server {
         let request = request.clone();
         self.counters.conflicts += 1;
         self.rest(now, host.address, host.link_address, false);
-        // The client still waits for an offer.
+        // The address is in use, but the client still waits for an offer: look for another address.
         if let Err(reason) = self.discover(now, *request) {
             self.counters.drop(reason);
         }
@@ -301,13 +304,14 @@ impl Server {
         }
     }
 
-    /// Ends the offer to a client that has selected another server (RFC 2131 3.1 4).
+    /// Removes the offer to a client that has selected another server (RFC 2131 3.1 4).
     fn hear_other_server(&mut self, now: Time, server: Ipv4Addr, request: &Request) -> Result<(), DhcpDrop> {
         let offered = self.bindings.of_client(&request.client);
         if let Some((address, _)) = offered.filter(|(_, binding)| binding.state == AddressState::Offered) {
             self.bindings.remove(address);
         }
-        // A client that declines or releases names the server of its old link.
+        // Only a DHCPREQUEST shows another server on this link. A client that declines or releases may name
+        // the server of its old link.
         if request.kind == Kind::Request {
             let is_new = self.other_server.replace(server) != Some(server);
             if is_new && self.other_server_limiter.allow(now) {
@@ -317,8 +321,8 @@ impl Server {
         Err(DhcpDrop::OtherServer)
     }
 
-    /// Finds an address for a client (RFC 2131 4.3.1), and offers it at once if the client has it already.
-    /// Otherwise it first asks whether a host uses the address.
+    /// Finds an address for a client (RFC 2131 4.3.1). If the client already has the address, offers it at
+    /// once. Otherwise probes first whether another host uses the address.
     fn discover(&mut self, now: Time, request: Request) -> Result<(), DhcpDrop> {
         if let Some((address, binding)) = self.bindings.of_client(&request.client)
             && self.config.allows(request.link_address, address)
@@ -329,7 +333,7 @@ impl Server {
                     self.offer(now, address, &request);
                     return Ok(());
                 }
-                // The client has sent its message again.
+                // The client has repeated its message while the server probes the address.
                 AddressState::Probed(_) => return Ok(()),
                 AddressState::Former | AddressState::Resting => {}
             }
@@ -356,7 +360,7 @@ impl Server {
         let own = self.address;
         if let Some(reservation) = self.config.reservation(request.link_address) {
             let address = Some(reservation.address).filter(|address| Some(*address) != own)?;
-            // The lease of the same host with another client identifier ends.
+            // If the same host had a lease with another client identifier, this lease ends.
             let is_own = |binding: &Binding| {
                 binding.link_address == request.link_address && binding.state != AddressState::Resting
             };
@@ -388,8 +392,8 @@ impl Server {
             let address = request.requested.ok_or(DhcpDrop::MissingField)?;
             return self.confirm(now, wall, address, request);
         }
-        // The client renews or rebinds. It uses the address already, so a lease that is unknown here, after
-        // the loss of the disk, begins again.
+        // The client renews or rebinds, so it uses the address already. If the lease is unknown here because
+        // the disk was lost, a new lease begins.
         let address = request.client_address;
         if self.may_have(request, address) {
             self.grant(now, wall, address, request);
@@ -399,7 +403,7 @@ impl Server {
         Ok(())
     }
 
-    /// Answers a client that has started again and still knows its address (INIT-REBOOT).
+    /// Answers a client that has restarted and asks whether it may go on using its address (INIT-REBOOT).
     fn confirm(
         &mut self,
         now: Time,
@@ -519,7 +523,7 @@ impl Server {
         Ok(())
     }
 
-    /// Lets an address rest that a host uses without a lease.
+    /// Makes the server give an address to no client for some time, because a host uses it without a lease.
     fn rest(&mut self, now: Time, address: Ipv4Addr, link_address: LinkAddress, declined: bool) {
         let client = ClientId(Vec::new());
         let (state, until) = (AddressState::Resting, now + REST_TIME);
@@ -539,7 +543,7 @@ impl Server {
         }
     }
 
-    /// Returns an entry for the sender of a request, which ends at once.
+    /// Returns an entry in this state for the sender of a request. Its end is set to now.
     fn binding_of(&self, request: &Request, state: AddressState) -> Binding {
         let reserved = self.config.reservation(request.link_address);
         Binding {
@@ -561,7 +565,7 @@ impl Server {
         u32::try_from(self.config.lease_time.as_secs()).unwrap_or(u32::MAX)
     }
 
-    /// Sends an answer to the address that RFC 2131 4.1 gives.
+    /// Sends an answer to the destination that RFC 2131 4.1 gives for it.
     fn send(&mut self, request: &Request, kind: ReplyKind, address: Ipv4Addr) {
         let Some(server) = self.address else { return };
         let mtu = self.config.mtu.or(self.tunnel_mtu);

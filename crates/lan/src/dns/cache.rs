@@ -1,6 +1,6 @@
-//! Answers of servers, until their time to live is over (RFC 1035 7.4, RFC 2308).
+//! Cache of the answers of DNS servers, until their time to live is over (RFC 1035 7.4, RFC 2308).
 //!
-//! The cache has a maximum size in octets. If it is full, the answers go that would expire next.
+//! The cache has a maximum size in octets. If it is full, it removes the answers that would expire next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,17 +9,17 @@ use carnet_base::Time;
 
 use super::message::{Answer, Query, Question};
 
-/// Maximum memory of the answers, in octets, and of one answer.
+/// Maximum memory of all answers, in octets. The next constant is the maximum for one answer.
 const MAX_SIZE: usize = 512 << 10;
 const MAX_ANSWER: usize = 16 << 10;
-/// Memory of an entry beside its answer, in octets: keys, and nodes of the maps.
+/// Memory in octets that an entry takes in addition to its answer: keys, and nodes of the maps.
 const OVERHEAD: usize = 256;
-/// Longest time for which an answer is stored, in seconds; shorter for one that says that there is nothing
-/// (RFC 2308 5).
+/// Maximum time in seconds for which an answer is stored. A negative answer has a shorter time (RFC 2308 5).
 const MAX_LIFETIME: u32 = 86_400;
 const MAX_NEGATIVE: u32 = 3600;
 
-/// Key of an answer. The answers differ by whether the client wants signatures, and checks them.
+/// Key of an answer in the cache. It contains whether the client wants signatures and whether it disables
+/// checks, because the answers differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CacheKey {
     question: Question,
@@ -59,14 +59,15 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Returns the answer to a query for its client.
+    /// Returns the stored answer to a query in the form for its client; `None` if the cache has none.
     pub fn answer(&self, now: Time, query: &Query) -> Option<Vec<u8>> {
         let entry = self.entries.get(&CacheKey::of(query)).filter(|entry| now < entry.expires)?;
         let age = now.saturating_since(entry.since).as_secs();
         query.answer(&entry.answer, u32::try_from(age).ok()?)
     }
 
-    /// Stores an answer, if it may be stored.
+    /// Stores an answer that has a lifetime and is not too large. An answer with `is_negative` (no such name
+    /// or no such record) is stored for a shorter time.
     pub fn store(&mut self, now: Time, key: CacheKey, answer: &Answer, is_negative: bool) {
         let limit = if is_negative { MAX_NEGATIVE } else { MAX_LIFETIME };
         let Some(lifetime) = answer.lifetime.map(|it| it.min(limit)).filter(|it| *it > 0) else { return };

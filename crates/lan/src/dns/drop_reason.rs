@@ -7,13 +7,13 @@ carnet_base::drop_reasons! {
         Malformed = "malformed",
         /// More queries arrived than the forwarder processes.
         RateLimit = "rate_limit",
-        /// The client already waits for as many answers as it may.
+        /// The client already waits for the maximum number of answers.
         ClientLimit = "client_limit",
-        /// As many queries wait for servers as may wait.
+        /// The maximum number of queries already waits for servers.
         Busy = "busy",
-        /// An answer that is invalid, or that belongs to another question.
+        /// The answer is invalid, or belongs to another question.
         BadAnswer = "bad_answer",
-        /// An answer to a query that no longer waits.
+        /// The answer belongs to a query that no longer waits.
         LateAnswer = "late_answer",
     }
 }

@@ -8,13 +8,13 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Length in octets of the header.
 pub const HEADER: usize = 12;
-/// Maximum length of a message over UDP to a client or server that does not say more (RFC 1035 4.2.1).
+/// Maximum length in octets of a message over UDP, unless the receiver announces more (RFC 1035 4.2.1).
 pub const PLAIN_SIZE: usize = 512;
-/// Maximum length of a message over UDP: fragments never occur on a path of IPv6.
+/// Maximum length in octets of a message over UDP. With this length, IPv6 never needs fragments.
 pub const EDNS_SIZE: u16 = 1232;
 /// Maximum length of a name in octets.
 const MAX_NAME: usize = 255;
-/// Maximum number of records that are read in one message.
+/// Maximum number of records in a message; a message with more records is invalid.
 const MAX_RECORDS: usize = 4096;
 
 /// Types of records.
@@ -29,7 +29,7 @@ pub mod record {
     pub const PTR: u16 = 12;
     /// IPv6 address.
     pub const AAAA: u16 = 28;
-    /// Extension (RFC 6891).
+    /// Pseudo-record of the extension EDNS (RFC 6891).
     pub const OPT: u16 = 41;
     /// Fingerprint of a zone's key (RFC 4034).
     pub const DS: u16 = 43;
@@ -121,20 +121,20 @@ pub struct Query {
     pub question_octets: Vec<u8>,
     /// The question.
     pub question: Question,
-    /// Extension of the client (EDNS).
+    /// EDNS extension in the client's query; `None` if the query has none.
     pub edns: Option<Edns>,
 }
 
-/// Extension of a message (RFC 6891).
+/// The EDNS extension of a message (RFC 6891).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edns {
     /// Maximum length of an answer over UDP, in octets.
     pub size: u16,
-    /// Whether the client wants signatures (DO bit).
+    /// Whether the sender wants signatures (DO bit).
     pub wants_signatures: bool,
 }
 
-/// A record of a message: its place and what the forwarder needs of it.
+/// The fields of a record that the forwarder needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Record {
     start: usize,
@@ -184,7 +184,7 @@ fn read_question(octets: &[u8]) -> Option<(Question, usize)> {
     if name.last() != Some(&0) || name.len() > MAX_NAME {
         return None;
     }
-    // Length octets are below 64, so that no letter is among them.
+    // Octets with the length of a label are below 64, so none of them looks like an upper-case letter.
     let name = name.to_ascii_lowercase();
     let question = Question { name, kind: u16_at(octets, end)?, class: u16_at(octets, end + 2)? };
     Some((question, end + 4))
@@ -274,7 +274,7 @@ impl Query {
         self.with_records(code, 0, &[], 0)
     }
 
-    /// Returns an answer of this program's own knowledge. `records` are the octets of `count` records.
+    /// Returns an answer that the vehicle itself knows. `records` are the octets of `count` records.
     pub fn local(&self, code: Code, records: &[u8], count: u16) -> Vec<u8> {
         self.with_records(code, flag::AUTHORITATIVE, records, count)
     }
@@ -301,8 +301,8 @@ impl Query {
         copied | flag::RESPONSE | flag::RECURSION_AVAILABLE
     }
 
-    /// Returns a stored answer of a server for this client, with the client's ID, question and extension. The
-    /// time to live of each record is less by `age` seconds.
+    /// Returns a stored answer of a server in the form for this client, with the client's ID, question and
+    /// EDNS extension. Subtracts `age` seconds from the time to live of each record.
     pub fn answer(&self, answer: &Answer, age: u32) -> Option<Vec<u8>> {
         let mut octets = answer.octets.clone();
         let flags = u16_at(&octets, 2)? & (flag::CODE | flag::AUTHENTIC) | self.answer_flags();
@@ -321,7 +321,7 @@ impl Query {
     }
 }
 
-/// An answer of a server, without its extension.
+/// An answer of a server, without the server's EDNS extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     octets: Vec<u8>,
@@ -350,11 +350,12 @@ impl Answer {
         let is_truncated = flags & flag::TRUNCATED != 0;
         let records = match read_records(octets, start, answers + authorities + additional) {
             Some(records) => records,
-            // The server may have cut the message within a record.
+            // If the answer is truncated, the server may have cut it inside a record.
             None if is_truncated => Vec::new(),
             None => return None,
         };
-        // The extension holds only between this program and the server. The records behind it are optional.
+        // The EDNS extension is only between this program and the server, so it is left out. The records
+        // behind it are optional and left out, too.
         let kept = records.iter().position(|record| record.kind == record::OPT).unwrap_or(records.len());
         let kept = &records[..kept.max((answers + authorities).min(records.len()))];
         let end = kept.last().map_or(start, |record| record.end);
@@ -383,8 +384,8 @@ impl Answer {
     }
 }
 
-/// Returns the seconds for which an answer is valid: the least time to live of its records. A negative
-/// answer is valid for the time that the zone gives (RFC 2308 5).
+/// Returns the seconds for which an answer is valid: the lowest time to live of its records. A negative
+/// answer is valid for the time in the zone's SOA record (RFC 2308 5).
 fn lifetime(octets: &[u8], code: u16, answers: usize, records: &[Record]) -> Option<u32> {
     if code != 0 && code != 3 {
         return None;
@@ -419,7 +420,7 @@ fn opt(edns: Edns) -> Vec<u8> {
     octets
 }
 
-/// Returns the octets of a record about the name of the question.
+/// Returns the octets of a record whose name is that of the question.
 pub fn own_record(kind: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
     // A compression pointer to the question.
     let mut octets = vec![0xc0, HEADER as u8];

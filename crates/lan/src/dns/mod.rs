@@ -26,7 +26,7 @@ pub use drop_reason::DnsDrop;
 use message::{Answer, Code, Query};
 use names::HostNames;
 
-/// Times until the next attempts, from the first on. After the last one the query fails.
+/// Times to wait after each attempt before the next one. After the last time the query fails.
 const ATTEMPTS: [Duration; 6] = [
     Duration::from_millis(800),
     Duration::from_millis(800),
@@ -35,20 +35,21 @@ const ATTEMPTS: [Duration; 6] = [
     Duration::from_millis(2400),
     Duration::from_millis(2400),
 ];
-/// Maximum number of queries that wait for servers, and of clients that wait for one query.
+/// Maximum number of queries that wait for servers, and maximum number of clients that wait for one query.
 const MAX_QUERIES: usize = 96;
 const MAX_CLIENTS: usize = 64;
 /// Maximum number of answers for which one host waits.
 const MAX_OF_HOST: usize = 24;
-/// Number of queries at once, and time until the forwarder may process one more.
+/// Number of queries that the forwarder may process at once. The next constant is the time until it may
+/// process one more.
 const BURST: u32 = 2000;
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// Number of a query to a server.
+/// Number by which the forwarder and its caller identify a query to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueryId(pub u64);
 
-/// Transport of a message.
+/// Transport of a DNS message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// Datagrams, with a limited length.
@@ -71,7 +72,7 @@ pub struct Client {
 /// An output of the forwarder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// The caller sends this query to a server, from a new socket. The socket of an earlier attempt of the
+    /// The caller sends this query to a server through a new socket. The sockets of earlier attempts of the
     /// query may stay open.
     Ask {
         /// Number of the query.
@@ -83,7 +84,7 @@ pub enum Output {
         /// The query.
         octets: Vec<u8>,
     },
-    /// The query needs no answer any more: the caller closes its sockets.
+    /// The query needs no further answer: the caller closes its sockets.
     Done(QueryId),
     /// The caller sends this answer to a client.
     Answer(Client, Vec<u8>),
@@ -138,10 +139,10 @@ impl DnsCounters {
 #[derive(Debug)]
 struct Pending {
     key: CacheKey,
-    /// Query of the first client, from which the queries to servers are made.
+    /// Query of the first client. The forwarder makes its queries to servers from this query.
     query: Query,
     clients: Vec<(Client, Query)>,
-    /// IDs of the attempts whose answers are accepted, each with its server.
+    /// IDs of the attempts whose answers the forwarder still accepts, each with its server.
     ids: Vec<(u16, IpAddr)>,
     /// Number of attempts.
     attempts: usize,
@@ -154,7 +155,7 @@ struct Pending {
 #[derive(Debug)]
 pub struct Forwarder {
     servers: Vec<IpAddr>,
-    /// Server that answered last; the forwarder asks it first.
+    /// Index of the server that answered last; the forwarder asks this server first.
     preferred: usize,
     names: HostNames,
     cache: Cache,
@@ -185,7 +186,7 @@ impl Forwarder {
         }
     }
 
-    /// Sets other servers. Answers in the cache stay.
+    /// Replaces the servers. Answers in the cache stay.
     pub fn set_servers(&mut self, servers: Vec<IpAddr>) {
         self.preferred = 0;
         self.servers = servers;
@@ -255,7 +256,7 @@ impl Forwarder {
         }
     }
 
-    /// Asks a server, or joins a client to a query that asks the same.
+    /// Sends a query to a server. If a query with the same question already waits, adds the client to it.
     fn forward(&mut self, now: Time, client: Client, query: &Query) -> Result<(), DnsDrop> {
         let clients = self.pending.values().flat_map(|pending| &pending.clients);
         if clients.filter(|(other, _)| other.address == client.address).count() >= MAX_OF_HOST {
@@ -263,7 +264,7 @@ impl Forwarder {
         }
         let key = CacheKey::of(query);
         if let Some(pending) = self.by_key.get(&key).and_then(|id| self.pending.get_mut(id)) {
-            // A host that repeats its query gets one answer.
+            // A host that repeats its query must get only one answer.
             let is_known = |(other, waiting): &(Client, Query)| {
                 (other.address, waiting.id, other.transport) == (client.address, query.id, client.transport)
             };
@@ -318,12 +319,12 @@ impl Forwarder {
         };
         if answer.is_truncated && pending.transport == Transport::Udp {
             pending.transport = Transport::Tcp;
-            // The same server again, at once.
+            // The truncated answer does not count as an attempt: ask the same server again at once, over TCP.
             pending.attempts = pending.attempts.saturating_sub(1);
             return self.ask(now, id);
         }
         self.counters.answered += 1;
-        // Another server may know more.
+        // If a server fails, another server may know the answer.
         if answer.is_failure && pending.attempts < self.servers.len() {
             return self.ask(now, id);
         }
@@ -347,7 +348,8 @@ impl Forwarder {
     pub fn handle_failure(&mut self, now: Time, id: QueryId, server: IpAddr) {
         let Some(pending) = self.pending.get(&id) else { return };
         let is_last = pending.ids.last().is_some_and(|(_, asked)| *asked == server);
-        // With one server, or after each has failed, the next attempt waits: the path may come back.
+        // If there is only one server, or every server has failed, wait before the next attempt: the path may
+        // come back.
         if is_last && pending.attempts < self.servers.len() {
             self.ask(now, id);
         }
@@ -362,7 +364,7 @@ impl Forwarder {
         }
     }
 
-    /// Tells the clients of a query that no server has answered.
+    /// Sends the clients of a query the answer that no server has answered (SERVFAIL).
     fn fail(&mut self, id: QueryId) {
         let Some(pending) = self.remove(id) else { return };
         self.counters.failed += 1;
@@ -387,7 +389,7 @@ impl Forwarder {
         self.outputs.push_back(Output::Answer(client, octets));
     }
 
-    /// Answers a query that this program does not understand with its ID alone.
+    /// Answers a query that the parser rejects, with the ID of the query and an error code alone.
     fn answer_invalid(&mut self, client: Client, octets: &[u8], code: Code) {
         if let Some(answer) = message::refusal(octets, code) {
             self.outputs.push_back(Output::Answer(client, answer));

@@ -1,11 +1,12 @@
-//! Names of the hosts on board: answers about them, without a server.
+//! Names of the hosts on board, and answers about them without a server.
 //!
 //! A host has the name that it sent with its DHCP request, or that of its reservation, below the domain of
-//! the vehicle. The table has IPv4 addresses only: DHCP is its one source, and it does not guess which IPv6
-//! addresses a host has made itself. So a host with a name has no AAAA record.
+//! the vehicle. The table has IPv4 addresses only, because DHCP is its only source. It does not guess which
+//! IPv6 addresses a host has made itself, so a host with a name has no AAAA record.
 //!
 //! No server gets queries about the domain [`DEFAULT_DOMAIN`], single labels, hosts with a lease, and domains
-//! that have no server (RFC 6761). The same holds for the reverse names of the prefixes of the mobile network, as RFC 6303 asks for private ones.
+//! that have no server (RFC 6761). The same holds for the reverse names of the prefixes of the mobile network,
+//! as RFC 6303 asks for private ones.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,13 +15,13 @@ use ipnet::IpNet;
 
 use super::message::{CLASS_IN, Code, Query, Question, own_record, record, reverse_network};
 
-/// Domain of the vehicle without a search list: no server knows it.
+/// Domain of the vehicle if the config has no search list. No server on the Internet knows this domain.
 pub const DEFAULT_DOMAIN: &str = "lan";
 /// Other domains that have no server (RFC 6761 6.3 and 6.4, RFC 6762 22.1, RFC 7686 2).
 const DOMAINS_WITHOUT_SERVER: [&str; 4] = ["local", "localhost", "invalid", "onion"];
 /// Time to live of the records in seconds: hosts come and go.
 const TTL: u32 = 60;
-/// Types by which a validating host asks about a top-level domain.
+/// Types of records that a validating host requests about a top-level domain.
 const TYPES_OF_TOP_LEVEL_DOMAINS: [u16; 4] = [record::NS, record::SOA, record::DS, record::DNSKEY];
 
 /// Hosts on board, with their names and addresses.
@@ -35,7 +36,7 @@ pub struct HostNames {
     by_address: BTreeMap<Ipv4Addr, String>,
 }
 
-/// Knowledge of the vehicle itself about a name.
+/// Result of the search for a name in the knowledge of the vehicle itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known<'a> {
     /// The name belongs to the host with this address.
@@ -44,7 +45,7 @@ enum Known<'a> {
     Reverse(&'a str),
     /// The name has no records, but names below it may have some.
     Zone,
-    /// The name does not exist.
+    /// The vehicle knows that the name does not exist.
     Nothing,
 }
 
@@ -116,7 +117,7 @@ impl HostNames {
                 && known.zip(domain).all(|(known, label)| known.eq_ignore_ascii_case(label))
         };
         let is_of_config = self.domains.iter().any(|known| is(known));
-        // Hosts ask for short names too.
+        // Hosts also send queries for short names, without a domain.
         let is_ours = domain.is_empty() || is(DEFAULT_DOMAIN) || is_of_config;
         let name = std::str::from_utf8(name).ok().filter(|_| is_ours);
         if let Some(address) = name.and_then(|name| self.by_name.get(name)) {
@@ -127,7 +128,7 @@ impl HostNames {
         }
         let is_without_server =
             is_default || DOMAINS_WITHOUT_SERVER.iter().any(|known| is_below(labels, known));
-        // A domain of the config may have other names, which a server knows.
+        // A server may know other names in a domain of the config.
         let mut others = self.domains.iter().filter(|known| !known.eq_ignore_ascii_case(DEFAULT_DOMAIN));
         (is_without_server && !others.any(|known| is_below(labels, known))).then_some(Known::Nothing)
     }

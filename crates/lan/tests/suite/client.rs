@@ -44,7 +44,7 @@ pub fn config() -> ServerConfig {
     }
 }
 
-/// A client's message, before it is written.
+/// Fields of a client's message, from which the test makes the octets.
 #[derive(Debug, Clone)]
 pub struct Message {
     pub kind: u8,
@@ -139,7 +139,7 @@ impl Answer {
     }
 }
 
-/// A server, its clock, and what it has stored.
+/// A server, its clock, and a simulated disk with the stored records.
 pub struct World {
     pub server: Server,
     pub now: Time,
@@ -160,7 +160,7 @@ impl World {
         World { server, now, disk, probes: Vec::new(), events: Vec::new() }
     }
 
-    /// Ends the server as `kill -9` does, and starts another with the same disk.
+    /// Ends the server as `kill -9` does. Starts another server with the same disk.
     pub fn restart(self) -> World {
         let config = self.server.config().clone();
         World::with_disk(config, self.disk, self.now)
@@ -219,7 +219,7 @@ impl World {
         answers
     }
 
-    /// Obtains an address as a client without one does.
+    /// Obtains an address in the way of a client without an address. Returns the address.
     pub fn obtain(&mut self, client: u32) -> Option<Ipv4Addr> {
         let mut offers = self.send(&Message::new(DISCOVER, client));
         offers.extend(self.wait(Duration::from_millis(500)));

@@ -16,14 +16,15 @@ fn client_without_address_gets_an_offer_after_the_probe_and_an_acknowledgement()
     let discover = Message::new(DISCOVER, 1).with(55, &[1, 3, 6, 15, 26, 51, 119]).with(12, b"Camera_1");
     assert_eq!(world.send(&discover), []);
     assert_eq!(world.probes, [address(100)]);
-    // A client that sends its message again causes no second probe.
+    // If a client sends its message again, the server sends no second ARP request.
     assert_eq!(world.send(&discover), []);
     assert_eq!(world.probes.len(), 1);
     assert_eq!(world.wait(Duration::from_millis(499)), []);
     let offers = world.wait(Duration::from_millis(1));
     let [offer] = &offers[..] else { panic!("{offers:?}") };
     assert_eq!((offer.kind, offer.yiaddr, offer.transaction), (OFFER, address(100), 1));
-    // The client has no address and did not ask for broadcast: unicast to its link-layer address.
+    // The client has no address and did not request broadcast, so the offer goes to its link-layer address by
+    // unicast.
     assert_eq!((offer.datagram.link_destination, offer.datagram.destination), (mac(1), address(100)));
     assert!(world.disk.is_empty());
 
@@ -78,7 +79,7 @@ fn renewal_of_a_lost_lease_is_granted_unless_another_client_has_the_address() {
     let renewal = |client, address| Message::new(REQUEST, client).with_source(address);
     assert_eq!(world.send(&renewal(1, address(104)))[0].kind, ACK);
     assert_eq!(world.send(&renewal(2, address(104)))[0].kind, NAK);
-    // Outside of the range, and another network.
+    // The server refuses an address outside of its range, and then an address of another network.
     assert_eq!(world.send(&renewal(3, address(50)))[0].kind, NAK);
     let nak = &world.send(&renewal(3, Ipv4Addr::new(192, 168, 1, 5)))[0];
     assert_eq!((nak.kind, nak.datagram.destination), (NAK, Ipv4Addr::BROADCAST));
@@ -90,7 +91,7 @@ fn client_that_starts_again_keeps_its_address() {
     let leased = world.obtain(1).expect("an address");
     let reboot = |client, address| Message::new(REQUEST, client).wants(address);
     assert_eq!(world.send(&reboot(1, leased))[0].kind, ACK);
-    // A wrong address, and one of another network.
+    // The server refuses a wrong address, and then an address of another network.
     assert_eq!(world.send(&reboot(1, address(109)))[0].kind, NAK);
     assert_eq!(world.send(&reboot(2, Ipv4Addr::new(192, 168, 1, 5)))[0].kind, NAK);
     // RFC 2131 4.3.2: a server without record of the client is silent.
@@ -109,7 +110,7 @@ fn released_address_goes_to_the_same_client_again() {
     assert!(matches!(world.events.last(), Some(DhcpEvent::Released { .. })));
     assert_ne!(world.obtain(3), Some(first), "addresses that were never used come first");
     assert_eq!(world.obtain(1), Some(first));
-    // Another client cannot release it.
+    // Another client cannot release the lease.
     world.send(&Message::new(RELEASE, 2).with_source(first).with_server(SERVER));
     assert!(world.disk.contains_key(&first));
     assert_eq!(world.server.counters().dropped(DhcpDrop::NotOwner), 1);
@@ -161,7 +162,7 @@ fn reservation_gives_its_host_the_address_and_no_other_host() {
     assert_eq!(world.obtain(1), Some(address(105)));
     let lease = world.server.leases(world.now).find(|lease| lease.is_reserved).expect("a lease");
     assert_eq!((lease.address, lease.host_name.as_deref()), (address(105), Some("camera")));
-    // The same host with a client identifier.
+    // The same host requests an address again, with a client identifier.
     let discover = Message::new(DISCOVER, 1).with(61, b"\x00other");
     let offers = [world.send(&discover), world.wait(SECOND)].concat();
     assert_eq!(offers[0].yiaddr, address(105));
@@ -175,7 +176,7 @@ fn client_identifier_goes_before_the_link_layer_address() {
     let first = world.wait(SECOND)[0].clone();
     let second = [world.send(&discover(2)), world.wait(SECOND)].concat()[0].clone();
     assert_eq!(first.yiaddr, second.yiaddr);
-    // RFC 6842: the server returns the identifier.
+    // RFC 6842: the server returns the client identifier.
     assert_eq!(second.options.get(&61).map(Vec::as_slice), Some(&b"\xffidentity"[..]));
 }
 
@@ -227,7 +228,7 @@ fn answer_has_as_many_options_as_the_client_accepts() {
     assert_eq!((offer.options.get(&119), offer.options.contains_key(&6)), (None, true));
     world.send(&Message::new(DISCOVER, 2).with(57, &1500u16.to_be_bytes()));
     let offer = world.wait(SECOND)[0].clone();
-    // Longer than one option: RFC 3396.
+    // RFC 3396: the search list is longer than one option, so it takes several.
     assert_eq!(offer.options.get(&119).map(Vec::len), Some(8 * (61 + 9)));
     assert_eq!(offer.options.get(&114), Some(&uri.into_bytes()));
 }

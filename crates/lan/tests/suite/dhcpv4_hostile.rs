@@ -84,7 +84,7 @@ fn flood_has_a_limit() {
     assert!(world.server.counters().dropped(DhcpDrop::RateLimit) > 5000);
 }
 
-/// One step of a random story.
+/// One step of a random sequence of messages.
 #[derive(Debug, Clone)]
 enum Step {
     Send(u8, u32, u8, bool),
@@ -104,7 +104,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Addresses that clients believe they have, with the end of the lease.
+/// Addresses that clients believe they have, each with the client and the end of the lease.
 type Leases = BTreeMap<Ipv4Addr, (u32, Time)>;
 
 fn note(leases: &mut Leases, answers: &[Answer], now: Time) {
@@ -140,7 +140,8 @@ proptest! {
         for step in steps {
             let answers = match step {
                 Step::Send(kind, client, last, selects) => {
-                    // The server believes a client that gives up its address.
+                    // The server believes a client that gives its own address up, so the test removes the
+                    // lease as well.
                     if kind == RELEASE || kind == DECLINE {
                         leases.retain(|leased, (owner, _)| *owner != client || *leased != address(last));
                     }
@@ -166,7 +167,7 @@ proptest! {
         }
     }
 
-    /// Any octets are answered, or dropped with a reason.
+    /// For any octets, the server answers or counts a reason for the drop.
     #[test]
     fn any_octets_are_counted(
         client in 0..4u32,

@@ -31,7 +31,7 @@ fn name(text: &str) -> Vec<u8> {
     octets
 }
 
-/// Returns a message with a question, and the other sections as they are.
+/// Returns a DNS message with one question. `counts` and `records` are the other sections.
 fn message(id: u16, flags: u16, text: &str, kind: u16, counts: [u16; 3], records: &[u8]) -> Vec<u8> {
     let fields = [id, flags, 1].into_iter().chain(counts);
     let mut octets: Vec<u8> = fields.flat_map(u16::to_be_bytes).collect();
@@ -58,7 +58,7 @@ fn query(id: u16, text: &str, kind: u16) -> Vec<u8> {
     message(id, 0x0100, text, kind, [0, 0, 0], &[])
 }
 
-/// Returns the answer of a server with one address, for the query that it got.
+/// Returns a server's answer to a query, with one IPv4 address.
 fn answer(query: &[u8], text: &str, ttl: u32) -> Vec<u8> {
     let id = u16::from_be_bytes([query[0], query[1]]);
     let records = [record(&[0xc0, 12], A, 1, ttl, &[10, 1, 2, 3]), opt(1232)].concat();
@@ -72,7 +72,7 @@ struct World {
     clients: u64,
 }
 
-/// A query to a server.
+/// A query that the forwarder has sent to a server.
 #[derive(Debug, Clone, PartialEq)]
 struct Asked {
     id: QueryId,
@@ -145,14 +145,14 @@ fn query_is_forwarded_with_another_id_and_answered_with_its_own() {
     assert!(answers.is_empty());
     let [asked] = &asked[..] else { panic!("{asked:?}") };
     assert_eq!((asked.server, asked.transport), (server(1), Transport::Udp));
-    // The question is as the client wrote it, and carnet's own extension follows.
+    // The question has the case of the client's letters. carnet's own EDNS extension follows.
     let id = u16::from_be_bytes([asked.octets[0], asked.octets[1]]);
     let expected = message(id, 0x0100, "Www.Example.net", A, [0, 0, 1], &opt(1232));
     assert_eq!(asked.octets, expected);
     assert_ne!(id, 77);
     let (more, answers) = world.answer(asked, &answer(&asked.octets, "Www.Example.net", 300));
     assert!(more.is_empty());
-    // The client has sent no extension, so it gets none.
+    // The client's query has no EDNS extension, so its answer has none.
     let own = record(&[0xc0, 12], A, 1, 300, &[10, 1, 2, 3]);
     assert_eq!(answers, [message(77, 0x8180, "Www.Example.net", A, [1, 0, 0], &own)]);
 }
@@ -167,7 +167,7 @@ fn second_query_is_answered_from_the_cache_until_the_time_is_over() {
     assert!(asked.is_empty());
     let own = record(&[0xc0, 12], A, 1, 200, &[10, 1, 2, 3]);
     assert_eq!(answers, [message(2, 0x8180, "WWW.example.net", A, [1, 0, 0], &own)]);
-    // Another type is another question.
+    // A query for another type of record is another question, so the forwarder asks a server.
     assert_eq!(world.send(&query(3, "www.example.net", AAAA)).0.len(), 1);
     world.wait(Duration::from_secs(200));
     assert_eq!(world.send(&query(4, "www.example.net", A)).0.len(), 1);
@@ -204,7 +204,7 @@ fn forged_answers_are_dropped_and_the_right_one_is_taken() {
         let (more, answers) = world.answer(&asked[0], &forged);
         assert!(more.is_empty() && answers.is_empty(), "{forged:?}");
     }
-    // From another server.
+    // The forwarder must ignore an answer from another server.
     world.forwarder.handle_answer(world.now, asked[0].id, server(2), &right);
     assert!(world.outputs().1.is_empty());
     assert_eq!(world.forwarder.counters().dropped(DnsDrop::BadAnswer), 6);
@@ -224,7 +224,7 @@ fn silent_server_is_followed_by_the_next_and_the_query_fails_in_the_end() {
     let (_, answers) = world.wait(Duration::from_secs(2));
     assert_eq!((answers.len(), code(&answers[0])), (1, 2));
     assert_eq!(world.forwarder.counters().failed, 1);
-    // An answer of the second server makes it the first.
+    // After an answer of the second server, the forwarder asks this server first.
     let (_, _) = world.send(&query(2, "two.example.net", A));
     let (asked, _) = world.wait(Duration::from_secs(1));
     world.answer(&asked[0], &answer(&asked[0].octets, "two.example.net", 300));
@@ -251,7 +251,8 @@ fn truncated_answer_is_asked_for_over_a_connection() {
     let id = u16::from_be_bytes([asked[0].octets[0], asked[0].octets[1]]);
     let whole = message(id, 0x8180, "www.example.net", A, [100, 0, 0], &many);
     let (_, answers) = world.answer(&asked[0], &whole);
-    // 1600 octets do not fit into a datagram: the client asks over a connection, and gets them.
+    // An answer of 1600 octets does not fit into a datagram. The client repeats its query over TCP, and gets
+    // the whole answer.
     assert_eq!((answers[0].len(), answers[0][2] & 2), (12 + 21, 2));
     let (_, answers) = world.send_from(9, Transport::Tcp, &query(1, "www.example.net", A));
     assert_eq!(answers[0].len(), whole.len());
@@ -266,7 +267,7 @@ fn clients_with_one_question_cause_one_query() {
             world.send_from(host, Transport::Udp, &query(host.into(), "www.example.net", A)).0.is_empty()
         );
     }
-    // A host that repeats its query gets one answer.
+    // If a host repeats its query, it gets only one answer.
     world.send_from(2, Transport::Udp, &query(2, "www.example.net", A));
     let (_, answers) = world.answer(&asked[0], &answer(&asked[0].octets, "www.example.net", 300));
     let ids: Vec<u8> = answers.iter().map(|answer| answer[1]).collect();
@@ -308,15 +309,16 @@ fn world_with_hosts(domains: &[&str]) -> World {
     world
 }
 
-/// Returns code, number of records and octets of an answer that the vehicle itself gives; `None` if it asks a
-/// server.
+/// Returns code, number of records and octets of an answer that the vehicle itself gives. Returns `None` if
+/// the forwarder asks a server.
 fn local(world: &mut World, text: &str, kind: u16) -> Option<(u8, u8, Vec<u8>)> {
     let (asked, answers) = world.send(&query(1, text, kind));
     assert_eq!(asked.len() + answers.len(), 1, "{text}");
     answers.into_iter().next().map(|answer| (code(&answer), answer[7], answer))
 }
 
-/// Returns code and number of records.
+/// Returns code and number of records of an answer that the vehicle itself gives; `None` if the forwarder
+/// asks a server.
 fn outline(world: &mut World, text: &str, kind: u16) -> Option<(u8, u8)> {
     local(world, text, kind).map(|(code, count, _)| (code, count))
 }
@@ -333,7 +335,7 @@ fn hosts_on_board_have_names() {
         assert!(octets.ends_with(&[0, 4, 10, 42, 7, 20]), "the first host with a name gets it");
         assert_eq!(octets[2] & 4, 4, "authoritative");
     }
-    // The vehicle knows no IPv6 address of a host, nor other records, but the name exists.
+    // The vehicle knows no IPv6 address and no other records of a host. Its answer says that the name exists.
     for kind in [AAAA, MX, HTTPS] {
         for text in ["camera", "camera.lan", "camera.bus.example"] {
             assert_eq!(outline(&mut world, text, kind), NO_RECORD, "{text}");
@@ -356,11 +358,11 @@ fn queries_about_local_names_never_leave_the_vehicle() {
         }
     }
     assert_eq!(outline(&mut world, "lan", SOA), NO_RECORD);
-    // A validating host has to ask about top-level domains.
+    // A validating host needs answers of servers about top-level domains.
     for (text, kind) in [("example", DS), ("example", DNSKEY), ("example", NS), ("", DNSKEY)] {
         assert_eq!(outline(&mut world, text, kind), None, "{text}");
     }
-    // Another class than that of the Internet.
+    // The vehicle does not answer queries of another class than that of the Internet.
     for text in ["tablet.lan", "tablet.bus.example", "20.7.42.10.in-addr.arpa"] {
         let mut chaos = query(1, text, A);
         *chaos.last_mut().expect("the class") = 3;
@@ -394,7 +396,7 @@ fn reverse_names_of_the_prefixes_on_board_never_leave_the_vehicle() {
     for (text, expected) in [
         ("99.7.42.10.in-addr.arpa".to_owned(), NO_NAME),
         ("0.4.42.10.in-addr.arpa".to_owned(), NO_NAME),
-        // Names between the prefix and its addresses exist.
+        // Names between the reverse name of the prefix and those of its addresses exist.
         ("7.42.10.in-addr.arpa".to_owned(), NO_RECORD),
         ("_udp.7.42.10.in-addr.arpa".to_owned(), NO_NAME),
         ("020.7.42.10.in-addr.arpa".to_owned(), NO_NAME),
@@ -405,7 +407,8 @@ fn reverse_names_of_the_prefixes_on_board_never_leave_the_vehicle() {
         (ip6("2001:db8:a:1::", 20), NO_RECORD),
         (format!("b._dns-sd.{}", ip6("2001:db8:a::", 16)), NO_NAME),
         (format!("g.{}", ip6("2001:db8:a::", 16)), NO_NAME),
-        // Other networks, and those that contain more than a prefix on board.
+        // Servers know the reverse names of other networks, and of networks that contain more than a prefix
+        // on board.
         ("1.8.42.10.in-addr.arpa".to_owned(), None),
         ("42.10.in-addr.arpa".to_owned(), None),
         ("x.42.10.in-addr.arpa".to_owned(), None),
@@ -438,7 +441,7 @@ fn invalid_queries_get_an_error_or_nothing() {
     let mut two_questions = valid.clone();
     two_questions[5] = 2;
     assert_eq!(code_of(&mut world, &two_questions), Some(1));
-    // A compression pointer in the question, to itself.
+    // The question has a compression pointer that points to itself.
     let mut pointer = valid[..12].to_vec();
     pointer.extend([0xc0, 12, 0, 1, 0, 1]);
     assert_eq!(code_of(&mut world, &pointer), Some(1));
@@ -448,7 +451,8 @@ fn invalid_queries_get_an_error_or_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Any octets of a host or a server: the forwarder answers, drops or asks, and stays within its bounds.
+    /// For any octets of a host or a server, the forwarder answers, drops or asks a server. Its memory stays
+    /// within its limits.
     #[test]
     fn any_octets_keep_the_bounds(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),

@@ -1,7 +1,8 @@
-//! The services with 100,000 mutated messages each. They must not panic, their memory must stay within its
-//! bounds, and hosts with a lease must keep it.
+//! The services with 100,000 mutated messages each. They must not panic, and their memory must stay within
+//! its limits. Hosts with a lease must keep it.
 //!
-//! The text of a value by `Debug` has each entry of its tables, so its length shows the memory of the value.
+//! The `Debug` text of a value has each entry of its tables, so the length of the text shows the memory of
+//! the value.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use carnet_lan::dns::{Client, Forwarder, Output, Transport};
 use super::client::{self, *};
 
 const MESSAGES: usize = 100_000;
-/// Values of octets that are often limits.
+/// Values that are limits of length fields or formats, which mutations set.
 const LIMITS: [u8; 10] = [0, 1, 4, 12, 63, 64, 127, 128, 192, 255];
 
 fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
@@ -50,7 +51,8 @@ fn mutate(rng: &mut Rng, octets: &mut Vec<u8>, other: &[u8]) {
     octets.truncate(1600);
 }
 
-/// Returns valid messages of clients that may attack, about their own and about any other address.
+/// Returns valid messages of clients that may be attackers: about their own addresses and about any other
+/// address.
 fn dhcp_message(rng: &mut Rng) -> Vec<u8> {
     let kind = *pick(rng, &[DISCOVER, DISCOVER, REQUEST, REQUEST, REQUEST, DECLINE, RELEASE, INFORM]);
     let about = address(98 + rng.below(14) as u8);
@@ -75,7 +77,7 @@ fn dhcp_message(rng: &mut Rng) -> Vec<u8> {
 
 #[test]
 fn hosts_keep_their_leases_among_mutated_dhcp_messages() {
-    /// Link-layer addresses that no mutation hits.
+    /// Numbers of clients whose link-layer addresses no mutated message contains.
     const OWNERS: [u32; 4] = [0x5eed_a701, 0x5eed_a702, 0x5eed_a703, 0x5eed_a704];
     let mut world = World::new(config());
     let mut rng = Rng::new(2131);
@@ -216,7 +218,7 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
     let known = dns_message(7, 0x0100, &[name("tablet.lan"), vec![0, 1, 0, 1]].concat(), [0; 3], &[]);
     let (mut rng, mut now) = (Rng::new(1035), Time::from_secs(1000));
     let (mut queries, mut answers, mut last) = (0, 0, vec![0]);
-    // Queries of clients by number: ID and transport. Each gets one answer at most.
+    // ID and transport of each query of a client, by number. Each query gets at most one answer.
     let mut waiting = std::collections::BTreeMap::new();
     while queries < MESSAGES || answers < MESSAGES {
         now += Duration::from_millis(rng.below(6));
@@ -244,7 +246,8 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
                 Output::Ask { query, server, octets, .. } => asked.push((query, server, octets)),
                 Output::Done(_) => {}
             }
-            // Several answers to one query, so that forged ones arrive before and after the right one.
+            // The test sends several answers to each query, so that forged answers arrive before and after
+            // the right one.
             for (query, server, octets) in asked.drain(..) {
                 for _ in 0..rng.below(5) {
                     let mut answer = dns_answer(&mut rng, &octets);
@@ -263,7 +266,7 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
             let size = format!("{forwarder:?}").len();
             assert!(size < 8 << 20, "{size} octets of text after {queries} queries");
         }
-        // Queries that the forwarder drops stay here.
+        // Queries that the forwarder drops stay in this map.
         while waiting.len() > 20_000 {
             waiting.pop_first();
         }

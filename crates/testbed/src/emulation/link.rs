@@ -95,8 +95,8 @@ impl Link {
         self.ways.iter().filter_map(LinkDirection::poll_timeout).chain(self.next_step()).min()
     }
 
-    /// Returns the next frame that has arrived by `now`, if any. The result has its arrival time, the index of
-    /// the end at which it arrived, and the frame.
+    /// Returns the next frame that has arrived by `now`, if any. The result has its arrival time, the index
+    /// of the end at which it arrived, and the frame.
     pub fn poll_output(&mut self, now: u64) -> Option<(u64, usize, Vec<u8>)> {
         let [there, back] = &mut self.ways;
         if let Some((at, frame)) = there.poll_output(now) {
