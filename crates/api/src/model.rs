@@ -130,11 +130,11 @@ pub struct ErrorBody {
     pub error: String,
 }
 
-/// Puts an event into its envelope: one flat object, `time` first of meaning, then the fields of the event.
+/// Puts an event into its envelope: one flat object with `time` and the fields of the event.
 ///
 /// `time` is in seconds since 1970 (UTC), with a fraction. `fields` is the event as the station serialises
-/// it: an object whose `event` key is its kind in snake_case. Anything else than an object is kept under
-/// the key `value`.
+/// it: an object whose `event` key is its kind in snake_case. If the event is not an object, the envelope has
+/// it under the key `value`.
 ///
 /// ```
 /// use serde_json::json;

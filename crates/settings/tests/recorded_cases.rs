@@ -14,7 +14,7 @@ use carnet_station::Station;
 use carnet_station::io::{NemoOutput, Output};
 use serde_json::{Value, json};
 
-/// Environment variable that makes the test write the answers instead of comparing them.
+/// Environment variable that makes the test write the outputs instead of comparing them.
 const UPDATE: &str = "CARNET_UPDATE_CASES";
 
 fn folder() -> PathBuf {

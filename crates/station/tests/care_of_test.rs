@@ -280,11 +280,11 @@ fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
 /// home agent sends.
 #[derive(Default)]
 struct HalfSilent {
-    /// Echo Replies of the addresses that answer.
+    /// Number of Echo Replies from the addresses that answer.
     answered: usize,
-    /// Packets of the correspondent to addresses that answer.
+    /// Number of packets of the correspondent to addresses that answer.
     data_to_true: usize,
-    /// Probes to addresses that never answer.
+    /// Number of probes to addresses that never answer.
     probes: usize,
     /// Number of packets other than probes to addresses that never answer, and the octets of these packets.
     others: usize,

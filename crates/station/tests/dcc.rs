@@ -22,7 +22,7 @@ use common::WALL;
 use common::world::{Network, station};
 
 const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
-/// Index of the station.
+/// Index of the only station in the world.
 const CAR: usize = 0;
 
 /// A radio channel with one station only, and the frames that the station has sent.

@@ -78,7 +78,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Reads a document.
+    /// Reads all tables of a parsed config file. Reports their errors to `sink`.
     pub(super) fn read(document: &DeTable<'_>, sink: &Sink<'_>) -> Draft {
         let root = Table::open(&ROOT, 0, document, sink);
         let open = |key| root.table(key).flatten();

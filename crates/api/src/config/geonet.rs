@@ -345,7 +345,7 @@ pub(super) struct Draft {
     pub interface: Option<At<GeonetInterface>>,
     /// Whether the security entity sets the GN address. It is also true if the key has an error.
     pub is_anonymous: bool,
-    /// IPv6 interface; the outer `None` if it has an error.
+    /// Value of `ipv6_interface`, if present; the outer `None` if the key has an error.
     pub ipv6_interface: Option<Option<At<String>>>,
     pub dynamic_interface: Option<At<String>>,
     /// Position of `[geonet.ipv6]` in the file.

@@ -69,7 +69,7 @@ pub(super) struct Declaration {
     pub disclosure: Disclosure,
     /// Table that the value of the key contains.
     pub below: Option<&'static Section>,
-    /// Sentences for the page. Only the test of the page uses them.
+    /// Sentences about the key for `docs/config.md`. Only the test of this page uses them.
     #[cfg(test)]
     pub meaning: &'static str,
     /// Name of the type on the page; `None` if the form of the value determines it.

@@ -105,7 +105,7 @@ pub struct HomeAgents {
 /// URL of plain HTTP whose answer shows a captive portal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeUrl {
-    /// Address and port of the host.
+    /// Address and port of the web server.
     pub address: SocketAddr,
     /// Host and port as the URL has them.
     pub authority: String,

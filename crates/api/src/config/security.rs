@@ -35,7 +35,7 @@ pub struct Security {
 pub struct Pseudonyms {
     /// Shortest and longest distance in metres before the first change.
     pub first_distance_m: (u16, u16),
-    /// Metres between changes.
+    /// Minimum distance in metres that the vehicle drives between two changes.
     pub distance_m: u16,
     /// Shortest and longest time that the station waits before a change, in addition to the distance.
     pub time: (Duration, Duration),

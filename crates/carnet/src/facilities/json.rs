@@ -141,7 +141,7 @@ fn low_frequency(low: &BasicVehicleContainerLowFrequency) -> Map<String, Value> 
     container
 }
 
-/// Returns a position, and separately its confidences.
+/// Returns the JSON fields of a position, and separately the confidences of these fields.
 fn position(reference: &ReferencePosition) -> (Map<String, Value>, Map<String, Value>) {
     let ellipse = reference.position_confidence_ellipse;
     let position = numbers(&[

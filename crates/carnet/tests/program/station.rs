@@ -35,7 +35,7 @@ pub struct End {
     pub took: Duration,
 }
 
-/// Runs the carnet program to its end, outside of all hosts.
+/// Runs the carnet program to its end in the namespace of the test, outside of all hosts.
 pub fn carnet(arguments: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(arguments).env_remove("CARNET_SOCKET").env_remove("RUST_LOG").env_remove("NOTIFY_SOCKET");

@@ -70,12 +70,12 @@ impl Bindings {
         bindings
     }
 
-    /// Returns the entry of an address.
+    /// Returns the entry of an address; `None` if the address is free and no client had it before.
     pub fn get(&self, address: Ipv4Addr) -> Option<&Binding> {
         self.of.get(&address)
     }
 
-    /// Returns the address of a client, and its entry.
+    /// Returns the address of a client, and the entry of this address; `None` for an unknown client.
     pub fn of_client(&self, client: &ClientId) -> Option<(Ipv4Addr, &Binding)> {
         let address = *self.by_client.get(client)?;
         Some((address, self.of.get(&address)?))
@@ -117,7 +117,7 @@ impl Bindings {
         self.deadlines.first().map(|(due, _)| *due)
     }
 
-    /// Returns an address whose state has ended.
+    /// Returns an address whose state has ended at `now`; `None` if there is no further one.
     pub fn expired(&self, now: Time) -> Option<Ipv4Addr> {
         self.deadlines.first().filter(|(due, _)| *due <= now).map(|(_, address)| *address)
     }

@@ -168,7 +168,7 @@ impl Server {
         self.tunnel_mtu = mtu.and_then(|mtu| u16::try_from(mtu).ok());
     }
 
-    /// Returns the address of the interface.
+    /// Returns the address of the interface; `None` if it has none in the prefix.
     pub fn address(&self) -> Option<Ipv4Addr> {
         self.address
     }

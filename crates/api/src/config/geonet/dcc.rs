@@ -9,7 +9,7 @@ use super::super::table::{Table, all};
 pub struct Dcc {
     /// Algorithm that controls the gate.
     pub algorithm: DccAlgorithm,
-    /// Table of the standard for reactive control.
+    /// Table of TS 102 687 that reactive control uses.
     pub time_on_air: DccTimeOnAir,
     /// Data rate of the radio in Mbit/s.
     pub data_rate: u8,

@@ -203,7 +203,7 @@ impl Prefix {
         encoded(&format!("{}{key}", self.0))
     }
 
-    /// Returns the end of the range that contains all keys of the seat.
+    /// Returns the end (exclusive) of the range that contains all keys of the seat.
     fn end(&self) -> String {
         encoded(&after(&self.0))
     }

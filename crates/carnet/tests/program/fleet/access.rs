@@ -1,4 +1,4 @@
-//! The store demands certificates and users, or another server answers in its place.
+//! Tests of an etcd that demands certificates and users, and of another server in its place.
 
 use std::fs;
 use std::io::{Read, Write};

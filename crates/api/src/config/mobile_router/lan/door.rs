@@ -18,7 +18,7 @@ const MAX_PARTS: usize = 16;
 /// The door: a stateful firewall that decides which packets from outside reach an interface on board.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Door {
-    /// Packets from outside that pass.
+    /// Which packets from outside pass the door, except for those of `allow`.
     pub inbound: Inbound,
     /// Packets from outside that reach hosts although `inbound` would drop them.
     pub allow: Vec<Allowed>,
