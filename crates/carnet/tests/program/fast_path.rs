@@ -142,7 +142,7 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     let check = |when: &str, lines: &[String]| {
         let packet = lines.iter().position(is_packet).unwrap_or_else(|| panic!("{when}: {lines:#?}"));
         assert!(lines[..packet].iter().any(is_map), "{when}, the maps are as before: {lines:#?}");
-        // Later calls read counters and used neighbours from maps, so the test looks at the next three calls only.
+        // Later calls read counters and used neighbours from maps, so the test looks at three calls only.
         let next: Vec<_> = lines[packet..].iter().take(3).filter(|line| is_map(line)).collect();
         assert!(next.is_empty(), "{when}, the maps follow the acknowledgement: {lines:#?}");
     };
