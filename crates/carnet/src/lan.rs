@@ -6,24 +6,28 @@
 
 mod dhcpv6;
 mod dns;
+mod neighbours;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::task::Poll;
 use std::time::Duration;
 
 use carnet_api::config::Config;
 use carnet_base::{Interface, Rng, Time, WallTime};
+use carnet_lan::LinkAddress;
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
 use carnet_lan::dhcpv4::{Datagram, DhcpCounters, Output, Server, ServerConfig, StoredLease, frame};
+use carnet_lan::dns::names::Host;
 use carnet_linux::{DhcpInput, DhcpPort, DnsMessage};
 use tracing::{info, warn};
 
 use crate::settings::lan::{dhcp_servers, domains};
 use dhcpv6::Dhcpv6Service;
 use dns::DnsService;
+use neighbours::VerifiedAddresses;
 
 /// Time until the next attempt to open the sockets of an interface.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -48,6 +52,8 @@ pub struct LanServices {
     dns: Option<DnsService>,
     /// Domains of the hosts on board.
     domains: Vec<String>,
+    /// IPv6 addresses of the hosts on board.
+    neighbours: VerifiedAddresses,
     rng: Rng,
 }
 
@@ -102,7 +108,8 @@ impl LanServices {
         let dns = router.and_then(|router| DnsService::new(router, rng.fork()));
         let (held, former, domains) = (VecDeque::new(), Vec::new(), domains(config));
         let (links, dhcpv6) = (links.collect(), Dhcpv6Service::new(config));
-        let mut services = LanServices { links, held, former, dhcpv6, dns, domains, rng };
+        let neighbours = VerifiedAddresses::default();
+        let mut services = LanServices { links, held, former, dhcpv6, dns, domains, neighbours, rng };
         services.publish_names();
         services
     }
@@ -141,8 +148,33 @@ impl LanServices {
     /// Passes the names of the hosts on board to the DNS forwarder.
     pub fn publish_names(&mut self) {
         let Some(dns) = &mut self.dns else { return };
-        let hosts = self.links.iter().flat_map(|link| link.server.names());
+        let neighbours = &self.neighbours;
+        let hosts = self.links.iter().flat_map(|link| {
+            link.server.names().map(|host| Host {
+                ipv6: neighbours.of(&link.name, host.link_address),
+                name: host.name,
+                ipv4: host.address,
+            })
+        });
         dns.set_hosts(self.domains.clone(), hosts);
+    }
+
+    /// Returns whether the answer to a message depends on IPv6 addresses of hosts that the caller should
+    /// find anew: see [`Self::set_neighbours`].
+    pub fn needs_neighbours(&self, now: Time, message: &DnsMessage) -> bool {
+        self.neighbours.are_due(now) && self.dns.as_ref().is_some_and(|dns| dns.needs_ipv6(message))
+    }
+
+    /// Returns the link-layer addresses of the hosts with names, by interface.
+    pub fn named_hosts(&self) -> Vec<(String, BTreeSet<LinkAddress>)> {
+        let hosts = |link: &LanLink| link.server.names().map(|host| host.link_address).collect();
+        self.links.iter().map(|link| (link.name.clone(), hosts(link))).collect()
+    }
+
+    /// Sets the IPv6 addresses at which hosts have lately answered, with interface and link-layer address.
+    pub fn set_neighbours(&mut self, now: Time, found: Vec<(String, Ipv6Addr, LinkAddress)>) {
+        self.neighbours.update(now, found);
+        self.publish_names();
     }
 
     /// Returns the addresses at which carnet answers DNS queries on an interface, each with the reason if it

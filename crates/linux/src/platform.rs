@@ -4,9 +4,10 @@
 //! in place when it returns. [`Platform::next_event`] returns events. It also installs entries again that the
 //! kernel has dropped. So the caller has to await it all the time, for example in a `select!`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -425,6 +426,28 @@ impl Platform {
             total: received.saturating_add(sent),
             received,
         }))
+    }
+
+    /// Returns the IPv6 addresses at which hosts with these link-layer addresses have lately answered the
+    /// kernel on an interface. Asks the kernel to verify their other addresses, so a later call returns those
+    /// at which they answer.
+    pub fn verified_neighbours(
+        &mut self,
+        interface: &str,
+        hosts: &BTreeSet<[u8; 6]>,
+    ) -> Result<Vec<(Ipv6Addr, [u8; 6])>> {
+        let Ok(index) = nix::net::if_::if_nametoindex(interface) else { return Ok(Vec::new()) };
+        let mut neighbours = self.keeper.installer.requests.neighbours();
+        let mut known = neighbours.list(index)?;
+        known.retain(|neighbour| hosts.contains(&neighbour.link_address));
+        for neighbour in known.iter().filter(|neighbour| !neighbour.is_reachable) {
+            // The kernel may have forgotten the neighbour since.
+            if let Err(error) = neighbours.report_use(index, neighbour.address.into()) {
+                tracing::debug!("{error}");
+            }
+        }
+        let verified = known.iter().filter(|neighbour| neighbour.is_reachable);
+        Ok(verified.map(|neighbour| (neighbour.address, neighbour.link_address)).collect())
     }
 
     /// Receives ICMPv6 on these links from now on, in place of the links in [`PlatformConfig::watched`].

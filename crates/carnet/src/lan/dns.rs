@@ -4,13 +4,13 @@
 //! mobile network. Queries to servers have such an address as their source, so that they take the tunnel.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use carnet_api::config::MobileRouter;
 use carnet_base::{Interface, Rng, Time};
-use carnet_lan::dns::names::HostNames;
+use carnet_lan::dns::names::{Host, HostNames};
 use carnet_lan::dns::{Client, Forwarder, Output, QueryId, Transport};
 use carnet_linux::{DnsMessage, DnsPort, DnsReply, ask_server};
 use ipnet::IpNet;
@@ -77,8 +77,13 @@ impl DnsService {
         });
     }
 
+    /// Returns whether the answer to a message depends on the IPv6 addresses of hosts on board.
+    pub fn needs_ipv6(&self, message: &DnsMessage) -> bool {
+        matches!(message, DnsMessage::Query { octets, .. } if self.forwarder.needs_ipv6(octets))
+    }
+
     /// Sets the hosts on board, and the domains of their names.
-    pub fn set_hosts(&mut self, domains: Vec<String>, hosts: impl Iterator<Item = (String, Ipv4Addr)>) {
+    pub fn set_hosts(&mut self, domains: Vec<String>, hosts: impl Iterator<Item = Host>) {
         self.forwarder.set_names(HostNames::new(domains, self.prefixes.clone(), hosts));
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use carnet_api::model;
-use carnet_base::RateLimiter;
+use carnet_base::{RateLimiter, Time};
 use carnet_lan::dhcpv4::{DhcpEvent, Output};
 use carnet_linux::clock;
 use carnet_wire::address::MacAddress;
@@ -36,13 +36,32 @@ impl Runner {
     /// Passes packets and the time to the services.
     pub(super) fn lan_event(&mut self, event: Option<LanEvent>) {
         match event {
-            Some(LanEvent::Dns(message)) => self.lan.handle_dns(clock::now(), message),
+            Some(LanEvent::Dns(message)) => {
+                let now = clock::now();
+                if self.lan.needs_neighbours(now, &message) {
+                    self.find_neighbours(now);
+                }
+                self.lan.handle_dns(now, message);
+            }
             Some(LanEvent::Packets) | None => {
                 let mtu = self.station.nemo().lan_mtu();
                 self.lan.process(clock::now(), clock::wall(), mtu);
                 self.carry_out_lan();
             }
         }
+    }
+
+    /// Asks the kernel for the IPv6 addresses of hosts with names.
+    fn find_neighbours(&mut self, now: Time) {
+        let Some(platform) = &mut self.platform else { return };
+        let mut found = Vec::new();
+        for (interface, hosts) in self.lan.named_hosts() {
+            match platform.verified_neighbours(&interface, &hosts) {
+                Ok(known) => found.extend(known.into_iter().map(|(at, of)| (interface.clone(), at, of))),
+                Err(error) => tracing::debug!("{error}"),
+            }
+        }
+        self.lan.set_neighbours(now, found);
     }
 
     /// Executes the outputs of the services. An acknowledgement waits until its lease is on the disk.

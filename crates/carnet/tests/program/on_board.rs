@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 
 use crate::hosts::{possible, said, seconds, slowness, wait_for, wait_until};
 use crate::station::Station;
-use crate::testbed::{CORRESPONDENT, Testbed, with_station};
+use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, with_station};
 
 const CLIENTS: &str = include_str!("dhcp_clients.py");
 
@@ -262,10 +262,10 @@ fn dns_forwarder_asks_through_the_tunnel_and_knows_hosts_on_board() {
     // The forwarder must not pass these queries on: the server on the Internet would answer each with its own
     // address.
     let asked_before = router.counter("lan.dns.asked");
-    for name in ["tablet.bus.example", "tablet.lan", "tablet", "nobody.lan", "nobody"] {
-        assert_eq!(dig(&bed, &format!("@10.42.4.1 {name} AAAA")), "", "{name}");
+    for name in ["tablet.bus.example MX", "tablet.lan MX", "tablet MX", "nobody.lan AAAA", "nobody AAAA"] {
+        assert_eq!(dig(&bed, &format!("@10.42.4.1 {name}")), "", "{name}");
     }
-    for address in ["2001:db8:a::10", "10.42.5.9"] {
+    for address in ["2001:db8:a::77", "10.42.5.9"] {
         assert_eq!(dig(&bed, &format!("@2001:db8:a::1 -x {address}")), "", "{address}");
     }
     assert_eq!(router.counter("lan.dns.asked"), asked_before, "local names left the vehicle");
@@ -277,6 +277,51 @@ fn dns_forwarder_asks_through_the_tunnel_and_knows_hosts_on_board() {
     // The forwarder must not answer queries from outside the mobile network.
     let outside = bed.core.output(&["dig", "+time=1", "+tries=1", "@2001:db8:a::1", "tablet.lan", "A"]);
     assert!(!outside.status.success(), "{}", said(&outside));
+}
+
+/// Sends a Neighbor Solicitation from a forged address, with another host's link-layer address.
+const CLAIM: &str = "
+import sys
+from scapy.all import Ether, ICMPv6ND_NS, ICMPv6NDOptSrcLLAddr, IPv6, sendp
+victim, address = sys.argv[1:]
+packet = Ether(src='02:00:00:00:00:99', dst='33:33:ff:00:00:01') / IPv6(src=address, dst='ff02::1:ff00:1')
+packet /= ICMPv6ND_NS(tgt='2001:db8:a::1') / ICMPv6NDOptSrcLLAddr(lladdr=victim)
+sendp(packet, iface='eth0', verbose=False)
+";
+
+#[test]
+fn name_on_board_has_the_ipv6_addresses_at_which_its_host_answers() {
+    if !possible() || !has("dig") || !has("busybox") || !has("scapy") {
+        return;
+    }
+    let bed = Testbed::new();
+    with_ipv4(&bed);
+    let forward = format!("dns_forward = ['{CORRESPONDENT}']");
+    let router = Station::start(&bed.router, &config(&bed, &forward, "search = ['bus.example']"));
+    udhcpc(&bed, "tablet");
+    let (mac, address, _) = leases(&router)[0].clone();
+    bed.host.ip(&format!("-4 addr add {address}/22 dev eth0"));
+    // Returns whether the name has an address. The host has further ones, by Router Advertisements.
+    let has_address =
+        |address: &str| dig(&bed, "@10.42.4.1 tablet.lan AAAA").lines().any(|known| known == address);
+    assert!(!has_address(INSIDE), "the host has not answered there yet");
+    let ping = bed.host.output(&["ping", "-6", "-c", "1", "-W", "5", "-I", INSIDE, "2001:db8:a::1"]);
+    assert!(ping.status.success(), "{}", said(&ping));
+    wait_until("the address", seconds(30), || has_address(INSIDE));
+    assert_eq!(dig(&bed, &format!("@10.42.4.1 -x {INSIDE}")), "tablet.bus.example.");
+
+    // Another host claims the link-layer address for an address of its own.
+    const FORGED: &str = "2001:db8:a::666";
+    let claim = bed.host.output(&["/usr/bin/python3", "-c", CLAIM, &mac, FORGED]);
+    assert!(claim.status.success(), "{}", said(&claim));
+    let claimed = || bed.router.ip(&format!("-6 neigh show {FORGED} dev lan0"));
+    wait_until("the kernel believes the claim", seconds(10), || claimed().contains(&mac));
+    wait_until("the kernel has verified the claim", seconds(60), || {
+        assert!(has_address(INSIDE) && !has_address(FORGED));
+        !claimed().contains(&mac)
+    });
+    assert!(has_address(INSIDE) && !has_address(FORGED));
+    assert_eq!(router.counter("lan.dns.asked"), 0);
 }
 
 #[test]

@@ -99,6 +99,17 @@ pub struct LeaseStatus {
     pub is_reserved: bool,
 }
 
+/// A host with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedHost {
+    /// Name of the host.
+    pub name: String,
+    /// Address of the host.
+    pub address: Ipv4Addr,
+    /// Link-layer address of the host.
+    pub link_address: LinkAddress,
+}
+
 /// The server of one interface.
 #[derive(Debug)]
 pub struct Server {
@@ -201,12 +212,18 @@ impl Server {
         })
     }
 
-    /// Returns the names of hosts with their addresses: those of reservations, then those of clients with a
-    /// lease. A client does not get the name of a reservation.
-    pub fn names(&self) -> impl Iterator<Item = (String, Ipv4Addr)> {
-        let reserved = self.config.reservations.iter().filter_map(|it| Some((it.name.clone()?, it.address)));
+    /// Returns the hosts with names: those of reservations, then clients with a lease. A client does not get
+    /// the name of a reservation.
+    pub fn names(&self) -> impl Iterator<Item = NamedHost> {
+        let reserved = self.config.reservations.iter().filter_map(|it| {
+            let (name, address, link_address) = (it.name.clone()?, it.address, it.link_address);
+            Some(NamedHost { name, address, link_address })
+        });
         let leased = self.bindings.iter().filter(|(_, binding)| binding.state == AddressState::Leased);
-        let named = leased.filter_map(|(address, binding)| Some((self.name(binding)?.to_owned(), address)));
+        let named = leased.filter_map(|(address, binding)| {
+            let (name, link_address) = (self.name(binding)?.to_owned(), binding.link_address);
+            Some(NamedHost { name, address, link_address })
+        });
         reserved.chain(named)
     }
 

@@ -197,6 +197,11 @@ impl Forwarder {
         self.names = names;
     }
 
+    /// Returns whether the answer to a query depends on the IPv6 addresses of hosts on board.
+    pub fn needs_ipv6(&self, octets: &[u8]) -> bool {
+        matches!(Query::parse(octets), Some(Ok(query)) if self.names.needs_ipv6(&query.question))
+    }
+
     /// Returns the servers.
     pub fn servers(&self) -> &[IpAddr] {
         &self.servers

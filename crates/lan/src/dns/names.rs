@@ -1,15 +1,15 @@
 //! Names of the hosts on board, and answers about them without a server.
 //!
 //! A host has the name that it sent with its DHCP request, or that of its reservation, below the domain of
-//! the vehicle. The table has IPv4 addresses only, because DHCP is its only source. It does not guess which
-//! IPv6 addresses a host has made itself, so a host with a name has no AAAA record.
+//! the vehicle. A host makes its IPv6 addresses itself. The table has those at which the host with the
+//! link-layer address of the lease has answered; the caller finds them.
 //!
 //! No server gets queries about the domain [`DEFAULT_DOMAIN`], single labels, hosts with a lease, and domains
-//! that have no server (RFC 6761). The same holds for the reverse names of the prefixes of the mobile network,
-//! as RFC 6303 asks for private ones.
+//! that have no server (RFC 6761). The same holds for the reverse names of the prefixes of the mobile
+//! network, as RFC 6303 asks for private ones.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
@@ -24,6 +24,20 @@ const TTL: u32 = 60;
 /// Types of records that a validating host requests about a top-level domain.
 const TYPES_OF_TOP_LEVEL_DOMAINS: [u16; 4] = [record::NS, record::SOA, record::DS, record::DNSKEY];
 
+/// Maximum number of IPv6 addresses of a host: they fit into an answer of 512 octets.
+const MAX_IPV6: usize = 8;
+
+/// A host on board.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Name of the host.
+    pub name: String,
+    /// IPv4 address of the host.
+    pub ipv4: Ipv4Addr,
+    /// IPv6 addresses of the host, the preferred first.
+    pub ipv6: Vec<Ipv6Addr>,
+}
+
 /// Hosts on board, with their names and addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostNames {
@@ -32,15 +46,15 @@ pub struct HostNames {
     pub domains: Vec<String>,
     /// Prefixes of the mobile network.
     pub prefixes: Vec<IpNet>,
-    by_name: BTreeMap<String, Ipv4Addr>,
-    by_address: BTreeMap<Ipv4Addr, String>,
+    by_name: BTreeMap<String, Host>,
+    by_address: BTreeMap<IpAddr, String>,
 }
 
 /// Result of the search for a name in the knowledge of the vehicle itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known<'a> {
-    /// The name belongs to the host with this address.
-    Host(Ipv4Addr),
+    /// The name belongs to this host.
+    Host(&'a Host),
     /// The reverse name belongs to the host with this name.
     Reverse(&'a str),
     /// The name has no records, but names below it may have some.
@@ -50,18 +64,34 @@ enum Known<'a> {
 }
 
 impl HostNames {
-    /// Creates the table of these hosts. If two hosts have one name, the first gets it.
-    pub fn new(
-        domains: Vec<String>,
-        prefixes: Vec<IpNet>,
-        hosts: impl Iterator<Item = (String, Ipv4Addr)>,
-    ) -> HostNames {
+    /// Creates the table of these hosts. If two hosts have one name, the first gets it. Leaves out IPv6
+    /// addresses outside of the prefixes.
+    pub fn new(domains: Vec<String>, prefixes: Vec<IpNet>, hosts: impl Iterator<Item = Host>) -> HostNames {
         let mut names = HostNames { domains, prefixes, ..HostNames::default() };
-        for (name, address) in hosts {
-            names.by_address.entry(address).or_insert_with(|| name.clone());
-            names.by_name.entry(name).or_insert(address);
+        for mut host in hosts {
+            let is_inside =
+                |address: &Ipv6Addr| names.prefixes.iter().any(|it| it.contains(&IpAddr::V6(*address)));
+            host.ipv6.retain(is_inside);
+            host.ipv6.truncate(MAX_IPV6);
+            let ipv6 = host.ipv6.iter().copied().map(IpAddr::V6);
+            for address in ipv6.chain([IpAddr::V4(host.ipv4)]) {
+                names.by_address.entry(address).or_insert_with(|| host.name.clone());
+            }
+            names.by_name.entry(host.name.clone()).or_insert(host);
         }
         names
+    }
+
+    /// Returns whether the answer to a question depends on the IPv6 addresses of hosts.
+    pub fn needs_ipv6(&self, question: &Question) -> bool {
+        match reverse_network(&question.labels()) {
+            Some((IpNet::V6(network), _)) => self.reverse(network.into(), true).is_some(),
+            Some((IpNet::V4(_), _)) => false,
+            None => {
+                matches!(question.kind, record::AAAA | record::ANY)
+                    && matches!(self.find(question), Some(Known::Host(_)))
+            }
+        }
     }
 
     /// Returns the answer to a query about a host or an address on board; `None` if a server has to answer.
@@ -70,15 +100,20 @@ impl HostNames {
         if query.question.class != CLASS_IN {
             return Some(query.empty(Code::NotSupported));
         }
-        let (own, data) = match known {
-            Known::Host(address) => (record::A, address.octets().to_vec()),
-            Known::Reverse(name) => (record::PTR, self.full_name(name)?),
-            Known::Zone => return Some(query.local(Code::Success, &[], 0)),
-            Known::Nothing => return Some(query.local(Code::NoName, &[], 0)),
+        let (code, records) = match known {
+            Known::Host(host) => {
+                let ipv6 = host.ipv6.iter().map(|address| (record::AAAA, address.octets().to_vec()));
+                let ipv4 = (record::A, host.ipv4.octets().to_vec());
+                (Code::Success, ipv6.chain([ipv4]).collect())
+            }
+            Known::Reverse(name) => (Code::Success, vec![(record::PTR, self.full_name(name)?)]),
+            Known::Zone => (Code::Success, Vec::new()),
+            Known::Nothing => (Code::NoName, Vec::new()),
         };
-        let is_wanted = query.question.kind == own || query.question.kind == record::ANY;
-        let records = if is_wanted { own_record(own, TTL, &data) } else { Vec::new() };
-        Some(query.local(Code::Success, &records, is_wanted.into()))
+        let wanted = query.question.kind;
+        let records = records.iter().filter(|(kind, _)| *kind == wanted || wanted == record::ANY);
+        let records: Vec<Vec<u8>> = records.map(|(kind, data)| own_record(*kind, TTL, data)).collect();
+        Some(query.local(code, &records.concat(), u16::try_from(records.len()).ok()?))
     }
 
     /// Returns what the vehicle knows about the name of a question; `None` if a server may know it.
@@ -95,12 +130,9 @@ impl HostNames {
     fn reverse(&self, network: IpNet, is_whole: bool) -> Option<Known<'_>> {
         self.prefixes.iter().find(|prefix| prefix.contains(&network))?;
         let is_host = network.prefix_len() == network.max_prefix_len();
-        Some(match (network.addr(), is_whole) {
-            (_, true) if !is_host => Known::Zone,
-            (IpAddr::V4(address), true) => match self.by_address.get(&address) {
-                Some(name) => Known::Reverse(name),
-                None => Known::Nothing,
-            },
+        Some(match self.by_address.get(&network.addr()) {
+            _ if is_whole && !is_host => Known::Zone,
+            Some(name) if is_whole => Known::Reverse(name),
             _ => Known::Nothing,
         })
     }
@@ -120,8 +152,8 @@ impl HostNames {
         // Hosts also send queries for short names, without a domain.
         let is_ours = domain.is_empty() || is(DEFAULT_DOMAIN) || is_of_config;
         let name = std::str::from_utf8(name).ok().filter(|_| is_ours);
-        if let Some(address) = name.and_then(|name| self.by_name.get(name)) {
-            return Some(Known::Host(*address));
+        if let Some(host) = name.and_then(|name| self.by_name.get(name)) {
+            return Some(Known::Host(host));
         }
         if domain.is_empty() {
             return (!TYPES_OF_TOP_LEVEL_DOMAINS.contains(&kind)).then_some(Known::Nothing);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use carnet_base::{Rng, Time};
-use carnet_lan::dns::names::HostNames;
+use carnet_lan::dns::names::{Host, HostNames};
 use carnet_lan::dns::{Client, DnsDrop, Forwarder, Output, QueryId, Transport};
 use proptest::prelude::*;
 
@@ -302,8 +302,10 @@ fn cache_has_a_bound() {
 fn world_with_hosts(domains: &[&str]) -> World {
     let mut world = World::new(1);
     let prefixes = ["10.42.4.0/22", "2001:db8:a::/62"].map(|prefix| prefix.parse().expect("a prefix"));
-    let hosts = [("tablet", 20), ("camera", 21), ("tablet", 22)];
-    let hosts = hosts.into_iter().map(|(name, last)| (name.to_owned(), Ipv4Addr::new(10, 42, 7, last)));
+    let hosts = [("tablet", 20), ("camera", 21), ("tablet", 22)].into_iter().map(|(name, last)| {
+        let (name, ipv4, ipv6) = (name.to_owned(), Ipv4Addr::new(10, 42, 7, last), Vec::new());
+        Host { name, ipv4, ipv6 }
+    });
     let domains = domains.iter().map(|&domain| domain.to_owned()).collect();
     world.forwarder.set_names(HostNames::new(domains, prefixes.to_vec(), hosts));
     world
@@ -335,7 +337,8 @@ fn hosts_on_board_have_names() {
         assert!(octets.ends_with(&[0, 4, 10, 42, 7, 20]), "the first host with a name gets it");
         assert_eq!(octets[2] & 4, 4, "authoritative");
     }
-    // The vehicle knows no IPv6 address and no other records of a host. Its answer says that the name exists.
+    // The vehicle knows no IPv6 address and no other records of this host. Its answer says that the name
+    // exists.
     for kind in [AAAA, MX, HTTPS] {
         for text in ["camera", "camera.lan", "camera.bus.example"] {
             assert_eq!(outline(&mut world, text, kind), NO_RECORD, "{text}");
@@ -347,6 +350,56 @@ fn hosts_on_board_have_names() {
     assert_eq!((code, count), (0, 1));
     assert!(octets.ends_with(&name("camera.Bus.example")));
     assert_eq!(outline(&mut world, "21.7.42.10.in-addr.arpa", A), NO_RECORD);
+}
+
+#[test]
+fn host_on_board_has_the_ipv6_addresses_that_are_known() {
+    let mut world = World::new(1);
+    let ip = |text: &str| text.parse::<std::net::Ipv6Addr>().expect("an address");
+    let prefixes = ["10.42.4.0/22", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
+    let many: Vec<_> = (1..=20).map(|last| ip(&format!("2001:db8:a::1:{last}"))).collect();
+    let own = [ip("fe80::9"), ip("2001:db8:b::9"), ip("2001:db8:a::8"), ip("2001:db8:a::9")];
+    let hosts = [("tablet", 20, own.to_vec()), ("other", 21, vec![ip("2001:db8:a::9")]), ("many", 22, many)];
+    let hosts = hosts.into_iter().map(|(name, last, ipv6)| Host {
+        name: name.to_owned(),
+        ipv4: Ipv4Addr::new(10, 42, 7, last),
+        ipv6,
+    });
+    world.forwarder.set_names(HostNames::new(vec!["bus.example".into()], prefixes.to_vec(), hosts));
+    let (code, count, octets) = local(&mut world, "tablet.lan", AAAA).expect("an answer");
+    assert_eq!((code, count), (0, 2));
+    let record = |last: u8| {
+        [&[0xc0, 12, 0, 28, 0, 1, 0, 0, 0, 60, 0, 16], &ip(&format!("2001:db8:a::{last}")).octets()[..]]
+            .concat()
+    };
+    assert!(octets.ends_with(&[record(8), record(9)].concat()), "{octets:?}");
+    assert_eq!(outline(&mut world, "tablet.lan", A), Some((0, 1)));
+    assert_eq!(outline(&mut world, "tablet", ANY), Some((0, 3)));
+    // At most eight, which fit into a message without extension.
+    let (_, count, octets) = local(&mut world, "many.bus.example", AAAA).expect("an answer");
+    assert!(count == 8 && octets[2] & 2 == 0 && octets.len() <= 512, "{octets:?}");
+    // The first host with an address gets it.
+    let reverse = |text: &str| {
+        let digits = format!("{:032x}", u128::from(ip(text)));
+        digits.chars().rev().map(|digit| format!("{digit}.")).collect::<String>() + "ip6.arpa"
+    };
+    let (code, _, octets) = local(&mut world, &reverse("2001:db8:a::9"), PTR).expect("an answer");
+    assert!(code == 0 && octets.ends_with(&name("tablet.bus.example")), "{octets:?}");
+    assert_eq!(outline(&mut world, &reverse("2001:db8:a::7"), PTR), NO_NAME);
+    assert_eq!(outline(&mut world, &reverse("2001:db8:b::9"), PTR), None);
+    // Only these questions need the addresses.
+    for (text, kind, needs) in [
+        ("tablet.lan", AAAA, true),
+        ("tablet", ANY, true),
+        (&reverse("2001:db8:a::7"), PTR, true),
+        ("tablet.lan", A, false),
+        ("nobody.lan", AAAA, false),
+        ("www.example.net", AAAA, false),
+        ("20.7.42.10.in-addr.arpa", PTR, false),
+        (&reverse("2001:db8:b::7"), PTR, false),
+    ] {
+        assert_eq!(world.forwarder.needs_ipv6(&query(1, text, kind)), needs, "{text} {kind}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use carnet_base::{Rng, Time};
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
-use carnet_lan::dns::names::HostNames;
+use carnet_lan::dns::names::{Host, HostNames};
 use carnet_lan::dns::{Client, Forwarder, Output, Transport};
 
 use super::client::{self, *};
@@ -212,7 +212,8 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
     let servers = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
     let mut forwarder = Forwarder::new(servers.to_vec(), Rng::new(1));
     let prefixes = ["10.42.4.0/22", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
-    let hosts = [("tablet".to_owned(), Ipv4Addr::new(10, 42, 7, 20))];
+    let ipv6 = vec!["2001:db8:a::5".parse().expect("an address")];
+    let hosts = [Host { name: "tablet".to_owned(), ipv4: Ipv4Addr::new(10, 42, 7, 20), ipv6 }];
     let domains = vec!["bus.example".to_owned()];
     forwarder.set_names(HostNames::new(domains, prefixes.to_vec(), hosts.into_iter()));
     let known = dns_message(7, 0x0100, &[name("tablet.lan"), vec![0, 1, 0, 1]].concat(), [0; 3], &[]);

@@ -3,7 +3,7 @@
 //! The packet crates can decode all messages about interfaces, queues and filters of any kernel module. That
 //! code would be a twelfth of the program. So this module itself decodes the few messages that carnet needs,
 //! and skips all others. Of an interface it reads the attributes of [`LinkInfo`](super::LinkInfo), of a
-//! neighbour its address and state, of a filter only its presence.
+//! neighbour its addresses and state, of a filter only its presence.
 
 use netlink_packet_core::{
     DecodeError, Emitable, NetlinkDeserializable, NetlinkHeader, NetlinkSerializable, NlasIterator, Parseable,

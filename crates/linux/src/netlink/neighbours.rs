@@ -2,7 +2,7 @@
 //! resolves link-layer addresses.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
@@ -34,6 +34,33 @@ pub(super) fn subject(message: &NeighbourMessage) -> Option<(u32, IpAddr)> {
         _ => None,
     })?;
     Some((message.header.ifindex, address))
+}
+
+/// An IPv6 neighbour with a link-layer address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KnownNeighbour {
+    pub(crate) address: Ipv6Addr,
+    pub(crate) link_address: [u8; 6],
+    /// Whether the neighbour has lately answered at this link-layer address (RFC 4861 7.3.2).
+    pub(crate) is_reachable: bool,
+}
+
+impl KnownNeighbour {
+    /// Returns the neighbour of a message about this interface; `None` if it has no link-layer address.
+    fn from_message(message: &NeighbourMessage, index: u32) -> Option<KnownNeighbour> {
+        let (of, IpAddr::V6(address)) = subject(message)? else { return None };
+        let link_address = message.attributes.iter().find_map(|attribute| match attribute {
+            NeighbourAttribute::LinkLayerAddress(octets) => octets.as_slice().try_into().ok(),
+            _ => None,
+        })?;
+        let is_reachable = match message.header.state {
+            NeighbourState::Reachable | NeighbourState::Permanent => true,
+            // A packet of any host can claim this link-layer address; the kernel has not verified it.
+            NeighbourState::Stale | NeighbourState::Delay | NeighbourState::Probe => false,
+            _ => return None,
+        };
+        (of == index).then_some(KnownNeighbour { address, link_address, is_reachable })
+    }
 }
 
 /// Requests about neighbours.
@@ -69,6 +96,20 @@ impl Neighbours<'_> {
             _ => None,
         });
         Ok(indices.collect())
+    }
+
+    /// Returns the IPv6 neighbours of an interface that have a link-layer address.
+    pub(crate) fn list(&mut self, index: u32) -> Result<Vec<KnownNeighbour>> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Inet6;
+        message.attributes.push(NeighbourAttribute::IfIndex(index));
+        let answers =
+            self.0.dump(RouteNetlinkMessage::GetNeighbour(message), || "list the neighbours".to_owned())?;
+        let neighbours = answers.iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewNeighbour(message) => KnownNeighbour::from_message(message, index),
+            _ => None,
+        });
+        Ok(neighbours.collect())
     }
 
     /// Returns the kernel's state of a neighbour. Before Linux 5.0 the state is unknown, because the kernel
