@@ -10,7 +10,7 @@ use std::time::Duration;
 use carnet_base::{Rng, Time, WallTime};
 use carnet_lan::dhcpv4::{self, Output, Reservation, Server, ServerConfig, StoredLease};
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
-use carnet_lan::dns::names::HostNames;
+use carnet_lan::dns::names::{Host, HostNames};
 use carnet_lan::dns::{Client, Forwarder, Output as DnsOutput, QueryId, Transport};
 
 /// Maximum number of messages of one input.
@@ -155,9 +155,10 @@ fn dns_outputs(forwarder: &mut Forwarder, asked: &mut Vec<Asked>) {
 pub fn dns(octets: &[u8]) {
     let servers = vec![IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2])];
     let mut forwarder = Forwarder::new(servers, Rng::new(7));
-    let hosts = [("camera".to_owned(), Ipv4Addr::new(10, 42, 7, 9))];
-    let prefixes = vec!["10.42.7.0/24".parse().expect("a prefix")];
-    forwarder.set_names(HostNames::new(vec!["bus.example".into()], prefixes, hosts.into_iter()));
+    let ipv6 = vec!["2001:db8:a::9".parse().expect("an address")];
+    let hosts = [Host { name: "camera".to_owned(), ipv4: Ipv4Addr::new(10, 42, 7, 9), ipv6 }];
+    let prefixes = ["10.42.7.0/24", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
+    forwarder.set_names(HostNames::new(vec!["bus.example".into()], prefixes.into(), hosts.into_iter()));
     let (mut now, mut asked) = (Time::from_secs(100), Vec::new());
     for (place, (kind, number, content)) in messages(octets).into_iter().enumerate() {
         match kind {
