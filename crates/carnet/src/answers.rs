@@ -10,6 +10,7 @@ use carnet_base::Time;
 use carnet_lan::dhcpv4::LeaseStatus;
 use carnet_linux::Platform;
 use carnet_linux::sandbox::EnforcedLimits;
+use carnet_nemo::forwarding::packet_rules::{OutsideTraffic, PacketCount};
 use carnet_station::Station;
 use carnet_station::io::Event;
 use carnet_wire::address::MacAddress;
@@ -123,10 +124,43 @@ fn lan_host(lease: LeaseStatus) -> model::LanHost {
     }
 }
 
-/// Returns the answer to `GET /v1/uplinks`: the station's uplinks, with the first obstacle on this machine.
-pub fn uplinks(station: &Station, obstacles: &[String], now: Time) -> Vec<model::Uplink> {
+/// Traffic without the tunnel, as the packet filter has counted it.
+pub type Outside = BTreeMap<OutsideTraffic, PacketCount>;
+
+/// Returns the traffic without the tunnel of a policy, or of captive portals (`None`), by uplink.
+fn outside_of(traffic: &Outside, policy: Option<&str>) -> BTreeMap<String, model::OutsideCount> {
+    let mut found: BTreeMap<String, model::OutsideCount> = BTreeMap::new();
+    for (of, count) in traffic.iter().filter(|(of, _)| of.policy.as_deref() == policy) {
+        let sum = found.entry(of.uplink.clone()).or_default();
+        let (packets, octets) = match of.is_outgoing {
+            true => (&mut sum.packets_out, &mut sum.octets_out),
+            false => (&mut sum.packets_in, &mut sum.octets_in),
+        };
+        (*packets, *octets) = (count.packets, count.octets);
+    }
+    found
+}
+
+/// Returns the answer to `GET /v1/uplinks`: the station's uplinks, with the first obstacle on this machine
+/// and the traffic to captive portals.
+pub fn uplinks(station: &Station, obstacles: &[String], outside: &Outside, now: Time) -> Vec<model::Uplink> {
+    let mut portals = outside_of(outside, None);
     let uplinks = station.nemo().uplink_status(now).into_iter();
-    uplinks.map(|uplink| model::Uplink { obstacle: obstacles.first().cloned(), ..uplink }).collect()
+    uplinks
+        .map(|uplink| model::Uplink {
+            obstacle: obstacles.first().cloned(),
+            portal_outside: portals.remove(&uplink.interface),
+            ..uplink
+        })
+        .collect()
+}
+
+/// Returns the answer to `GET /v1/policies`: the station's policies, with their traffic without the tunnel.
+pub fn policies(station: &Station, outside: &Outside) -> Vec<model::Policy> {
+    let policies = station.nemo().policy_status().into_iter();
+    policies
+        .map(|policy| model::Policy { outside: outside_of(outside, Some(&policy.name)), ..policy })
+        .collect()
 }
 
 /// Returns the answer to `GET /v1/tunnels`: the station's tunnels, with the path and the packets of a fast
@@ -231,7 +265,8 @@ pub fn event_text(event: &Event) -> String {
                 dns => format!("DNS at {}", dns.join(", ")),
             };
             format!(
-                "{uplink}: host {host} at {interface} has access to the captive portal for {for_s} s; {servers}"
+                "{uplink}: host {host} at {interface} has access to the captive portal for {for_s} s; \
+                 {servers}"
             )
         }
         Event::PortalAccessEnded { uplink, host, reason } => {

@@ -4,7 +4,7 @@
 //! in place when it returns. [`Platform::next_event`] returns events. It also installs entries again that the
 //! kernel has dropped. So the caller has to await it all the time, for example in a `select!`.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::net::Ipv6Addr;
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use carnet_base::Endpoint;
 use carnet_nemo::forwarding::desired::{Change, Entry, TUNNEL_DEVICE};
+use carnet_nemo::forwarding::packet_rules::{OutsideTraffic, PacketCount};
 use carnet_station::io::{LinkMessage, Octets};
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use tokio::time::{Interval, interval};
@@ -406,6 +407,11 @@ impl Platform {
             Some(link) => self.link_sockets.send(link, message),
             None => Err(Error::kernel(operation(), io::Error::from_raw_os_error(libc::ENODEV))),
         }
+    }
+
+    /// Returns the traffic without the tunnel that the packet filter has counted since the start.
+    pub fn outside_traffic(&mut self) -> BTreeMap<OutsideTraffic, PacketCount> {
+        self.keeper.installer.rule_table.traffic()
     }
 
     /// Returns the names of the interfaces at which the kernel knows a neighbour with this link-layer

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use carnet_nemo::forwarding::desired::{Change, Entry};
 use carnet_nemo::forwarding::packet_rules::{
-    Chain, ConnectionState, Mark, PacketMatch, PacketRule, PortRange, Verdict,
+    Chain, ConnectionState, Mark, OutsideTraffic, PacketCount, PacketMatch, PacketRule, PortRange, Verdict,
 };
 use common::{events_until, in_namespace, ip, route, run};
 
 fn rule(order: u32, packets: PacketMatch, verdict: Verdict) -> PacketRule {
-    PacketRule { chain: Chain::Forward, order, packets, counts: false, verdict }
+    PacketRule { chain: Chain::Forward, order, packets, counts: false, total: None, verdict }
 }
 
 fn set(rule: &PacketRule) -> Change {
@@ -54,6 +54,7 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
             order,
             packets,
             counts: true,
+            total: None,
             verdict,
         };
         let mark = Mark { mask: 0xff, value: 5 };
@@ -67,6 +68,7 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
                 ..all()
             },
             counts: false,
+            total: None,
             verdict: Verdict::DestinationAddress(server.parse().unwrap()),
         };
         let rules = [
@@ -175,6 +177,35 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
         }
         platform.close().unwrap();
         assert_eq!(table(), None);
+    });
+}
+
+#[test]
+fn counts_outlive_the_replacement_of_the_table() {
+    in_namespace(|scratch| async move {
+        let mut platform = scratch.open();
+        let traffic = OutsideTraffic { policy: Some("p".into()), uplink: "lo".into(), is_outgoing: true };
+        let total = Some(Box::new(traffic.clone()));
+        let any = PacketMatch { source: Some("::1/128".parse().unwrap()), ..PacketMatch::default() };
+        let counting =
+            PacketRule { chain: Chain::Input, counts: true, total, ..rule(5, any, Verdict::Continue) };
+        platform.apply(&set(&counting)).unwrap();
+        platform.commit();
+        let line = "ip6 saddr ::1 counter packets 0 bytes 0";
+        assert!(has(line), "{:?}", table());
+        let ping = || run("ping -6 -c 1 -s 52 ::1");
+        let counted = |platform: &mut carnet_linux::Platform| platform.outside_traffic()[&traffic];
+        ping();
+        // An Echo Request and its answer, of 100 octets each.
+        assert_eq!(counted(&mut platform), PacketCount { packets: 2, octets: 200 });
+        platform.apply(&set(&door()[1])).unwrap();
+        platform.commit();
+        assert_eq!(counted(&mut platform), PacketCount { packets: 2, octets: 200 });
+        ping();
+        platform.apply(&remove(&counting)).unwrap();
+        platform.commit();
+        assert_eq!(counted(&mut platform), PacketCount { packets: 4, octets: 400 });
+        platform.close().unwrap();
     });
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use carnet_base::{DropReason, Endpoint, Role, Time, mapped};
 use carnet_mobility::MobileRouter;
 pub use carnet_mobility::home_agent::Drain;
-pub use carnet_mobility::mobile_router::PolicyStatus as Policy;
 use carnet_mobility::mobile_router::{Attachment, Ipv4PrefixState, Registration, Response, State};
+pub use carnet_mobility::mobile_router::{OutsideCount, PolicyStatus as Policy};
 use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_wire::address::MacAddress;
 use carnet_wire::ipv4;
@@ -197,6 +197,10 @@ pub struct Uplink {
     /// The host on board that has access to the captive portal (`carnet portal`), or `null`.
     #[serde(default)]
     pub portal_access: Option<PortalAccess>,
+    /// Packets by this uplink of hosts with access to its captive portal, since the start of carnet; `null`
+    /// before the first one. The program fills this field.
+    #[serde(default)]
+    pub portal_outside: Option<OutsideCount>,
     /// Octets that the uplink has carried in this period, both directions together. Its interface counts
     /// them, and the router reads them at least every five seconds; `null` before the first reading.
     #[serde(default)]
@@ -517,6 +521,7 @@ impl Nemo {
                 loss: quality.map(|quality| quality.loss),
                 capacity_kbit_s: uplink.capacity,
                 captive_portal: uplink.captive_portal().map(str::to_owned),
+                portal_outside: None,
                 portal_access: self.portal_access(&uplink.config.interface, now),
                 volume_used: uplink.volume_used(),
                 volume: uplink.config.volume,
@@ -558,6 +563,7 @@ impl Nemo {
                 wanted_uplink: None,
                 takes: uplink.map(|uplink| uplink.config.interface.clone()).into_iter().collect(),
                 home_agent: "not_asked".into(),
+                outside: BTreeMap::new(),
             };
             policies.insert(index.min(policies.len()), status);
         }

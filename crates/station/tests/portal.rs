@@ -179,6 +179,10 @@ fn host_leaves_by_the_uplink_and_its_queries_go_to_the_servers_of_the_uplink() {
         })
         .collect();
     assert_eq!(servers, order().dns.into_iter().collect());
+    let counted: Vec<_> = rules.iter().filter_map(|rule| rule.total.as_deref()).collect();
+    assert!(counted.iter().all(|total| total.policy.is_none() && total.uplink == "w0"), "{counted:?}");
+    assert_eq!(counted.iter().filter(|total| total.is_outgoing).count(), 1);
+    assert_eq!(counted.len(), 2);
     let status = bench.station.nemo().uplink_status(bench.now + Duration::from_secs(60));
     let access = status[0].portal_access.clone().expect("access");
     assert_eq!((access.host.as_str(), access.interface.as_str()), ("02:00:00:00:00:09", "i0"));

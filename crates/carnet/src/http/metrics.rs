@@ -9,7 +9,7 @@ use std::fmt::{Display, Write};
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use carnet_api::model::{Counters, Security, Status, Uplink};
+use carnet_api::model::{Counters, OutsideCount, Policy, Security, Status, Uplink};
 
 use super::{App, Refusal};
 use crate::request::Request;
@@ -24,16 +24,18 @@ const LABELS: [(&str, &str); 3] = [("dropped", "reason"), ("left", "reason"), ("
 pub(super) async fn metrics(app: App) -> Result<Response, Refusal> {
     let status = app.answer(Request::Status).await?;
     let uplinks = app.answer(Request::Uplinks).await?;
+    let policies = app.answer(Request::Policies).await?;
     let counters = app.answer(Request::Counters).await?;
     // A station without security has no metrics of security.
     let security = app.answer(Request::Security).await?.ok();
-    let text = text(&status, &uplinks, security.as_ref(), &counters);
+    let text = text(&status, &uplinks, &policies, security.as_ref(), &counters);
     Ok(([(CONTENT_TYPE, FORMAT)], text).into_response())
 }
 
 pub(super) fn text(
     status: &Status,
     uplinks: &[Uplink],
+    policies: &[Policy],
     security: Option<&Security>,
     counters: &Counters,
 ) -> String {
@@ -66,6 +68,7 @@ pub(super) fn text(
         page.gauge("carnet_mobile_router_ipv4_prefix", help, accepted);
     }
     uplink_gauges(&mut page, uplinks);
+    outside_counters(&mut page, uplinks, policies);
     security.into_iter().for_each(|security| security_gauges(&mut page, security));
     let mut last = String::new();
     for (name, value) in counters {
@@ -134,6 +137,35 @@ fn uplink_gauges(page: &mut Page, uplinks: &[Uplink]) {
     );
 }
 
+/// Writes the counters of packets without the tunnel: those of policies, and those to captive portals.
+fn outside_counters(page: &mut Page, uplinks: &[Uplink], policies: &[Policy]) {
+    let of_policies = policies.iter().flat_map(|policy| {
+        policy.outside.iter().map(|(uplink, count)| {
+            let labels = vec![("policy", policy.name.as_str()), ("interface", uplink.as_str())];
+            (labels, count)
+        })
+    });
+    let of_policies: Vec<_> = of_policies.collect();
+    let of_portals = uplinks.iter().filter_map(|uplink| {
+        Some((vec![("interface", uplink.interface.as_str())], uplink.portal_outside.as_ref()?))
+    });
+    let of_portals: Vec<_> = of_portals.collect();
+    let packets = |count: &OutsideCount| [count.packets_out, count.packets_in];
+    let octets = |count: &OutsideCount| [count.octets_out, count.octets_in];
+    let (policy, portal) = ("of the policy without the tunnel", "of hosts with access to the captive portal");
+    for (family, of, counts) in [("breakout", policy, of_policies), ("portal", portal, of_portals)] {
+        if counts.is_empty() {
+            continue;
+        }
+        let name = format!("carnet_{family}_packets_total");
+        page.head(&name, "counter", &format!("Packets {of}."));
+        counts.iter().for_each(|(labels, count)| page.directions(&name, labels, packets(count)));
+        let name = format!("carnet_{family}_bytes_total");
+        page.head(&name, "counter", &format!("Octets {of}."));
+        counts.iter().for_each(|(labels, count)| page.directions(&name, labels, octets(count)));
+    }
+}
+
 fn security_gauges(page: &mut Page, security: &Security) {
     let tickets = [("now", security.tickets_now), ("later", security.tickets_later)];
     let labels = tickets.map(|(holds, count)| ([("holds", holds)], count));
@@ -185,6 +217,13 @@ impl Page {
 
     fn head(&mut self, name: &str, kind: &str, help: &str) {
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    /// Writes a sample for packets that leave, and one for answers.
+    fn directions(&mut self, name: &str, labels: &[(&str, &str)], [out, answers]: [u64; 2]) {
+        for (direction, value) in [("out", out), ("in", answers)] {
+            self.sample(name, &[labels, &[("direction", direction)]].concat(), value);
+        }
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {

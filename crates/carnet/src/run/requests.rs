@@ -6,13 +6,13 @@ use carnet_api::model::{
 use carnet_base::Time;
 use carnet_cits::geonetworking::Geonet as Plane;
 use carnet_linux::signal::PLAUSIBLE;
-use carnet_linux::{TunnelWriter, clock};
+use carnet_linux::{Platform, TunnelWriter, clock};
 use carnet_station::io::{Command, Input, PortalOrder};
 use carnet_wire::address::{MacAddress, ParseError};
 use tokio::sync::mpsc;
 
 use super::Runner;
-use crate::answers;
+use crate::answers::{self, Outside};
 use crate::facilities::NO_FACILITIES;
 use crate::geonet::{Geonet, dcc};
 use crate::lan::LanLink;
@@ -39,7 +39,8 @@ impl Runner {
                 let _ = reply.send(self.station.nemo().binding_status(now));
             }
             Request::Uplinks(reply) => {
-                let _ = reply.send(answers::uplinks(&self.station, &self.obstacles(), now));
+                let outside = self.outside_traffic();
+                let _ = reply.send(answers::uplinks(&self.station, &self.obstacles(), &outside, now));
             }
             Request::Tunnels(reply) => {
                 let _ = reply.send(answers::tunnels(self.platform.as_ref(), &self.station));
@@ -48,7 +49,8 @@ impl Runner {
                 let _ = reply.send(self.station.nemo().route_status(now));
             }
             Request::Policies(reply) => {
-                let _ = reply.send(self.station.nemo().policy_status());
+                let outside = self.outside_traffic();
+                let _ = reply.send(answers::policies(&self.station, &outside));
             }
             Request::Lan(reply) => {
                 let _ = reply.send(answers::lan(&self.config, &self.station, &self.lan, now));
@@ -96,6 +98,10 @@ impl Runner {
         }
     }
 
+    fn outside_traffic(&mut self) -> Outside {
+        self.platform.as_mut().map(Platform::outside_traffic).unwrap_or_default()
+    }
+
     /// Gives a host access to the captive portal of an uplink, or ends the access.
     fn portal(&mut self, portal: PortalRequest) -> Answer<()> {
         let PortalRequest { uplink, host, for_s, dns } = portal;
@@ -123,8 +129,8 @@ impl Runner {
         let link = self.lan.links().iter().filter(|link| lan.contains(&link.name)).find(has_lease);
         link.map(|link| link.name.clone()).ok_or_else(|| {
             format!(
-                "cannot find the host {host}: found no neighbour and no lease with this MAC address, expected \
-                 one on {}",
+                "cannot find the host {host}: found no neighbour and no lease with this MAC address, \
+                 expected one on {}",
                 if lan.is_empty() { "an interface of mobile_router.lan".to_owned() } else { lan.join(", ") }
             )
         })

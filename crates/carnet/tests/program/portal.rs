@@ -80,14 +80,19 @@ fn uplink(router: &Station) -> Value {
     router.show("uplinks")[0].clone()
 }
 
-fn metric(socket: &Path, line: &str) -> bool {
+/// Returns the metrics of a station.
+pub fn metrics(socket: &Path) -> String {
     let mut stream = UnixStream::connect(socket).expect("the socket");
     let request = b"GET /metrics HTTP/1.1\r\nHost: carnet\r\nConnection: close\r\n\r\n";
     stream.write_all(request).expect("a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    answer.lines().any(|found| found == line)
+    answer
+}
+
+fn metric(socket: &Path, line: &str) -> bool {
+    metrics(socket).lines().any(|found| found == line)
 }
 
 #[test]

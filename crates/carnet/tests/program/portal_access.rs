@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::hosts::{Host, possible, said, seconds, wait_until};
 use crate::ipv4::{dual, identified, nft, start_both};
+use crate::portal::metrics;
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
 
@@ -154,6 +155,13 @@ fn refused(router: &Station, arguments: &[&str], expected: &str) {
     assert!(!output.status.success() && said(&output).contains(expected), "{}", said(&output));
 }
 
+/// Returns the packets and octets by the first uplink to its portal and back.
+fn counts(router: &Station) -> Vec<u64> {
+    let outside = router.show("uplinks")[0]["portal_outside"].clone();
+    let names = ["packets_out", "octets_out", "packets_in", "octets_in"];
+    names.iter().map(|name| outside[*name].as_u64().expect("a number")).collect()
+}
+
 fn ended(router: &Station, reason: &str) {
     wait_until(reason, seconds(30), || {
         router.log().contains(&format!("to the captive portal has ended: {reason}"))
@@ -182,14 +190,23 @@ fn only_the_host_reaches_the_portal(path: &str) {
         "{shown}"
     );
 
+    let counted = counts(&router);
+    assert!(counted.iter().all(|count| *count > 0), "{counted:?}");
+    let metric = "carnet_portal_packets_total{interface=\"wlan0\",direction=\"in\"} ";
+    assert!(metrics(&router.socket).contains(metric), "{}", metrics(&router.socket));
+
     order(&router, &["--end"]);
     wait_until("the host takes the tunnel", seconds(10), || bench.see("beyond", "beyond"));
     assert_eq!(answer(&bench.bed.host), "");
     ended(&router, "an operator has ended it");
+    // The counts outlive the rules, and later access adds to them.
+    let counted_later = counts(&router);
+    assert!(counted_later >= counted, "{counted_later:?} after {counted:?}");
 
     order(&router, &["--host", &mac, "--for", "8s"]);
     wait_until("the host reaches the portal", seconds(8), || bench.see("portal", "beyond"));
     ended(&router, "its time is over");
+    assert!(counts(&router)[0] > counted_later[0], "{:?} after {counted_later:?}", counts(&router));
     assert!(bench.see("beyond", "beyond"), "{}", router.log());
 
     // The access does not survive a restart.

@@ -122,6 +122,13 @@ fn is_seen_as(bed: &Testbed, port: u16, addresses: [&str; 2]) {
     }
 }
 
+/// Returns the packets and octets of the first policy by an uplink and back.
+fn outside(router: &Station, uplink: &str) -> Vec<u64> {
+    let outside = router.show("policies")[0]["outside"][uplink].clone();
+    let names = ["packets_out", "octets_out", "packets_in", "octets_in"];
+    names.iter().map(|name| outside[*name].as_u64().expect("a number")).collect()
+}
+
 /// Opens a TCP connection from the host on board, and checks that it carries data.
 fn connection(bed: &Testbed, server: &str) -> (TcpStream, TcpStream) {
     let at = SocketAddr::new(server.parse().expect("an address"), 8080);
@@ -158,6 +165,13 @@ fn selected_packets_leave_by_the_uplink_in_use_and_others_by_the_tunnel() {
         assert_eq!(policies[0]["name"], "streams");
         assert_eq!((&policies[0]["action"], &policies[0]["takes"][0]), (&"breakout".into(), &"wlan0".into()));
 
+        let counted = outside(&router, "wlan0");
+        assert!(counted.iter().all(|count| *count > 0), "{counted:?}");
+        assert!(outside(&router, "wwan0").iter().all(|count| *count == 0));
+        let label = "{policy=\"streams\",interface=\"wlan0\",direction=\"out\"} ";
+        let metrics = crate::portal::metrics(&router.socket);
+        assert!(metrics.contains(&format!("carnet_breakout_bytes_total{label}")), "{metrics}");
+
         // These connections keep the source address of the former uplink, so they end. New connections have
         // the address of the new uplink.
         let mut old: Vec<_> = [CORRESPONDENT, SERVER].map(|server| connection(&bed, server)).into();
@@ -165,6 +179,9 @@ fn selected_packets_leave_by_the_uplink_in_use_and_others_by_the_tunnel() {
         assert!(output.status.success(), "{}", said(&output));
         is_seen_as(&bed, 5300, SECOND);
         is_seen_as(&bed, 5301, INSIDE_BOTH);
+        // Replacing the rules has not lost what they have counted.
+        assert!(outside(&router, "wlan0") >= counted, "{:?} after {counted:?}", outside(&router, "wlan0"));
+        assert!(outside(&router, "wwan0").iter().all(|count| *count > 0));
         for (client, _served) in &mut old {
             wait_until("the old connection ends", seconds(20), || client.write_all(b"more").is_err());
         }

@@ -8,11 +8,11 @@ use std::net::IpAddr;
 
 use carnet_base::mapped;
 use carnet_nemo::forwarding::packet_rules::{
-    Chain, ConnectionState, Mark, PacketMatch, PacketRule, PortRange, Verdict,
+    Chain, ConnectionState, Mark, PacketCount, PacketMatch, PacketRule, PortRange, Verdict,
 };
 use ipnet::{IpNet, Ipv6Net};
 
-use crate::generic_netlink::{ACKNOWLEDGE, attribute, encode};
+use crate::generic_netlink::{ACKNOWLEDGE, attribute, attributes, encode, find_attribute};
 
 /// Name of carnet's table.
 pub(super) const TABLE: &str = "carnet_rules";
@@ -62,6 +62,9 @@ const RULE_EXPRESSIONS: u16 = 4;
 const LIST_ELEMENT: u16 = 1;
 const EXPRESSION_NAME: u16 = 1;
 const EXPRESSION_DATA: u16 = 2;
+/// Attributes of the expression `counter`.
+const COUNTER_OCTETS: u16 = 1;
+const COUNTER_PACKETS: u16 = 2;
 /// Attribute of the ruleset's generation.
 pub(super) const GENERATION: u16 = 1;
 
@@ -208,6 +211,17 @@ fn new_rule(rule: &PacketRule) -> Vec<u8> {
     .concat()
 }
 
+/// Returns the count of a rule with these attributes; `None` if the rule does not count.
+pub(super) fn count(rule: &[u8]) -> Option<PacketCount> {
+    let expressions = find_attribute(rule, RULE_EXPRESSIONS)?;
+    let counter = attributes(expressions).find_map(|(_, expression)| {
+        let is_counter = find_attribute(expression, EXPRESSION_NAME) == Some(&b"counter\0"[..]);
+        find_attribute(expression, EXPRESSION_DATA).filter(|_| is_counter)
+    })?;
+    let number = |kind| Some(u64::from_be_bytes(*find_attribute(counter, kind)?.first_chunk()?));
+    Some(PacketCount { packets: number(COUNTER_PACKETS)?, octets: number(COUNTER_OCTETS)? })
+}
+
 /// Returns the expressions that compare a packet with these conditions.
 fn conditions(packets: &PacketMatch) -> Vec<Vec<u8>> {
     let mut expressions = Vec::new();
@@ -263,6 +277,7 @@ fn conditions(packets: &PacketMatch) -> Vec<Vec<u8>> {
 /// Returns the expressions that carry out the verdict of a rule.
 fn action(verdict: Verdict) -> Vec<Vec<u8>> {
     match verdict {
+        Verdict::Continue => Vec::new(),
         Verdict::Accept => vec![end(ACCEPT)],
         Verdict::Drop => vec![end(DROP)],
         Verdict::Masquerade => vec![expression("masq", &[])],
@@ -487,7 +502,7 @@ mod tests {
     }
 
     fn rule(packets: PacketMatch, verdict: Verdict) -> PacketRule {
-        PacketRule { chain: Chain::SourceNat, order: 0, packets, counts: false, verdict }
+        PacketRule { chain: Chain::SourceNat, order: 0, packets, counts: false, total: None, verdict }
     }
 
     #[test]

@@ -16,12 +16,12 @@
 mod message;
 mod socket;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::task::Context;
 
 use carnet_nemo::forwarding::desired::TUNNEL_DEVICE;
-use carnet_nemo::forwarding::packet_rules::{Chain, PacketRule};
+use carnet_nemo::forwarding::packet_rules::{Chain, OutsideTraffic, PacketCount, PacketRule};
 use ipnet::Ipv6Net;
 
 use crate::error::{Error, Result};
@@ -32,6 +32,9 @@ use socket::{EventSocket, RequestSocket, TableContent};
 /// Time after the start for which a table of an earlier run stays, in seconds. The station has its first
 /// rules well before.
 const LEFTOVER_SECONDS: u32 = 5;
+
+/// Maximum number of totals, beyond which carnet forgets those of former configs.
+const MAX_TOTALS: usize = 4096;
 
 /// Installed state of the table.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -47,6 +50,8 @@ enum TableState {
         content: TableContent,
         /// Generation of the ruleset at the last comparison.
         generation: u32,
+        /// Total to which each rule counts, in the order of the rules.
+        totals: Vec<Option<OutsideTraffic>>,
     },
 }
 
@@ -62,6 +67,8 @@ pub(crate) struct RuleTable {
     events: Option<EventSocket>,
     /// Seconds until carnet removes a table of an earlier run, if no rule is desired by then.
     leftover_seconds: u32,
+    /// Counts of tables that later ones have replaced.
+    totals: BTreeMap<OutsideTraffic, PacketCount>,
     /// Error of the last attempt to replace the table.
     error: Option<String>,
     /// Whether the caller has not fetched the last change of [`Self::error`].
@@ -176,6 +183,34 @@ impl RuleTable {
         Err(error)
     }
 
+    /// Returns the traffic without the tunnel since the start.
+    pub(crate) fn traffic(&mut self) -> BTreeMap<OutsideTraffic, PacketCount> {
+        let mut totals = self.totals.clone();
+        add(&mut totals, self.read_counts());
+        totals
+    }
+
+    /// Returns the counts of the present table; none if another program has changed the table.
+    fn read_counts(&mut self) -> Vec<(OutsideTraffic, PacketCount)> {
+        let (Some(requests), TableState::Installed { content, totals, .. }) =
+            (&mut self.requests, &self.state)
+        else {
+            return Vec::new();
+        };
+        if totals.iter().all(Option::is_none) {
+            return Vec::new();
+        }
+        let counts = match requests.counts(content) {
+            Ok(counts) => counts.unwrap_or_default(),
+            Err(error) => {
+                tracing::debug!("cannot read the counters of the nftables table: {error}");
+                Vec::new()
+            }
+        };
+        let counted = totals.iter().zip(counts);
+        counted.filter_map(|(total, count)| Some((total.clone()?, count?))).collect()
+    }
+
     fn set_error(&mut self, error: Option<String>) {
         if self.error != error {
             (self.error, self.has_news) = (error, true);
@@ -184,12 +219,20 @@ impl RuleTable {
 
     fn replace(&mut self) -> io::Result<()> {
         let chains = self.chains();
+        // The totals lack the packets that pass between this reading and the replacement.
+        let counts = self.read_counts();
         let requests = match &mut self.requests {
             Some(requests) => requests,
             None => self.requests.insert(RequestSocket::open()?),
         };
         let transaction = Transaction::replace(self.wanted.iter(), requests.next_sequence());
         requests.execute(&transaction)?;
+        add(&mut self.totals, counts);
+        let totals: Vec<Option<OutsideTraffic>> =
+            self.wanted.iter().map(|rule| rule.total.as_deref().cloned()).collect();
+        if self.totals.len() > MAX_TOTALS {
+            self.totals.retain(|traffic, _| totals.iter().flatten().any(|wanted| wanted == traffic));
+        }
         if self.wanted.is_empty() {
             (self.state, self.events) = (TableState::Missing, None);
             return Ok(());
@@ -202,7 +245,7 @@ impl RuleTable {
         let generation = requests.generation()?;
         let content = requests.content(&chains)?.filter(|it| it.rules.len() == self.wanted.len());
         let content = content.ok_or_else(|| io::Error::other("another program has changed the table"))?;
-        self.state = TableState::Installed { content, generation };
+        self.state = TableState::Installed { content, generation, totals };
         Ok(())
     }
 
@@ -220,7 +263,7 @@ impl RuleTable {
     /// replaces it.
     fn check(&mut self) -> bool {
         let chains = self.chains();
-        let (Some(requests), TableState::Installed { content, generation }) =
+        let (Some(requests), TableState::Installed { content, generation, .. }) =
             (&mut self.requests, &mut self.state)
         else {
             return false;
@@ -254,6 +297,18 @@ impl RuleTable {
     }
 }
 
+/// Adds counts to totals.
+fn add(
+    totals: &mut BTreeMap<OutsideTraffic, PacketCount>,
+    counts: impl IntoIterator<Item = (OutsideTraffic, PacketCount)>,
+) {
+    for (traffic, PacketCount { packets, octets }) in counts {
+        let total = totals.entry(traffic).or_default();
+        total.packets = total.packets.saturating_add(packets);
+        total.octets = total.octets.saturating_add(octets);
+    }
+}
+
 /// Returns whether a rule changes the source address of packets out of tunnels that have certain sources.
 fn is_nat_of_tunnels(rule: &PacketRule) -> bool {
     rule.chain == Chain::SourceNat
@@ -283,10 +338,17 @@ mod tests {
         let mark = carnet_nemo::forwarding::packet_rules::Mark { mask: 1, value: 1 };
         let (chain, verdict) = (Chain::Early, Verdict::SetMark(mark));
         let mut table = RuleTable::default();
-        table.add(&PacketRule { chain, order: 1, packets: packets.clone(), counts: false, verdict });
+        table.add(&PacketRule {
+            chain,
+            order: 1,
+            packets: packets.clone(),
+            counts: false,
+            total: None,
+            verdict,
+        });
         assert_eq!(table.interfaces(), Default::default());
         let packets = PacketMatch { link_source: Some([2, 0, 0, 0, 0, 9]), mark: Some(mark), ..packets };
-        table.add(&PacketRule { chain, order: 2, packets, counts: false, verdict });
+        table.add(&PacketRule { chain, order: 2, packets, counts: false, total: None, verdict });
         assert!(table.interfaces().names.contains("lan0"));
     }
 
@@ -301,11 +363,18 @@ mod tests {
         };
         let (chain, verdict) = (Chain::SourceNat, Verdict::Masquerade);
         let mut table = RuleTable::default();
-        table.add(&PacketRule { chain, order: 1, packets: packets.clone(), counts: true, verdict });
+        table.add(&PacketRule {
+            chain,
+            order: 1,
+            packets: packets.clone(),
+            counts: true,
+            total: None,
+            verdict,
+        });
         assert_eq!((table.nat_sources(), table.interfaces()), (vec![unique_local], Default::default()));
         // Without the source the fast path cannot distinguish the packets.
         let packets = PacketMatch { source: None, ..packets };
-        table.add(&PacketRule { chain, order: 2, packets, counts: true, verdict });
+        table.add(&PacketRule { chain, order: 2, packets, counts: true, total: None, verdict });
         assert!(table.interfaces().names.contains("wan0") && table.nat_sources() == [unique_local]);
     }
 }

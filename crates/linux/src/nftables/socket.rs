@@ -4,14 +4,14 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use carnet_nemo::forwarding::packet_rules::Chain;
+use carnet_nemo::forwarding::packet_rules::{Chain, PacketCount};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 use socket2::SockRef;
 use tokio::io::unix::AsyncFd;
 
 use super::message::{
     CHAIN_HANDLE, CHAIN_HOOK, CHAIN_POLICY, GENERATION, GET_CHAIN, GET_GENERATION, GET_RULE, GET_TABLE,
-    RULE_CHAIN, RULE_HANDLE, TABLE_FLAGS, TABLE_HANDLE, Transaction, chain_name, message, table_name,
+    RULE_CHAIN, RULE_HANDLE, TABLE_FLAGS, TABLE_HANDLE, Transaction, chain_name, count, message, table_name,
 };
 use crate::generic_netlink::{ACKNOWLEDGE, DONE, DUMP, ERROR, find_attribute, received};
 use crate::netlink::retry;
@@ -100,13 +100,6 @@ impl RequestSocket {
 
     /// Returns the content of carnet's table, which has these chains; `None` if table or chain is missing.
     pub(super) fn content(&mut self, chains: &[Chain]) -> io::Result<Option<TableContent>> {
-        let pick = |attributes: &[u8], kinds: &[u16]| -> Vec<u8> {
-            kinds
-                .iter()
-                .flat_map(|kind| find_attribute(attributes, *kind).unwrap_or_default())
-                .copied()
-                .collect()
-        };
         let is_missing = |error: &io::Error| error.raw_os_error() == Some(libc::ENOENT);
         let table = match self.ask(GET_TABLE, ACKNOWLEDGE, &table_name()) {
             Err(error) if is_missing(&error) => return Ok(None),
@@ -127,6 +120,15 @@ impl RequestSocket {
         let rules = self.ask(GET_RULE, DUMP, &table_name())?;
         content.rules = rules.iter().map(|it| (pick(it, &[RULE_CHAIN]), pick(it, &[RULE_HANDLE]))).collect();
         Ok(Some(content))
+    }
+
+    /// Returns the count of each rule of the table, in their order; `None` if the table is no longer the one
+    /// with this content.
+    pub(super) fn counts(&mut self, content: &TableContent) -> io::Result<Option<Vec<Option<PacketCount>>>> {
+        let rules = self.ask(GET_RULE, DUMP, &table_name())?;
+        let identity = rules.iter().map(|it| (pick(it, &[RULE_CHAIN]), pick(it, &[RULE_HANDLE])));
+        let is_same = identity.eq(content.rules.iter().cloned());
+        Ok(is_same.then(|| rules.iter().map(|rule| count(rule)).collect()))
     }
 
     /// Sends a request that reads, and returns the attributes of each answer.
@@ -164,6 +166,11 @@ impl RequestSocket {
         buffer.clear();
         retry(|| self.socket.recv(buffer, 0)).map(drop)
     }
+}
+
+/// Returns the values of attributes of these kinds, one after another.
+fn pick(attributes: &[u8], kinds: &[u16]) -> Vec<u8> {
+    kinds.iter().flat_map(|kind| find_attribute(attributes, *kind).unwrap_or_default()).copied().collect()
 }
 
 /// Socket for the kernel's events about changes of the ruleset.

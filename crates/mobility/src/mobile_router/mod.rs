@@ -86,7 +86,7 @@ pub use parent::Parent;
 use path::Handovers;
 pub use path::Path;
 pub use path_packets::PathTraffic;
-pub use policies::Policy as PolicyStatus;
+pub use policies::{OutsideCount, Policy as PolicyStatus};
 pub use quality::SignalThresholds;
 pub use refusals::REFUSED_INTERVAL;
 use refusals::Refusals;

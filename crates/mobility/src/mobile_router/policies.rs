@@ -1,5 +1,7 @@
 //! Status of the policies, as the API shows it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::flows::Flows;
@@ -26,6 +28,24 @@ pub struct Policy {
     /// `failover`. With `unknown` it does not support flow bindings, with `failover` only this action. With
     /// the action `breakout` it is `not_asked`.
     pub home_agent: String,
+    /// Packets that have left by each uplink without the tunnel, and their answers, since the start of
+    /// carnet; empty without the action `breakout`. The program fills this field.
+    #[serde(default)]
+    pub outside: BTreeMap<String, OutsideCount>,
+}
+
+/// Packets of hosts on board without the tunnel, as the packet filter has counted them. Octets are those of
+/// the packets with the IP header.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsideCount {
+    /// Packets that have left by the uplink.
+    pub packets_out: u64,
+    /// Octets in these packets.
+    pub octets_out: u64,
+    /// Answers that have come in by the uplink.
+    pub packets_in: u64,
+    /// Octets in these answers.
+    pub octets_in: u64,
 }
 
 impl Flows {
@@ -73,6 +93,7 @@ impl Flows {
                     wanted_uplink: chosen.and_then(|chosen| chosen.first().cloned()),
                     takes: takes.into_iter().map(str::to_owned).collect(),
                     home_agent: home_agent.into(),
+                    outside: BTreeMap::new(),
                 }
             })
             .collect()

@@ -68,7 +68,7 @@ pub(crate) fn door_entries(lan: &[LanSettings]) -> Vec<Entry> {
 }
 
 fn rule(order: u32, packets: PacketMatch, verdict: Verdict) -> PacketRule {
-    PacketRule { chain: Chain::Forward, order, packets, counts: false, verdict }
+    PacketRule { chain: Chain::Forward, order, packets, counts: false, total: None, verdict }
 }
 
 /// Returns a rule for each combination of ports and destination of an exception.

@@ -117,6 +117,8 @@ pub struct PacketMatch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
+    /// Continues with the next rule; for rules that only count.
+    Continue,
     /// Ends the evaluation of this chain. Rules of other programs may still drop the packet.
     Accept,
     /// Drops the packet.
@@ -141,6 +143,26 @@ pub enum Verdict {
     Zone(u16),
 }
 
+/// Traffic without the tunnel: that of a policy or of captive portals, by an uplink, in one direction.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct OutsideTraffic {
+    /// Name of the policy; `None` for hosts with access to a captive portal.
+    pub policy: Option<String>,
+    /// Interface name of the uplink.
+    pub uplink: String,
+    /// Whether the packets leave by the uplink. Otherwise they are answers.
+    pub is_outgoing: bool,
+}
+
+/// Number of packets, and of their octets with the IP header.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PacketCount {
+    /// Number of packets.
+    pub packets: u64,
+    /// Number of octets.
+    pub octets: u64,
+}
+
 /// A rule of the packet filter. Key: all fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PacketRule {
@@ -153,6 +175,9 @@ pub struct PacketRule {
     pub packets: PacketMatch,
     /// Whether the kernel counts these packets.
     pub counts: bool,
+    /// Traffic to whose total the packets count; `None` for no total.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<Box<OutsideTraffic>>,
     /// Action on these packets.
     pub verdict: Verdict,
 }

@@ -33,7 +33,9 @@ use super::desired::{
     Entry, Ipv4Route, RouteAction, Rule, TABLE_BREAKOUT, TABLE_MAIN, TABLE_NOWHERE, priority,
 };
 use super::entries::{METRIC, route};
-use super::packet_rules::{Chain, ConnectionState, Mark, PacketMatch, PacketRule, PortRange, Verdict};
+use super::packet_rules::{
+    Chain, ConnectionState, Mark, OutsideTraffic, PacketMatch, PacketRule, PortRange, Verdict,
+};
 
 /// Bits of a packet's mark that carnet uses.
 const MASK: u32 = 0x7f00_0000;
@@ -58,6 +60,9 @@ mod order {
     pub(super) const POLICIES: usize = 2;
     pub(super) const ZONE: usize = POLICIES + super::MAX_POLICIES;
 }
+/// Order of the rules that count packets, in the chain of forwarded packets. They come after the rules that
+/// refuse packets, and before those of the door, which end the chain.
+const COUNTING: u32 = 5;
 /// Destinations that no uplink forwards.
 const NEAR: [&str; 4] = ["fe80::/10", "ff00::/8", "::ffff:224.0.0.0/100", "::ffff:255.255.255.255/128"];
 
@@ -161,6 +166,13 @@ pub(crate) fn breakout_entries(
     for uplink in &config.uplinks {
         let leads_to_portal = portal.is_some_and(|portal| portal.uplink == uplink.interface);
         entries.extend(nat_rules(&uplink.interface, leads_to_portal).map(packet_rule));
+        let of_policies = policies.iter().enumerate().filter(|(_, policy)| policy.breaks_out);
+        let of_policies = of_policies.map(|(index, policy)| (Some(policy.name.clone()), mark(index)));
+        let of_portal = leads_to_portal.then_some((None, PORTAL));
+        for (policy, mark) in of_policies.chain(of_portal) {
+            let rules = counting_rules(&uplink.interface, policy.as_ref(), mark);
+            entries.extend(rules.map(packet_rule));
+        }
         entries.extend(networks.iter().map(|network| {
             Entry::Rule(Box::new(Rule {
                 priority: priority::BREAKOUT_ANSWERS,
@@ -242,6 +254,7 @@ fn marking_rules(policies: &[BreakoutPolicy], lan: &[String], networks: &[Ipv6Ne
             order: 0,
             packets: marked,
             counts: false,
+            total: None,
             verdict: Verdict::SaveMark,
         });
     }
@@ -250,7 +263,7 @@ fn marking_rules(policies: &[BreakoutPolicy], lan: &[String], networks: &[Ipv6Ne
 
 fn early(order: usize, packets: PacketMatch, verdict: Verdict) -> PacketRule {
     let order = u32::try_from(order).unwrap_or(u32::MAX);
-    PacketRule { chain: Chain::Early, order, packets, counts: false, verdict }
+    PacketRule { chain: Chain::Early, order, packets, counts: false, total: None, verdict }
 }
 
 /// Returns the entries that lead the packets of a host to a captive portal by the uplink with this index.
@@ -293,6 +306,7 @@ fn portal_rules(portal: PortalTarget<'_>, uplink: usize, networks: &[Ipv6Net]) -
                 order: 0,
                 packets: marked,
                 counts: false,
+                total: None,
                 verdict: Verdict::DestinationAddress(*server),
             }));
         }
@@ -337,7 +351,32 @@ fn nat_rules(uplink: &str, leads_to_portal: bool) -> impl Iterator<Item = Packet
         order: 0,
         packets,
         counts: verdict != Verdict::RestoreMark,
+        total: None,
         verdict,
+    })
+}
+
+/// Returns the rules that count the packets with this mark, in both directions.
+fn counting_rules(uplink: &str, policy: Option<&String>, mark: Mark) -> [PacketRule; 2] {
+    [true, false].map(|is_outgoing| {
+        let interface = |is_it: bool| is_it.then(|| uplink.to_owned());
+        PacketRule {
+            chain: Chain::Forward,
+            order: COUNTING,
+            packets: PacketMatch {
+                input_interface: interface(!is_outgoing),
+                output_interface: interface(is_outgoing),
+                mark: Some(mark),
+                ..PacketMatch::default()
+            },
+            counts: true,
+            total: Some(Box::new(OutsideTraffic {
+                policy: policy.cloned(),
+                uplink: uplink.to_owned(),
+                is_outgoing,
+            })),
+            verdict: Verdict::Continue,
+        }
     })
 }
 

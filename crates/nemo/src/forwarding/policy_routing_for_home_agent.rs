@@ -114,7 +114,7 @@ fn nat_entries(nat: &Nat) -> impl Iterator<Item = Entry> {
             ..PacketMatch::default()
         };
         let (chain, verdict) = (Chain::SourceNat, Verdict::Masquerade);
-        let rule = PacketRule { chain, order: ORDER_OF_NAT, packets, counts: true, verdict };
+        let rule = PacketRule { chain, order: ORDER_OF_NAT, packets, counts: true, total: None, verdict };
         Some(Entry::PacketRule(Box::new(rule)))
     })
 }

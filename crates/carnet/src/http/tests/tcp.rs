@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use carnet_api::config::Http;
-use carnet_api::model::Uplink;
+use carnet_api::model::{OutsideCount, Policy, Uplink};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -269,6 +269,7 @@ async fn metrics_have_the_format_of_prometheus() {
 #[test]
 fn promtool_accepts_metrics_and_alerts() {
     let Some(mut tool) = promtool() else { return };
+    let count = OutsideCount { packets_out: 3, octets_out: 300, packets_in: 2, octets_in: 1000 };
     let uplink = |interface: &str, state: &str, rtt_ms| Uplink {
         interface: interface.into(),
         state: state.into(),
@@ -283,6 +284,7 @@ fn promtool_accepts_metrics_and_alerts() {
         capacity_kbit_s: Some(5000),
         captive_portal: None,
         portal_access: None,
+        portal_outside: Some(count),
         volume_used: Some(7),
         volume: None,
         volume_period: "month".into(),
@@ -304,8 +306,22 @@ fn promtool_accepts_metrics_and_alerts() {
         "received": 1, "verified": 1, "copies": 0, "plain": 0, "verifications": 1, "signed": 1, "dropped": {},
     });
     let security = serde_json::from_value(security).expect("security");
-    let text = metrics::text(&status(), &uplinks, Some(&security), &names.collect());
+    let policies = [Policy {
+        name: "stre\"ams".into(),
+        action: "breakout".into(),
+        selectors: 1,
+        uplinks: Vec::new(),
+        wanted_uplink: None,
+        takes: Vec::new(),
+        home_agent: "not_asked".into(),
+        outside: [("wlan0".to_owned(), count)].into(),
+    }];
+    let text = metrics::text(&status(), &uplinks, &policies, Some(&security), &names.collect());
     for sample in [
+        "carnet_breakout_packets_total{policy=\"stre\\\"ams\",interface=\"wlan0\",direction=\"out\"} 3\n",
+        "carnet_breakout_bytes_total{policy=\"stre\\\"ams\",interface=\"wlan0\",direction=\"in\"} 1000\n",
+        "carnet_portal_packets_total{interface=\"wwan0\",direction=\"in\"} 2\n",
+        "carnet_portal_bytes_total{interface=\"wlan0\",direction=\"out\"} 300\n",
         "carnet_security_tickets{holds=\"later\"} 2\n",
         "carnet_security_ticket_end_timestamp_seconds 1795904800\n",
         "carnet_security_waiting{for=\"verification\"} 3\n",
