@@ -19,12 +19,13 @@
 struct plan {
 	/* Encapsulation: the outer header to send; decapsulation: the received one, as an IPv6 header */
 	union outer outer;
-	struct ipv6 inner; /* the inner header as received */
+	/* The inner header as received, of IPv4 in the form of IPv6 with IPv4-mapped addresses */
+	struct ipv6 inner;
 	struct flow *flow;
 	__u32 outside; /* decapsulation: kind of the outer header, enum outside */
 	__u32 outer_ports; /* decapsulation: ports of the outer header, as in struct path */
-	/* Protocol and ports as the kernel's rules see them. After a fragment header the protocol is that of
-	 * the payload, and there are no ports. */
+	/* Protocol and ports as the kernel's rules see them, with INSIDE_IPV4 for IPv4. After a fragment
+	 * header the protocol is that of the payload, and there are no ports. */
 	__u32 protocol;
 	__u32 ports;
 	__u32 generation; /* value of GENERATION before the first lookup */
@@ -35,7 +36,7 @@ struct plan {
 	__u32 is_agents; /* encapsulation: whether this station is the home agent */
 	__u32 chosen; /* encapsulation: chosen path of the binding */
 	__u32 has_way; /* whether the flow comes from a way, which is valid for other packets too (ways.h) */
-	__be32 first; /* decapsulation: first word of the inner header to send */
+	__be32 first; /* decapsulation: first word of the inner header to send, in the form of IPv6 */
 };
 
 inline_always void count(enum outcome outcome)
@@ -47,19 +48,26 @@ inline_always void count(enum outcome outcome)
 		(*counter)++;
 }
 
+/* Returns the length of the inner packet; `ipv4` says that it is an IPv4 packet. */
+inline_always __u32 inner_length(const struct plan *plan, int ipv4)
+{
+	return (ipv4 ? IPV4_HEADER : IPV6_HEADER) + be16_to_cpu(plan->inner.payload_length);
+}
+
 /* Writes the outer header of a packet in an IPv6 tunnel, eight octets at a time, so that later code may also
  * copy it eight octets at a time. */
-inline_always void write_outer(void *outer, const struct plan *plan)
+inline_always void write_outer(void *outer, const struct plan *plan, int ipv4)
 {
+	const __u8 protocol = ipv4 ? PROTOCOL_IPV4 : PROTOCOL_IPV6;
 	/* RFC 6040 4.1, normal mode: copy the ECN field. RFC 2983, uniform model: copy the DSCP. */
 	__be32 first = (plan->inner.first & cpu_to_be32(0xfff00000)) | plan->flow->label;
-	__u16 length = IPV6_HEADER + be16_to_cpu(plan->inner.payload_length);
+	__u16 length = inner_length(plan, ipv4);
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 	*(quad *)outer = first | (__u64)cpu_to_be16(length) << 32 |
-			 (__u64)(TUNNEL_HOP_LIMIT << 8 | PROTOCOL_IPV6) << 48;
+			 (__u64)(TUNNEL_HOP_LIMIT << 8 | protocol) << 48;
 #else
-	*(quad *)outer = (__u64)first << 32 | (__u64)length << 16 | PROTOCOL_IPV6 << 8 | TUNNEL_HOP_LIMIT;
+	*(quad *)outer = (__u64)first << 32 | (__u64)length << 16 | protocol << 8 | TUNNEL_HOP_LIMIT;
 #endif
 	copy_quads((quad *)outer + 1, &plan->flow->path, 2 * sizeof(struct address));
 }
@@ -174,9 +182,48 @@ inline_always long ask_ipv4(void *ctx, struct bpf_fib_lookup *route, const struc
 	return bpf_fib_lookup(ctx, route, sizeof *route, path->interface ? BPF_FIB_LOOKUP_OUTPUT : 0);
 }
 
+/* Asks for the route of an inner packet of this length that arrived at an interface. Returns -1 if the next
+ * hop of an IPv4 packet is an IPv6 address. This function is not inline, because the stack is small. */
+static __attribute__((noinline)) long ask_inside(void *ctx, struct bpf_fib_lookup *route,
+						 const struct plan *plan, __u32 length, __u32 ifindex)
+{
+	const struct ipv6 *inner = &plan->inner;
+	long result;
+
+	if (!(plan->protocol & INSIDE_IPV4))
+		return ask(ctx, route, inner, plan->protocol, plan->ports, length, ifindex);
+	__builtin_memset(route, 0, sizeof *route);
+	route->family = FAMILY_INET;
+	route->l4_protocol = plan->protocol;
+	route->sport = ((const __be16 *)&plan->ports)[0];
+	route->dport = ((const __be16 *)&plan->ports)[1];
+	route->tot_len = length;
+	route->ifindex = ifindex;
+	route->tos = be32_to_cpu(inner->first) >> 20;
+	route->ipv4_src = inner->source.word[3];
+	route->ipv4_dst = inner->destination.word[3];
+	result = bpf_fib_lookup(ctx, route, sizeof *route, 0);
+	return result == BPF_FIB_LKUP_RET_SUCCESS && route->family != FAMILY_INET ? -1 : result;
+}
+
 inline_always int is_forwarded(long result)
 {
 	return result == BPF_FIB_LKUP_RET_SUCCESS || result == BPF_FIB_LKUP_RET_NO_NEIGH;
+}
+
+/* Returns whether the kernel would route a packet to the source of the plan's IPv4 packet back to the
+ * interface of arrival. The kernel's reverse path filter (RFC 3704) may refuse other sources, and refuses its
+ * own addresses. IPv6 has no such filter. */
+inline_always int is_from_there(void *ctx, struct bpf_fib_lookup *route, const struct plan *plan,
+				__u32 ifindex)
+{
+	__builtin_memset(route, 0, sizeof *route);
+	route->family = FAMILY_INET;
+	route->ifindex = ifindex;
+	route->tos = be32_to_cpu(plan->inner.first) >> 20;
+	route->ipv4_src = plan->inner.destination.word[3];
+	route->ipv4_dst = plan->inner.source.word[3];
+	return is_forwarded(bpf_fib_lookup(ctx, route, sizeof *route, 0)) && route->ifindex == ifindex;
 }
 
 /* Returns the cache entry for the plan's packet. */

@@ -74,10 +74,13 @@ static long (*bpf_skb_adjust_room)(struct __sk_buff *skb, __s32 difference, __u3
 	(void *)BPF_FUNC_skb_adjust_room;
 static long (*bpf_skb_change_proto)(struct __sk_buff *skb, __be16 protocol, __u64 flags) =
 	(void *)BPF_FUNC_skb_change_proto;
+static long (*bpf_skb_change_tail)(struct __sk_buff *skb, __u32 length, __u64 flags) =
+	(void *)BPF_FUNC_skb_change_tail;
 static long (*bpf_csum_level)(struct __sk_buff *skb, __u64 level) = (void *)BPF_FUNC_csum_level;
 static long (*bpf_skb_change_head)(struct __sk_buff *skb, __u32 length, __u64 flags) =
 	(void *)BPF_FUNC_skb_change_head;
 static long (*bpf_xdp_adjust_head)(struct xdp_md *xdp, int difference) = (void *)BPF_FUNC_xdp_adjust_head;
+static long (*bpf_xdp_adjust_tail)(struct xdp_md *xdp, int difference) = (void *)BPF_FUNC_xdp_adjust_tail;
 static __u64 (*bpf_jiffies64)(void) = (void *)BPF_FUNC_jiffies64;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static __u64 (*bpf_ktime_get_coarse_ns)(void) = (void *)BPF_FUNC_ktime_get_coarse_ns;

@@ -84,7 +84,7 @@ inline_always enum outside outside_of(const struct path *path)
 /* Returns the sum of a header (RFC 1071); 0xffff if its checksum is right. */
 inline_always __u16 sum_of(const struct ipv4 *header)
 {
-	const __u16 *words = (const __u16 *)header;
+	const half *words = (const half *)header;
 	__u32 sum = 0;
 
 #pragma unroll
@@ -110,11 +110,12 @@ inline_always void write_ipv4(struct ipv4 *header, const struct path *path, __u8
 	header->checksum = ~sum_of(header);
 }
 
-/* Writes the outer header of an inner packet of `length` octets. */
-inline_always void write_outside(union outer *outer, __u32 outside, const struct path *path, __u8 class, __u32 length)
+/* Writes the outer header of an inner packet of `length` octets. `protocol` is that of the inner packet. */
+inline_always void write_outside(union outer *outer, __u32 outside, const struct path *path, __u8 protocol,
+				 __u8 class, __u32 length)
 {
 	if (outside == IN_IPV4)
-		return write_ipv4(&outer->in_ipv4.ipv4, path, PROTOCOL_IPV6, class, length);
+		return write_ipv4(&outer->in_ipv4.ipv4, path, protocol, class, length);
 	outer->in_udp.udp.source = ((const __be16 *)&path->ports)[0];
 	outer->in_udp.udp.destination = ((const __be16 *)&path->ports)[1];
 	outer->in_udp.udp.length = cpu_to_be16(UDP_HEADER + length);
@@ -123,17 +124,17 @@ inline_always void write_outside(union outer *outer, __u32 outside, const struct
 }
 
 /* Converts the IPv4 headers of a received packet to the IPv6 form on which the decisions are based. `room` is
- * the number of octets that are present, and `length` that of the whole packet. Returns the encapsulation of
- * the inner packet; IN_IPV6 if the packet is no tunnel. */
+ * the number of octets that are present, and `length` that of the whole packet. `protocol` is that of the
+ * inner packet. Returns the encapsulation of the inner packet; IN_IPV6 if the packet is no tunnel. */
 inline_always enum outside read_outside(const struct ipv4 *header, const struct udp *udp, __u32 length,
-					struct ipv6 *outer, __u32 *ports)
+					__u8 protocol, struct ipv6 *outer, __u32 *ports)
 {
-	/* The protocol is 41 or 17 (UDP), which differ in this bit. So the verifier sees only two possible
+	/* The protocol is 41 or 4, or 17 (UDP), which differ in this bit. So the verifier sees only two possible
 	 * values. */
 	__u32 outside = IN_IPV4 + (header->protocol >> 4 & 1);
 	__u32 rest = length - IPV4_HEADER - (outside - IN_IPV4) * UDP_HEADER;
 
-	if (header->protocol != PROTOCOL_UDP && header->protocol != PROTOCOL_IPV6)
+	if (header->protocol != PROTOCOL_UDP && header->protocol != protocol)
 		return IN_IPV6;
 	/* Leave headers with options, and fragments, to the kernel. */
 	if (header->version != 0x45 || (header->fragment & cpu_to_be16(IS_FRAGMENT)) ||
@@ -150,9 +151,55 @@ inline_always enum outside read_outside(const struct ipv4 *header, const struct 
 	}
 	outer->first = cpu_to_be32(6 << 28 | (__u32)header->class << 20);
 	outer->payload_length = cpu_to_be16(rest);
-	outer->next_header = PROTOCOL_IPV6;
+	outer->next_header = protocol;
 	outer->hop_limit = header->hop_limit;
 	map(&outer->source, header->source);
 	map(&outer->destination, header->destination);
 	return outside;
+}
+
+/* Returns whether the fast path handles an inner IPv4 packet: no options, no fragment, a right checksum. The
+ * slow path handles all others. */
+inline_always int is_common_ipv4(const struct ipv4 *header)
+{
+	return header->version == 0x45 && !(header->fragment & cpu_to_be16(IS_FRAGMENT)) &&
+	       be16_to_cpu(header->length) >= IPV4_HEADER && sum_of(header) == 0xffff;
+}
+
+/* Converts an inner IPv4 header to the IPv6 form on which the decisions are based. */
+inline_always void read_inside(struct ipv6 *inner, const struct ipv4 *header)
+{
+	inner->first = cpu_to_be32(6 << 28 | (__u32)header->class << 20);
+	inner->payload_length = cpu_to_be16(be16_to_cpu(header->length) - IPV4_HEADER);
+	inner->next_header = header->protocol;
+	inner->hop_limit = header->hop_limit;
+	map(&inner->source, header->source);
+	map(&inner->destination, header->destination);
+}
+
+/* Changes an inner IPv4 header as a router does: TTL, and the class that `first` has in the form of IPv6. */
+inline_always void forward_ipv4(struct ipv4 *header, __be32 first)
+{
+	header->class = be32_to_cpu(first) >> 20;
+	header->hop_limit--;
+	header->checksum = 0;
+	header->checksum = ~sum_of(header);
+}
+
+/* Returns whether an IPv4 address is no routed unicast address (is_unicast_routable in Rust): 0.0.0.0/8,
+ * loopback, link-local, multicast, reserved or broadcast. */
+inline_always int is_special_ipv4(const struct address *mapped)
+{
+	__u32 address = be32_to_cpu(mapped->word[3]);
+	__u32 first = address >> 24;
+
+	return !first || first == 127 || first >= 224 || address >> 16 == 0xa9fe;
+}
+
+/* Returns whether an IPv4 address is private (RFC 1918) or shared (RFC 6598). */
+inline_always int is_private(const struct address *mapped)
+{
+	__u32 address = be32_to_cpu(mapped->word[3]);
+
+	return address >> 24 == 10 || address >> 20 == 0xac1 || address >> 16 == 0xc0a8 || address >> 22 == 0x191;
 }

@@ -11,6 +11,7 @@
 #define FAMILY_INET 2
 #define FAMILY_INET6 10
 #define PROTOCOL_HOP_BY_HOP 0
+#define PROTOCOL_IPV4 4
 #define PROTOCOL_TCP 6
 #define PROTOCOL_UDP 17
 #define PROTOCOL_DCCP 33
@@ -33,6 +34,9 @@
 #define FRAGMENT_HEADER 8
 /* Flag in a protocol number: the packet is fragmented. */
 #define IN_FRAGMENTS 0x100
+/* Flag in a protocol number: the inner packet is an IPv4 packet. It keeps the cached flows of IPv4 apart from
+ * those of IPv6 packets with IPv4-mapped addresses, which no program forwards. */
+#define INSIDE_IPV4 0x200
 /* Flag in an interface index: the packet came through a tunnel. */
 #define IN_TUNNEL 0x80000000
 /* Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5). */
@@ -162,8 +166,8 @@ struct traffic {
 /* Encapsulation of a tunnel. */
 enum outside {
 	IN_IPV6 = 0,
-	IN_IPV4 = 1, /* IPv6 in IPv4: RFC 4213, RFC 5555 */
-	IN_UDP = 2, /* IPv6 in UDP in IPv4: RFC 5555 */
+	IN_IPV4 = 1, /* RFC 4213, RFC 5555 */
+	IN_UDP = 2, /* UDP in IPv4: RFC 5555 */
 };
 
 /* Result for a packet that may belong to a tunnel. Rust has the names of the counters in the same order
@@ -312,7 +316,7 @@ struct flow {
 	__be32 first; /* first word of the IPv6 header, without ECN */
 	__u32 ports;
 	__u32 arrival; /* interface of arrival, perhaps with IN_TUNNEL */
-	__u32 protocol; /* protocol, perhaps with IN_FRAGMENTS */
+	__u32 protocol; /* protocol, perhaps with IN_FRAGMENTS or INSIDE_IPV4 */
 	__u32 slot;
 	__u32 version; /* number from VERSIONS, read before the binding */
 	__u32 counter; /* index of the counters in TRAFFIC */

@@ -11,7 +11,8 @@
  * * TCP SYNs (it clamps the maximum segment size), extension headers, and tunnels in tunnels;
  * * copies into several tunnels, and congestion marks that the inner packet cannot carry (RFC 6040 4.2);
  * * packets of another binding, and packets that the kernel would not route into the tunnel;
- * * packets of interfaces for which carnet has rules of the kernel's packet filter (FILTERED).
+ * * packets of interfaces for which carnet has rules of the kernel's packet filter (FILTERED);
+ * * IPv4 packets with options, fragments, and IPv4 packets that may need the home agent's NAT.
  *
  * The kernel decides the routes. bpf_fib_lookup uses its tables and rules as for the slow path's packets: an
  * inner packet must be routed to the tunnel device, and outer and decapsulated packets are routed as if they
@@ -56,6 +57,35 @@ inline_always int is_filtered(__u32 ifindex)
 	return bpf_map_lookup_elem(&FILTERED, &ifindex) != 0;
 }
 
+/* Returns whether an inner packet has an address that the slow path refuses. */
+inline_always int is_out_of_scope(const struct plan *plan)
+{
+	const struct ipv6 *inner = &plan->inner;
+
+	if (plan->protocol & INSIDE_IPV4)
+		return is_special_ipv4(&inner->source) || is_special_ipv4(&inner->destination);
+	return is_special(&inner->source) || is_special(&inner->destination);
+}
+
+/* Returns whether the slow path must handle an inner packet because of the header after its IP header. */
+inline_always int is_unusual(const struct plan *plan)
+{
+	__u8 next_header = plan->inner.next_header;
+
+	return has_extension(next_header) ||
+	       ((plan->protocol & INSIDE_IPV4) && (next_header == PROTOCOL_IPV4 || next_header == PROTOCOL_IPV6 ||
+						   next_header == PROTOCOL_FRAGMENT));
+}
+
+/* Returns whether an IPv4 packet at the home agent may need NAT: one address is private, and the other is
+ * not. The operator may have rules of NAT that carnet does not know. The kernel must see both directions. */
+inline_always int may_need_nat(const struct plan *plan)
+{
+	const struct ipv6 *inner = &plan->inner;
+
+	return (plan->protocol & INSIDE_IPV4) && is_private(&inner->source) != is_private(&inner->destination);
+}
+
 /* Finds the route of a packet that the binding sends on the chosen path. */
 static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, struct plan *plan,
 								 const struct binding *binding, __u32 length,
@@ -66,17 +96,18 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 	struct bpf_fib_lookup route;
 	const struct path *path;
 	__u32 chosen = plan->chosen & (PATHS - 1), overhead;
+	__u8 protocol = plan->protocol & INSIDE_IPV4 ? PROTOCOL_IPV4 : PROTOCOL_IPV6;
 	enum outside outside;
 	__be32 label = 0;
 	long result;
 
-	if (is_filtered(ifindex))
+	if (is_filtered(ifindex) || (plan->is_agents && may_need_nat(plan)))
 		return PASS_FILTER;
-	if (is_special(&inner->destination) || is_special(&inner->source))
+	if (is_out_of_scope(plan))
 		return PASS_SCOPE;
 	/* The slow path limits tunnels inside tunnels. An outer fragment that this station has sent would
 	 * hide the number of tunnels (RFC 2473 4.1). */
-	if (has_extension(inner->next_header) || inner->next_header == PROTOCOL_IPV6)
+	if (is_unusual(plan) || inner->next_header == PROTOCOL_IPV6)
 		return PASS_EXTENSION;
 	if (!binding->transmit)
 		return PASS_NO_PATH;
@@ -87,20 +118,22 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 		return PASS_EXTENSION;
 
 	/* Check that the kernel would route the packet into the tunnel. */
-	result = ask(ctx, &route, inner, plan->protocol, plan->ports, 0, ifindex);
+	result = ask_inside(ctx, &route, plan, 0, ifindex);
 	if (!is_forwarded(result) || route.ifindex != TUNNEL_DEVICE)
+		return PASS_ROUTE;
+	if ((plan->protocol & INSIDE_IPV4) && !is_from_there(ctx, &route, plan, ifindex))
 		return PASS_ROUTE;
 	outside = outside_of(path);
 	overhead = outside_length(outside);
 	if (outside == IN_IPV6) {
 		label = cpu_to_be32(flow_label(inner));
 		outer->first = (inner->first & cpu_to_be32(0xfff00000)) | label;
-		outer->next_header = PROTOCOL_IPV6;
+		outer->next_header = protocol;
 		outer->source = path->local;
 		outer->destination = path->remote;
-		result = ask(ctx, &route, outer, PROTOCOL_IPV6, 0, length + overhead, TUNNEL_DEVICE);
+		result = ask(ctx, &route, outer, protocol, 0, length + overhead, TUNNEL_DEVICE);
 	} else {
-		result = ask_ipv4(ctx, &route, path, outside == IN_UDP ? PROTOCOL_UDP : PROTOCOL_IPV6,
+		result = ask_ipv4(ctx, &route, path, outside == IN_UDP ? PROTOCOL_UDP : protocol,
 				  be32_to_cpu(inner->first) >> 20, length + overhead);
 	}
 	if (result == BPF_FIB_LKUP_RET_FRAG_NEEDED)
@@ -108,7 +141,7 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 	if (!is_forwarded(result) || route.ifindex == TUNNEL_DEVICE)
 		return PASS_ROUTE;
 	remember(plan, binding, chosen, &route, result, ifindex);
-	if (SEEKS && !plan->is_agents)
+	if (SEEKS && !plan->is_agents && !(plan->protocol & INSIDE_IPV4))
 		bpf_map_update_elem(&SOUGHT, &plan->flow->destination, &plan->flow->slot, BPF_ANY);
 	plan->flow->label = label;
 	plan->flow->outside = outside;
@@ -117,20 +150,21 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 	if (plan->flow->mtu > binding->mtu[chosen])
 		plan->flow->mtu = binding->mtu[chosen];
 	plan->has_way = plan->is_agents && outside == IN_IPV6 && !binding->rules && plan->flow->generation &&
-			plan->flow->may_leave;
+			plan->flow->may_leave && !(plan->protocol & INSIDE_IPV4);
 	return TAKEN;
 }
 
 /* Decides about a packet from or to a mobile network. The caller has set `plan->inner` and the results of
- * look_inside(). `length` is that of the longest sent packet, `ifindex` the interface of arrival. Afterwards
- * the plan contains the outer header if it is IPv4; write_outer() writes an outer IPv6 header. */
+ * look_inside(). `length` is that of the longest sent packet, `ifindex` the interface of arrival. `ipv4` says
+ * that the inner packet is an IPv4 packet. Afterwards the plan contains the outer header if it is IPv4;
+ * write_outer() writes an outer IPv6 header. */
 inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
-					      __u32 ifindex)
+					      __u32 ifindex, const int ipv4)
 {
 	plan->generation = GENERATION;
 	plan->routes = roles & AGENT ? ROUTES : 0;
 	plan->now = bpf_jiffies64();
-	if (!(roles & AGENT) || !take_way(plan, ifindex)) {
+	if (ipv4 || !(roles & AGENT) || !take_way(plan, ifindex)) {
 		plan->flow = place_of(plan);
 		if (!plan->flow)
 			return NOT_OURS;
@@ -143,13 +177,16 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 			/* Choose the path here and not inside find_encapsulation(), because the stack allows
 			 * only a limited depth of calls. */
 			plan->chosen = 0;
-			if (binding->rules)
+			/* The rules' selectors of IPv6 and IPv4 differ, so the slow path distributes IPv4. */
+			if (ipv4 && binding->rules)
+				plan->chosen = PATHS;
+			else if (binding->rules)
 				plan->chosen = choose(&plan->inner, plan->protocol, plan->ports, binding->rules,
 						      plan->is_agents);
 			outcome = find_encapsulation(ctx, plan, binding, length, ifindex);
 			if (outcome != TAKEN)
 				return outcome;
-			if ((roles & AGENT) && plan->has_way)
+			if (!ipv4 && (roles & AGENT) && plan->has_way)
 				keep_way(&plan->inner.destination, plan, ifindex, 1);
 		}
 	}
@@ -159,13 +196,14 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 		return PASS_HOP_LIMIT;
 	if (plan->syn)
 		return PASS_SYN;
-	if (length > plan->flow->mtu || length_of(&plan->inner) > 0xffff)
+	if (length > plan->flow->mtu || inner_length(plan, ipv4) > 0xffff)
 		return PASS_TOO_BIG;
 	if (plan->flow->outside != IN_IPV6) {
-		if (length_of(&plan->inner) > 0xffff - IPV4_HEADER - UDP_HEADER)
+		if (inner_length(plan, ipv4) > 0xffff - IPV4_HEADER - UDP_HEADER)
 			return PASS_TOO_BIG;
 		write_outside(&plan->outer, plan->flow->outside, &plan->flow->path,
-			      be32_to_cpu(plan->inner.first) >> 20, length_of(&plan->inner));
+			      ipv4 ? PROTOCOL_IPV4 : PROTOCOL_IPV6, be32_to_cpu(plan->inner.first) >> 20,
+			      inner_length(plan, ipv4));
 		return TAKEN;
 	}
 	return TAKEN;
@@ -229,11 +267,13 @@ static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u3
 		return PASS_OUTER_SOURCE;
 	if ((be32_to_cpu(inner->first) >> 28) != 6)
 		return PASS_MALFORMED;
-	if (is_special(&inner->source) || is_special(&inner->destination))
+	if (is_out_of_scope(plan))
 		return PASS_SCOPE;
-	if (has_extension(inner->next_header))
+	if (is_unusual(plan))
 		return PASS_EXTENSION;
-	result = ask(ctx, &route, inner, plan->protocol, plan->ports, length, TUNNEL_DEVICE);
+	if (is_agents && may_need_nat(plan))
+		return PASS_FILTER;
+	result = ask_inside(ctx, &route, plan, length, TUNNEL_DEVICE);
 	if (result == BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return PASS_TOO_BIG;
 	if (!is_forwarded(result) || route.ifindex == TUNNEL_DEVICE)
@@ -246,15 +286,16 @@ static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u3
 	plan->flow->path.ports = plan->outer_ports;
 	plan->flow->mtu = route.mtu_result;
 	plan->has_way = is_agents && plan->outside == IN_IPV6 && !binding->rules && plan->flow->generation;
-	if (is_agents && plan->flow->generation)
+	if (is_agents && plan->flow->generation && !(plan->protocol & INSIDE_IPV4))
 		keep_destination(plan);
 	return TAKEN;
 }
 
-/* Decides about a packet with an inner IPv6 header. The caller has set `plan->outer`, `inner` and the results
- * of look_inside(). `length` is that of the longest inner packet, `ifindex` the interface of arrival. */
+/* Decides about a packet that arrived through a tunnel. The caller has set `plan->outer`, `inner` and the
+ * results of look_inside(). `length` is that of the longest inner packet, `ifindex` the interface of arrival.
+ * `ipv4` says that the inner packet is an IPv4 packet. */
 inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
-					      __u32 ifindex)
+					      __u32 ifindex, const int ipv4)
 {
 	const struct ipv6 *outer = &plan->outer.ipv6;
 	const struct ipv6 *inner = &plan->inner;
@@ -263,7 +304,7 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 	plan->generation = GENERATION;
 	plan->routes = roles & AGENT ? ROUTES : 0;
 	plan->now = bpf_jiffies64();
-	if (!(roles & AGENT) || !take_destination(plan)) {
+	if (ipv4 || !(roles & AGENT) || !take_destination(plan)) {
 		plan->flow = place_of(plan);
 		if (!plan->flow)
 			return NOT_OURS;
@@ -275,14 +316,14 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 
 			if (outcome != TAKEN)
 				return outcome;
-			if ((roles & AGENT) && plan->has_way)
+			if (!ipv4 && (roles & AGENT) && plan->has_way)
 				keep_way(&inner->source, plan, 0, 0);
 		}
 	}
 	if (!plan->flow->may_leave)
 		return PASS_NEIGHBOUR;
 	/* Leave a packet with octets after the inner packet to the slow path, which cuts them off. */
-	if (length_of(inner) != be16_to_cpu(outer->payload_length))
+	if (inner_length(plan, ipv4) != be16_to_cpu(outer->payload_length))
 		return PASS_MALFORMED;
 	if (inner->hop_limit <= 1)
 		return PASS_HOP_LIMIT;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The fast path as XDP programs. They encapsulate and decapsulate IPv6 in IPv6 (RFC 2473), in IPv4 and in UDP
- * (RFC 5555) before the kernel has made a socket buffer of the packet. They are for many packets a second.
- * Large TCP transfers are faster as super packets through the tc programs.
+ * The fast path as XDP programs. They encapsulate and decapsulate IPv6 and IPv4 in IPv6 (RFC 2473), in IPv4
+ * and in UDP (RFC 5555) before the kernel has made a socket buffer of the packet. They are for many packets a
+ * second. Large TCP transfers are faster as super packets through the tc programs.
  *
  * The link-layer addresses are those of the kernel's neighbour table. A packet without an entry there is left
  * to the slow path, which causes its resolution. The kernel does not see the packets of the fast path, so
@@ -65,6 +65,9 @@ inline_always int may_leave(__u32 ifindex, long result)
 #define KERNEL_ROUTES 0
 #include "tunnel.h"
 
+/* Result of handle() for a packet that may have IPv4 inside; no verdict of the kernel. */
+#define TRY_IPV4 1000
+
 inline_always int finish(enum outcome outcome)
 {
 	if (outcome < OUTCOMES)
@@ -72,9 +75,9 @@ inline_always int finish(enum outcome outcome)
 	return outcome == FAILED ? XDP_DROP : XDP_PASS;
 }
 
-/* Reads the header after the IPv6 header that ends at `offset`: protocol, ports, and whether it is a TCP SYN.
- * Returns 0 if the packet is too short for its protocol. */
-inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offset)
+/* Reads the header after the inner IP header that ends at `offset`: protocol, ports, and whether it is a TCP
+ * SYN. Returns 0 if the packet is too short for its protocol. */
+inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offset, const int ipv4)
 {
 	const __u8 *octets = (const __u8 *)(long)xdp->data + offset;
 	const __u8 *end = (void *)(long)xdp->data_end;
@@ -82,12 +85,12 @@ inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offse
 
 	plan->syn = 0;
 	plan->ports = 0;
-	plan->protocol = next_header;
-	if (!has_ports(next_header) && next_header != PROTOCOL_FRAGMENT)
+	plan->protocol = next_header | (ipv4 ? INSIDE_IPV4 : 0);
+	if (!has_ports(next_header) && (ipv4 || next_header != PROTOCOL_FRAGMENT))
 		return 1;
 	if (octets + UDP_HEADER > end)
 		return 0;
-	if (next_header == PROTOCOL_FRAGMENT) {
+	if (!ipv4 && next_header == PROTOCOL_FRAGMENT) {
 		plan->protocol = octets[0] | IN_FRAGMENTS;
 		plan->syn = is_first_of_tcp(octets);
 		return 1;
@@ -112,7 +115,7 @@ inline_always void link_header(__u8 *data, const struct plan *plan)
 }
 
 /* Adds `length` octets before the packet, which are the end of the outer header's room. */
-inline_always enum outcome prepend(struct xdp_md *xdp, const struct plan *plan, __u32 length)
+inline_always enum outcome prepend(struct xdp_md *xdp, const struct plan *plan, __u32 length, const int ipv4)
 {
 	__u8 *data, *end;
 
@@ -120,47 +123,57 @@ inline_always enum outcome prepend(struct xdp_md *xdp, const struct plan *plan, 
 		return PASS_TOO_BIG;
 	data = (void *)(long)xdp->data;
 	end = (void *)(long)xdp->data_end;
-	if (data + ETH_HLEN + length + IPV6_HEADER > end)
+	if (data + ETH_HLEN + length + (ipv4 ? IPV4_HEADER : IPV6_HEADER) > end)
 		return FAILED;
 	link_header(data, plan);
 	if (length == IPV6_HEADER)
-		write_outer(data + ETH_HLEN, plan);
+		write_outer(data + ETH_HLEN, plan, ipv4);
 	else
 		copy_words(data + ETH_HLEN, (const __u8 *)&plan->outer + IPV6_HEADER - length, length);
-	((struct ipv6 *)(data + ETH_HLEN + length))->hop_limit--;
+	if (ipv4) {
+		forward_ipv4((struct ipv4 *)(data + ETH_HLEN + length), plan->inner.first);
+	} else {
+		((struct ipv6 *)(data + ETH_HLEN + length))->hop_limit--;
+	}
 	return TAKEN;
 }
 
-inline_always int encapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan)
+/* Adds the outer header to a packet. An IPv4 packet has `padding` octets after it, which the function
+ * removes. */
+inline_always int encapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan, __u32 padding,
+			      const int ipv4)
 {
 	enum outcome outcome;
 
-	if (!look_inside(xdp, plan, ETH_HLEN + IPV6_HEADER))
+	if (!look_inside(xdp, plan, ETH_HLEN + (ipv4 ? IPV4_HEADER : IPV6_HEADER), ipv4))
 		return XDP_PASS;
-	outcome = plan_encapsulation(xdp, roles, plan, length_of(&plan->inner), xdp->ingress_ifindex);
+	outcome = plan_encapsulation(xdp, roles, plan, inner_length(plan, ipv4), xdp->ingress_ifindex, ipv4);
 	if (outcome != TAKEN)
 		return finish(outcome);
 
+	if (ipv4 && padding && bpf_xdp_adjust_tail(xdp, -(int)padding))
+		return finish(PASS_MALFORMED);
 	if (plan->flow->outside == IN_IPV6)
-		outcome = prepend(xdp, plan, IPV6_HEADER);
+		outcome = prepend(xdp, plan, IPV6_HEADER, ipv4);
 	else if (plan->flow->outside == IN_IPV4)
-		outcome = prepend(xdp, plan, IPV4_HEADER);
+		outcome = prepend(xdp, plan, IPV4_HEADER, ipv4);
 	else
-		outcome = prepend(xdp, plan, IPV4_HEADER + UDP_HEADER);
+		outcome = prepend(xdp, plan, IPV4_HEADER + UDP_HEADER, ipv4);
 	if (outcome != TAKEN)
 		return finish(outcome);
-	count_encapsulated(plan, 1, length_of(&plan->inner));
+	count_encapsulated(plan, 1, inner_length(plan, ipv4));
 	return bpf_redirect_map(&PORTS, plan->flow->departure, 0);
 }
 
-inline_always int decapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan)
+inline_always int decapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan, const int ipv4)
 {
+	const __u32 ip_header = ipv4 ? IPV4_HEADER : IPV6_HEADER;
 	enum outcome outcome;
 	__u8 *data, *end;
 
-	if (!look_inside(xdp, plan, ETH_HLEN + outside_length(plan->outside) + IPV6_HEADER))
+	if (!look_inside(xdp, plan, ETH_HLEN + outside_length(plan->outside) + ip_header, ipv4))
 		return XDP_PASS;
-	outcome = plan_decapsulation(xdp, roles, plan, length_of(&plan->inner), xdp->ingress_ifindex);
+	outcome = plan_decapsulation(xdp, roles, plan, inner_length(plan, ipv4), xdp->ingress_ifindex, ipv4);
 	if (outcome != TAKEN)
 		return finish(outcome);
 
@@ -168,17 +181,22 @@ inline_always int decapsulate(struct xdp_md *xdp, __u32 roles, struct plan *plan
 		return finish(PASS_MALFORMED);
 	data = (void *)(long)xdp->data;
 	end = (void *)(long)xdp->data_end;
-	if (data + ETH_HLEN + IPV6_HEADER > end)
+	if (data + ETH_HLEN + ip_header > end)
 		return finish(FAILED);
 	link_header(data, plan);
-	begin_forwarded(data + ETH_HLEN, &plan->inner, plan->first);
-	count_decapsulated(plan, 1, length_of(&plan->inner));
+	if (ipv4) {
+		forward_ipv4((struct ipv4 *)(data + ETH_HLEN), plan->first);
+	} else {
+		begin_forwarded(data + ETH_HLEN, &plan->inner, plan->first);
+	}
+	count_decapsulated(plan, 1, inner_length(plan, ipv4));
 	return bpf_redirect_map(&PORTS, plan->flow->departure, 0);
 }
 
-/* Reads the headers of a packet in IPv4; returns IN_IPV6 if it is no tunnel. Does not verify checksums
- * yet. */
-inline_always enum outside open_ipv4(struct xdp_md *xdp, struct plan *plan, enum outcome *outcome)
+/* Reads the headers of a packet in IPv4 whose inner packet has this protocol; returns IN_IPV6 if it is no
+ * tunnel. Does not verify the UDP checksum yet. */
+inline_always enum outside open_ipv4(struct xdp_md *xdp, struct plan *plan, __u8 protocol,
+				     enum outcome *outcome)
 {
 	const __u8 *data = (const __u8 *)(long)xdp->data;
 	const __u8 *end = (void *)(long)xdp->data_end;
@@ -188,10 +206,55 @@ inline_always enum outside open_ipv4(struct xdp_md *xdp, struct plan *plan, enum
 
 	if ((const __u8 *)(udp + 1) > end)
 		return IN_IPV6;
-	outside = read_outside(ipv4, udp, end - data - ETH_HLEN, &plan->outer.ipv6, &plan->outer_ports);
+	outside = read_outside(ipv4, udp, end - data - ETH_HLEN, protocol, &plan->outer.ipv6, &plan->outer_ports);
 	if (outside == IN_UDP && udp->checksum)
 		*outcome = PASS_CHECKSUM;
 	return outside;
+}
+
+/* Handles a packet with IPv4 inside, for which handle() has returned TRY_IPV4. This is a function of its own,
+ * so that IPv6 packets need no instruction for it. */
+static __attribute__((noinline)) int handle_ipv4(struct xdp_md *xdp, __u32 roles)
+{
+	const __u8 *data = (void *)(long)xdp->data;
+	const __u8 *end = (void *)(long)xdp->data_end;
+	enum outcome outcome = TAKEN;
+	const struct ipv4 *header;
+	__u32 offset = ETH_HLEN, length;
+	int is_tunnelled = 0;
+	struct plan plan;
+	__be16 protocol;
+
+	if (data + ETH_HLEN + IPV4_HEADER > end || !is_for_us(xdp, data))
+		return XDP_PASS;
+	protocol = *(const half *)(data + 2 * ETH_ALEN);
+	plan.outside = IN_IPV6;
+	plan.outer_ports = 0;
+	if (protocol == cpu_to_be16(ETH_P_IPV6)) {
+		if (data + ETH_HLEN + IPV6_HEADER > end)
+			return XDP_PASS;
+		copy_words(&plan.outer.ipv6, data + ETH_HLEN, IPV6_HEADER);
+		is_tunnelled = 1;
+	} else if (protocol != cpu_to_be16(ETH_P_IP)) {
+		return XDP_PASS;
+	} else if (roles & (AGENT | DECAPSULATE_CARE_OF)) {
+		plan.outside = open_ipv4(xdp, &plan, PROTOCOL_IPV4, &outcome);
+		is_tunnelled = plan.outside != IN_IPV6;
+	}
+	if (is_tunnelled)
+		offset += outside_length(plan.outside);
+	if (data + offset + IPV4_HEADER > end)
+		return XDP_PASS;
+	header = (const void *)(data + offset);
+	length = be16_to_cpu(header->length);
+	if (!is_common_ipv4(header) || (__u64)(end - data) < offset + length)
+		return XDP_PASS;
+	read_inside(&plan.inner, header);
+	if (is_tunnelled)
+		return outcome == TAKEN ? decapsulate(xdp, roles, &plan, 1) : finish(outcome);
+	if (!(roles & (AGENT | ENCAPSULATE_FROM)))
+		return XDP_PASS;
+	return encapsulate(xdp, roles, &plan, end - data - ETH_HLEN - length, 1);
 }
 
 /* This function is not inline, so that each program has one copy, in which the verifier knows the program's
@@ -205,7 +268,9 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 	struct plan plan;
 	__be16 protocol;
 
-	if (data + ETH_HLEN + IPV6_HEADER > end || !is_for_us(xdp, data))
+	if (data + ETH_HLEN + IPV6_HEADER > end)
+		return TRY_IPV4;
+	if (!is_for_us(xdp, data))
 		return XDP_PASS;
 	protocol = *(const half *)(data + 2 * ETH_ALEN);
 	plan.outside = IN_IPV6;
@@ -213,18 +278,18 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 	if (protocol == cpu_to_be16(ETH_P_IP) && (roles & (AGENT | DECAPSULATE_CARE_OF))) {
 		__u32 offset;
 
-		plan.outside = open_ipv4(xdp, &plan, &outcome);
+		plan.outside = open_ipv4(xdp, &plan, PROTOCOL_IPV6, &outcome);
 		offset = ETH_HLEN + outside_length(plan.outside);
 		if (plan.outside == IN_IPV6 || data + offset + IPV6_HEADER > end)
-			return XDP_PASS;
+			return TRY_IPV4;
 		copy_words(&plan.inner, data + offset, IPV6_HEADER);
-		/* The payload of UDP may be no IPv6 packet. */
+		/* The payload of UDP may be an IPv4 packet or no packet. */
 		if ((be32_to_cpu(plan.inner.first) >> 28) != 6)
-			return XDP_PASS;
-		return outcome == TAKEN ? decapsulate(xdp, roles, &plan) : finish(outcome);
+			return TRY_IPV4;
+		return outcome == TAKEN ? decapsulate(xdp, roles, &plan, 0) : finish(outcome);
 	}
 	if (protocol != cpu_to_be16(ETH_P_IPV6))
-		return XDP_PASS;
+		return protocol == cpu_to_be16(ETH_P_IP) ? TRY_IPV4 : XDP_PASS;
 	ipv6 = (const void *)(data + ETH_HLEN);
 	/* Leave also a packet whose length differs from that in its header, or that has a jumbo payload. */
 	if ((data[ETH_HLEN] >> 4) != 6 || !ipv6->payload_length || (__u64)(end - data) != ETH_HLEN + length_of(ipv6))
@@ -234,16 +299,25 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 			return XDP_PASS;
 		copy_quads(&plan.outer.ipv6, ipv6, IPV6_HEADER);
 		copy_quads(&plan.inner, ipv6 + 1, IPV6_HEADER);
-		return decapsulate(xdp, roles, &plan);
+		return decapsulate(xdp, roles, &plan, 0);
 	}
+	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && ipv6->next_header == PROTOCOL_IPV4)
+		return TRY_IPV4;
 	if (!(roles & (AGENT | ENCAPSULATE_FROM)))
 		return XDP_PASS;
 	copy_quads(&plan.inner, ipv6, IPV6_HEADER);
-	return encapsulate(xdp, roles, &plan);
+	return encapsulate(xdp, roles, &plan, 0, 0);
+}
+
+inline_always int handle_both(struct xdp_md *xdp, __u32 roles)
+{
+	int verdict = handle(xdp, roles);
+
+	return verdict == TRY_IPV4 ? handle_ipv4(xdp, roles) : verdict;
 }
 
 #define PROGRAM(name, roles) \
-	SEC("xdp") int name(struct xdp_md *xdp) { return handle(xdp, roles); }
+	SEC("xdp") int name(struct xdp_md *xdp) { return handle_both(xdp, roles); }
 
 PROGRAM(lan, ENCAPSULATE_FROM)
 PROGRAM(uplink, DECAPSULATE_CARE_OF)

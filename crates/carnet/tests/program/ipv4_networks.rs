@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::hosts::{possible, said, seconds, wait_until};
+use crate::bursts::pieces;
+use crate::hosts::{Host, possible, said, seconds, wait_until};
 use crate::ipv4::{behind_nat, dual, first_tunnel, start_both, without_ipv6};
 use crate::station::Station;
 use crate::testbed::Testbed;
@@ -52,7 +53,11 @@ struct Connection {
 
 impl Connection {
     fn start(bed: &Testbed) -> Connection {
-        let listener = bed.core.run(|| TcpListener::bind((SERVER, 0)).expect("a listener"));
+        Connection::start_to(bed, SERVER)
+    }
+
+    fn start_to(bed: &Testbed, server: &'static str) -> Connection {
+        let listener = bed.core.run(move || TcpListener::bind((server, 0)).expect("a listener"));
         let port = listener.local_addr().expect("bound").port();
         std::thread::spawn(move || {
             let (mut stream, peer) = listener.accept().expect("a connection");
@@ -64,7 +69,7 @@ impl Connection {
                 }
             }
         });
-        let to = SocketAddr::from((SERVER.parse::<Ipv4Addr>().expect("an address"), port));
+        let to = SocketAddr::from((server.parse::<Ipv4Addr>().expect("an address"), port));
         let mut stream = bed
             .host
             .run(move || TcpStream::connect_timeout(&to, Duration::from_secs(10)).expect("a connection"));
@@ -167,6 +172,101 @@ fn ipv4_only_host_keeps_its_connections_over_ipv6_and_nat_uplinks() {
         };
         assert_eq!(ipv4(&bed.router.snapshot()), ipv4(&before), "nothing of carnet's is left");
         agent.terminate();
+    }
+}
+
+/// A correspondent in the operator's own network, which needs no NAT at the home agent.
+const PRIVATE_SERVER: &str = "10.99.0.1";
+
+/// Sends datagrams from the host on board to the private server, which returns each. Returns the number of
+/// answers.
+fn echoed(bed: &Testbed, datagrams: usize) -> usize {
+    let server = bed.core.run(|| UdpSocket::bind((PRIVATE_SERVER, 0)).expect("a socket"));
+    let port = server.local_addr().expect("bound").port();
+    server.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+    let echo = std::thread::spawn(move || {
+        let mut octets = [0; 2000];
+        while let Ok((length, from)) = server.recv_from(&mut octets) {
+            let _ = server.send_to(&octets[..length], from);
+        }
+    });
+    let client = bed.host.run(|| UdpSocket::bind((HOST, 0)).expect("a socket"));
+    client.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    let mut answers = 0;
+    for number in 0..datagrams {
+        let sent = vec![number as u8; 1 + number % 1200];
+        client.send_to(&sent, (PRIVATE_SERVER, port)).expect("a datagram");
+        let mut back = [0; 2000];
+        answers += usize::from(client.recv(&mut back).is_ok_and(|length| back[..length] == sent));
+    }
+    echo.join().expect("the echo ends");
+    answers
+}
+
+/// Prepares the virtual links of a host for XDP: an interface accepts redirected frames only with GRO, and
+/// its own frames must have complete checksums.
+fn prepare_for_xdp(host: &Host) {
+    let links = host.ip("-o link show");
+    let names = links.lines().filter_map(|line| line.split(": ").nth(1)?.split('@').next());
+    for name in names.filter(|name| *name != "lo") {
+        let output = host.output(&["ethtool", "-K", name, "gro", "on", "tx", "off"]);
+        assert!(output.status.success(), "ethtool (Debian package ethtool): {}", said(&output));
+    }
+}
+
+/// The fast path carries IPv4 in both directions: first inside IPv6, and after a move inside IPv4.
+#[test]
+fn ipv4_packets_on_board_take_the_fast_path_before_and_after_a_move() {
+    if !possible() {
+        return;
+    }
+    for path in ["bpf", "xdp"] {
+        let bed = bed();
+        bed.core.ip(&format!("addr add {PRIVATE_SERVER}/32 dev ha"));
+        // XDP programs look up routes of tunnels inside IPv4 only while the uplink forwards IPv4.
+        let forwarding = "/proc/sys/net/ipv4/conf/wwan0/forwarding";
+        bed.router.run(move || fs::write(forwarding, "1").expect("a switch"));
+        if path == "xdp" {
+            [&bed.core, &bed.host, &bed.router, &bed.agent].into_iter().for_each(prepare_for_xdp);
+        }
+        let (agent, router) = start(&bed, &format!("\n[dataplane]\npath = '{path}'\n"));
+        for station in [&agent, &router] {
+            wait_until("the path is in use", seconds(20), || station.show("tunnels")[0]["path"] == path);
+        }
+        for (uplink, kind) in [("wlan0", "ipv6"), ("wwan0", "ipv4")] {
+            let output = router.ask(&["handover", uplink]);
+            assert!(output.status.success(), "{}", said(&output));
+            wait_until("the agent knows", seconds(20), || first_tunnel(&agent).0 == kind);
+            // These packets also make the kernel resolve the next hops.
+            wait_until("IPv4 flows", seconds(20), || echoed(&bed, 5) == 5);
+            let count = |name: &str| [&router, &agent].map(|station| station.counter(name));
+            let slow = || [&bed.router, &bed.agent].map(|host| pieces(host).0 + pieces(host).1);
+            let before = (count("tunnel.encapsulated"), count("tunnel.decapsulated"), slow());
+            let datagrams = 400;
+            let answers = echoed(&bed, datagrams);
+            let after = (count("tunnel.encapsulated"), count("tunnel.decapsulated"), slow());
+            println!("{path}, {kind}: {answers} answers; {before:?}, {after:?}");
+            assert!(answers > datagrams - 20, "{path}, {kind}: {answers} of {datagrams}");
+            for station in 0..2 {
+                let carried = [after.0[station] - before.0[station], after.1[station] - before.1[station]];
+                assert!(carried.iter().all(|number| *number > 380), "{path}, {kind}: {carried:?}");
+                let by_slow = after.2[station] - before.2[station];
+                assert!(by_slow < 40, "{path}, {kind}: {by_slow} packets took the slow path");
+            }
+            // TCP sends super packets (GSO), which the programs forward in one piece.
+            let connection = Connection::start_to(&bed, PRIVATE_SERVER);
+            connection.flows();
+            connection.stop();
+        }
+        for station in [&agent, &router] {
+            for reason in ["failed", "malformed", "inner_source"] {
+                assert_eq!(station.counter(&format!("fast_path.left.{reason}")), 0, "{path}: {reason}");
+            }
+        }
+        sizes_pass(&bed);
+        let connection = Connection::start(&bed);
+        connection.flows();
+        connection.stop();
     }
 }
 

@@ -9,8 +9,8 @@
 //! into segments that every link carries.
 
 use carnet_wire::ipv6::{HEADER_LEN, MIN_MTU};
+use carnet_wire::{checksum, ipv4};
 
-use crate::tunnel::coalescing::pseudo_header;
 use crate::tunnel::segmentation::Segments;
 use crate::tunnel::virtio::{Burst, Header, Transport, Unfinished};
 
@@ -26,7 +26,7 @@ pub(super) enum PacketKind {
     Super(Segments),
 }
 
-/// Completes the checksum of an IPv6 packet, and finds super packets.
+/// Completes the checksum of an IPv6 or IPv4 packet, and finds super packets.
 pub(super) fn finish_checksum(packet: &mut [u8]) -> PacketKind {
     let Some(header) = unfinished(packet) else { return PacketKind::Packet };
     if header.burst.is_some() {
@@ -41,32 +41,46 @@ pub(super) fn finish_checksum(packet: &mut [u8]) -> PacketKind {
 /// Returns the missing work as the header that the TUN device uses (`virtio_net_hdr`); `None` if the packet
 /// is complete.
 fn unfinished(packet: &[u8]) -> Option<Header> {
-    let [first, _, _, _, high, low, next_header, ..] = packet.first_chunk::<HEADER_LEN>()?;
-    let transport = [Transport::Tcp, Transport::Udp].into_iter().find(|t| t.protocol() == *next_header)?;
-    let behind = packet.get(HEADER_LEN..)?;
-    if first >> 4 != 6 || usize::from(u16::from_be_bytes([*high, *low])) != behind.len() {
-        return None;
-    }
+    let (start, number, addresses) = upper_layer(packet)?;
+    let transport = [Transport::Tcp, Transport::Udp].into_iter().find(|t| t.protocol() == number)?;
+    let behind = packet.get(start..)?;
     let offset = transport.checksum_offset();
     let field = behind.get(offset..offset + 2)?;
-    if field != pseudo_header(packet, transport, behind.len()).to_be_bytes() {
+    let pseudo_header =
+        checksum::add(checksum::sum(addresses), checksum::protocol_and_length(number, behind.len()));
+    if field != pseudo_header.to_be_bytes() {
         return None;
     }
     let is_super = transport == Transport::Tcp && packet.len() > MAX_ETHERNET_PAYLOAD;
-    let headers = HEADER_LEN + usize::from(behind.get(12).map_or(0, |octet| octet >> 4)) * 4;
-    let segment = u16::try_from(MIN_MTU - headers).ok()?;
+    let headers = start + usize::from(behind.get(12).map_or(0, |octet| octet >> 4)) * 4;
+    let segment = u16::try_from(MIN_MTU.checked_sub(headers)?).ok()?;
     Some(Header {
-        unfinished: Some(Unfinished { start: HEADER_LEN as u16, offset: offset as u16 }),
+        unfinished: Some(Unfinished { start: start as u16, offset: offset as u16 }),
         burst: is_super.then_some(Burst { transport, segment }),
         headers: 0,
     })
+}
+
+/// Returns the length of the IP header, the protocol that follows, and the octets of both addresses. `None`
+/// for a fragment, and for a packet of another length than its header says.
+fn upper_layer(packet: &[u8]) -> Option<(usize, u8, &[u8])> {
+    if packet.first()? >> 4 == 4 {
+        let header = ipv4::Header::parse(packet).ok()?;
+        let is_whole = usize::from(header.total_length) == packet.len();
+        let is_fragment = header.more_fragments || header.is_later_fragment();
+        let addresses = packet.get(12..ipv4::HEADER_LEN)?;
+        return (is_whole && !is_fragment).then_some((header.header_length, header.protocol, addresses));
+    }
+    let [first, _, _, _, high, low, next_header, ..] = packet.first_chunk::<HEADER_LEN>()?;
+    let is_whole = HEADER_LEN + usize::from(u16::from_be_bytes([*high, *low])) == packet.len();
+    (first >> 4 == 6 && is_whole).then_some((HEADER_LEN, *next_header, packet.get(8..HEADER_LEN)?))
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use carnet_wire::checksum;
+    use crate::tunnel::coalescing::pseudo_header;
     use carnet_wire::ipv6::Header as Ipv6;
 
     fn packet(next_header: u8, length: usize) -> Vec<u8> {
@@ -119,6 +133,54 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Returns an IPv4 packet whose checksum field has the sum of the pseudo-header.
+    fn opened_ipv4(number: u8, length: usize) -> Vec<u8> {
+        let payload = packet(number, length).split_off(HEADER_LEN);
+        let [a, b] = (20 + length as u16).to_be_bytes();
+        let head = [0x45, 0, a, b, 1, 2, 0x40, 0, 64, number, 0, 0, 10, 42, 7, 5, 10, 99, 0, 1];
+        let mut packet = [&head[..], &payload].concat();
+        ipv4::set_checksum(&mut packet);
+        let at = 20 + if number == 6 { 16 } else { 6 };
+        let sum = checksum::add(checksum::sum(&head[12..]), checksum::protocol_and_length(number, length));
+        packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        packet
+    }
+
+    fn is_intact_ipv4(packet: &[u8]) -> bool {
+        let (header, packet) = ipv4::Header::parse_packet(packet).unwrap();
+        let payload = &packet[20..];
+        let pseudo_header = checksum::protocol_and_length(header.protocol, payload.len());
+        let sum = checksum::add(checksum::sum(&packet[12..20]), pseudo_header);
+        checksum::sum(&packet[..20]) == 0xffff && checksum::add(sum, checksum::sum(payload)) == 0xffff
+    }
+
+    #[test]
+    fn incomplete_checksums_of_ipv4_are_finished() {
+        for number in [6, 17] {
+            for length in [20, 21, 500, 1460] {
+                let mut packet = opened_ipv4(number, length);
+                assert!(!is_intact_ipv4(&packet));
+                assert!(matches!(finish_checksum(&mut packet), PacketKind::Packet));
+                assert!(is_intact_ipv4(&packet), "{number} {length}");
+                for change in [|p: &mut Vec<u8>| p[6] = 0x20, |p: &mut Vec<u8>| p[7] = 1] {
+                    let mut fragment = opened_ipv4(number, length);
+                    change(&mut fragment);
+                    let before = fragment.clone();
+                    finish_checksum(&mut fragment);
+                    assert_eq!(fragment, before);
+                }
+            }
+        }
+        let mut whole = opened_ipv4(6, 20 + 20_000);
+        let PacketKind::Super(mut segments) = finish_checksum(&mut whole) else { panic!("not seen") };
+        let (mut payload, mut buffer) = (Vec::new(), vec![0; 2000]);
+        while let Some(length) = segments.next(&whole, &mut buffer) {
+            assert!(length <= MIN_MTU && is_intact_ipv4(&buffer[..length]));
+            payload.extend_from_slice(&buffer[40..length]);
+        }
+        assert_eq!(payload, whole[40..]);
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! * `programs`: BPF programs at the ingress of the interfaces, which run on socket buffers (tc,
 //!   [`Path::Bpf`]) or before the kernel allocates a socket buffer (XDP, [`Path::Xdp`]). The programs handle
 //!   common packets and leave other packets to the slow path.
-//! * `kernel`: tunnel devices of the kernel's own ip6_tunnel module ([`Path::Kernel`]).
+//! * `kernel`: tunnel devices of the kernel's own ip6_tunnel module ([`Path::Kernel`]). They carry IPv6
+//!   packets only.
 //! * `geonet`: BPF programs for IPv6 over GeoNetworking, independent of the other two.
 //!
 //! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute a binding's packets among
@@ -187,7 +188,7 @@ impl Tunnel {
             home_address: *home_address,
             local: local.ipv6()?,
             remote: remote.ipv6()?,
-            // The programs carry IPv6 only; the slow path carries IPv4.
+            // The devices carry IPv6 only; the slow path carries IPv4.
             inner: inner.iter().copied().filter(|prefix| mapped::to_ipv4(*prefix).is_none()).collect(),
             transmit: *transmit,
             mtu: *mtu,

@@ -320,6 +320,11 @@ impl Bench {
         self.forwarder.remove_tunnel(tunnel);
     }
 
+    /// Returns the slow path.
+    pub(super) fn forwarder(&mut self) -> &mut Forwarder {
+        &mut self.forwarder
+    }
+
     /// Returns outer source and destination of packets that arrive over a care-of address.
     pub(super) fn arriving(&self, way: usize) -> (&'static str, &'static str) {
         match self.end {

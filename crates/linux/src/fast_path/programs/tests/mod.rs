@@ -12,6 +12,7 @@ mod bench;
 mod clauses;
 mod distribution;
 mod following;
+mod ipv4_inside;
 mod mutations;
 mod outside;
 mod packets;
