@@ -22,6 +22,16 @@
 /* Result of handle() for a packet that may have IPv4 inside; no verdict of the kernel. */
 #define TRY_IPV4 1000
 
+/* Returns TRY_IPV4 as a value that the compiler does not know. Otherwise it would load the value into the
+ * result's register on the way of each IPv6 packet. */
+inline_always int try_ipv4(void)
+{
+	int verdict = TRY_IPV4;
+
+	asm volatile("" : "+r"(verdict));
+	return verdict;
+}
+
 /* Reads the header after the inner IP header that ends at `offset`: protocol, ports, and whether it is a TCP
  * SYN. Returns the length of the longest sent packet, with super packets cut into segments; 0 if it is
  * unknown. */
@@ -296,9 +306,9 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 	if (skb->protocol == cpu_to_be16(ETH_P_IP) && (roles & (AGENT | DECAPSULATE_CARE_OF))) {
 		plan.outside = open_ipv4(skb, link_header, &plan, PROTOCOL_IPV6, &outcome);
 		if (plan.outside == IN_IPV6)
-			return TRY_IPV4;
+			return try_ipv4();
 	} else if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || !read_header(skb, link_header, &plan.inner)) {
-		return skb->protocol == cpu_to_be16(ETH_P_IP) ? TRY_IPV4 : PASS;
+		return skb->protocol == cpu_to_be16(ETH_P_IP) ? try_ipv4() : PASS;
 	/* Leave also a packet that is shorter than its header says, or that has a jumbo payload. */
 	} else if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
 		   skb->len != link_header + length_of(&plan.inner)) {
@@ -311,12 +321,12 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 		/* A packet that is too short for an inner IPv6 header may have an inner IPv4 header. */
 		if (be16_to_cpu(plan.outer.ipv6.payload_length) < IPV6_HEADER ||
 		    !read_header(skb, link_header + outside_length(plan.outside), &plan.inner))
-			return plan.outside == IN_UDP ? TRY_IPV4 : PASS;
+			return plan.outside == IN_UDP ? try_ipv4() : PASS;
 		if (plan.outside != IN_IPV6) {
 			/* The payload of UDP may be an IPv4 packet or no packet. Leave a burst of datagrams
 			 * to the socket. */
 			if ((be32_to_cpu(plan.inner.first) >> 28) == 4)
-				return TRY_IPV4;
+				return try_ipv4();
 			if ((be32_to_cpu(plan.inner.first) >> 28) != 6 ||
 			    (skb->gso_size && length_of(&plan.inner) != be16_to_cpu(plan.outer.ipv6.payload_length)))
 				return PASS;
@@ -326,7 +336,7 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 		return decapsulate(skb, roles, link_header, &plan, 0);
 	}
 	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && plan.inner.next_header == PROTOCOL_IPV4)
-		return TRY_IPV4;
+		return try_ipv4();
 	if (roles & (AGENT | ENCAPSULATE_FROM))
 		return encapsulate(skb, roles, link_header, &plan, 0);
 	return PASS;

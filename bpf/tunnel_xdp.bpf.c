@@ -68,6 +68,16 @@ inline_always int may_leave(__u32 ifindex, long result)
 /* Result of handle() for a packet that may have IPv4 inside; no verdict of the kernel. */
 #define TRY_IPV4 1000
 
+/* Returns TRY_IPV4 as a value that the compiler does not know. Otherwise it would load the value into the
+ * result's register on the way of each IPv6 packet. */
+inline_always int try_ipv4(void)
+{
+	int verdict = TRY_IPV4;
+
+	asm volatile("" : "+r"(verdict));
+	return verdict;
+}
+
 inline_always int finish(enum outcome outcome)
 {
 	if (outcome < OUTCOMES)
@@ -269,7 +279,7 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 	__be16 protocol;
 
 	if (data + ETH_HLEN + IPV6_HEADER > end)
-		return TRY_IPV4;
+		return try_ipv4();
 	if (!is_for_us(xdp, data))
 		return XDP_PASS;
 	protocol = *(const half *)(data + 2 * ETH_ALEN);
@@ -281,15 +291,15 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 		plan.outside = open_ipv4(xdp, &plan, PROTOCOL_IPV6, &outcome);
 		offset = ETH_HLEN + outside_length(plan.outside);
 		if (plan.outside == IN_IPV6 || data + offset + IPV6_HEADER > end)
-			return TRY_IPV4;
+			return try_ipv4();
 		copy_words(&plan.inner, data + offset, IPV6_HEADER);
 		/* The payload of UDP may be an IPv4 packet or no packet. */
 		if ((be32_to_cpu(plan.inner.first) >> 28) != 6)
-			return TRY_IPV4;
+			return try_ipv4();
 		return outcome == TAKEN ? decapsulate(xdp, roles, &plan, 0) : finish(outcome);
 	}
 	if (protocol != cpu_to_be16(ETH_P_IPV6))
-		return protocol == cpu_to_be16(ETH_P_IP) ? TRY_IPV4 : XDP_PASS;
+		return protocol == cpu_to_be16(ETH_P_IP) ? try_ipv4() : XDP_PASS;
 	ipv6 = (const void *)(data + ETH_HLEN);
 	/* Leave also a packet whose length differs from that in its header, or that has a jumbo payload. */
 	if ((data[ETH_HLEN] >> 4) != 6 || !ipv6->payload_length || (__u64)(end - data) != ETH_HLEN + length_of(ipv6))
@@ -302,7 +312,7 @@ static __attribute__((noinline)) int handle(struct xdp_md *xdp, __u32 roles)
 		return decapsulate(xdp, roles, &plan, 0);
 	}
 	if ((roles & (AGENT | DECAPSULATE_CARE_OF)) && ipv6->next_header == PROTOCOL_IPV4)
-		return TRY_IPV4;
+		return try_ipv4();
 	if (!(roles & (AGENT | ENCAPSULATE_FROM)))
 		return XDP_PASS;
 	copy_quads(&plan.inner, ipv6, IPV6_HEADER);
