@@ -53,7 +53,8 @@ pub struct MobileRouter {
     pub heartbeat: Option<Liveness>,
     /// Mobile network prefixes; empty for a mobile node.
     pub prefixes: Vec<Ipv6Net>,
-    /// IPv4 prefixes of the mobile network; empty for a mobile node.
+    /// IPv4 prefixes of the mobile network; for a mobile node its IPv4 home address as a prefix of 32 bits, if
+    /// it has one.
     pub ipv4_prefixes: Vec<Ipv4Net>,
     /// Registration of the prefixes.
     pub registration: RegistrationMode,
@@ -290,6 +291,13 @@ static IPV4_PREFIXES: Key<List<Ipv4Net>> = with_default(
     "IPv4 prefixes of the mobile network, public or private; no two overlap. They are registered and tunnelled
      as `prefixes` are (RFC 5555). The home agent needs them too, see [IPv4 on board](#ipv4-on-board).",
 );
+static IPV4_HOME_ADDRESS: Optional<Ipv4Addr> = optional(
+    "ipv4_home_address",
+    kinds::IPV4_ADDRESS,
+    "IPv4 home address of the node, public or private (RFC 5555). IPv4 packets of programs take the tunnel with
+     this address while the home agent accepts it, and leave by the routes of the system otherwise. At the home
+     agent it is a prefix of 32 bits in `ipv4_prefixes`.",
+);
 static REGISTRATION: Key<RegistrationMode> = with_default(
     "registration",
     words(&[("explicit", RegistrationMode::Explicit), ("implicit", RegistrationMode::Implicit)]),
@@ -453,6 +461,7 @@ pub(in crate::config) static SECTION_OF_NODE: Section = Section::new(
         &UDP,
         &HEARTBEAT,
         &HEARTBEAT_IDLE,
+        &IPV4_HOME_ADDRESS,
         &LIFETIME,
         &NESTING,
         &PREFIX_DISCOVERY,
@@ -550,11 +559,14 @@ impl Network {
         lans.into_iter().map(|lan| lan.finish(self.advertise?)).collect()
     }
 
-    /// Returns the values for a mobile node, which has no mobile network.
-    fn none() -> Network {
+    /// Returns the values for a mobile node, which has no mobile network. Its IPv4 home address counts as an
+    /// IPv4 prefix of 32 bits.
+    fn of_node(table: &Table<'_>) -> Network {
+        let address = table.find_at(&IPV4_HOME_ADDRESS);
+        let prefixes = address.flatten().map(|it| At { value: Ipv4Net::from(it.value), at: it.at });
         Network {
             prefixes: List::default(),
-            ipv4_prefixes: List::default(),
+            ipv4_prefixes: List { items: prefixes.into_iter().collect(), whole: address.is_some() },
             registration: Some(RegistrationMode::Host),
             lan: List::default(),
             advertise: Some(true),
@@ -592,7 +604,7 @@ impl Draft {
 
     /// Reads `[mobile_node]`.
     pub(super) fn read_node(table: &Table<'_>) -> Draft {
-        Draft::read_with(table, |_| Network::none(), &NODE_UPLINKS, &NODE_POLICIES)
+        Draft::read_with(table, Network::of_node, &NODE_UPLINKS, &NODE_POLICIES)
     }
 
     fn read_with(

@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use crate::hosts::{Host, possible, seconds, wait_until};
+use crate::ipv4::{behind_nat, dual, first_tunnel, without_ipv6};
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, HOME_AGENT, INSIDE, Testbed, address};
 use crate::traffic::Echo;
@@ -101,6 +102,62 @@ fn a_visiting_node_keeps_its_sessions_while_the_vehicle_moves() {
     node.terminate();
     assert_eq!(bed.host.ip("-6 rule"), rules);
     assert!(!bed.host.ip("-6 addr show").contains(NODE));
+}
+
+/// IPv4 home address of the mobile node, and of the correspondent.
+const NODE_IPV4: &str = "10.42.7.7";
+const SERVER_IPV4: &str = "198.51.100.1";
+
+/// A machine with an IPv4 home address (RFC 5555) and two uplinks, one with IPv6 alone, one with IPv4 alone
+/// behind a NAT.
+#[test]
+fn mobile_node_keeps_its_ipv4_home_address_over_ipv6_and_nat_uplinks() {
+    if !possible() {
+        return;
+    }
+    for path in ["tun", "bpf"] {
+        let bed = dual();
+        without_ipv6(&bed, &[1]);
+        bed.router.ip("-4 addr flush dev wlan0 scope global");
+        let _nat = behind_nat(&bed, 1);
+        bed.core.ip(&format!("route add {NODE_IPV4} via 198.51.100.2"));
+        let key = format!("address = '{HOME_AGENT}'\n");
+        let data_path = format!("\n[dataplane]\npath = '{path}'\n");
+        let of_agent = agent_config(&bed, "").replace(&key, &format!("{key}ipv4_address = '198.51.100.2'\n"));
+        let of_agent = format!("{of_agent}ipv4_prefixes = ['{NODE_IPV4}/32']\n{data_path}");
+        let mut agent = Station::start(&bed.agent, &of_agent);
+        let key = format!("home_agent = '{HOME_AGENT}'\n");
+        let ipv4 = format!(
+            "{key}home_agent_ipv4 = '198.51.100.2'\nipv4_home_address = '{NODE_IPV4}'\nlifetime = '12s'\n"
+        );
+        let of_node = node_config(&bed, &["wlan0", "wwan0"]).replace(&key, &ipv4) + &data_path;
+        let before = bed.router.snapshot();
+        let mut node = Station::start(&bed.router, &of_node);
+        node.registered();
+        wait_until("the home agent accepts the address", seconds(10), || {
+            agent.bindings().first().is_some_and(|it| it["ipv4_prefixes"][0] == format!("{NODE_IPV4}/32"))
+        });
+        wait_until("a program gets the address", seconds(10), || {
+            let chosen = bed.router.ip(&format!("route get {SERVER_IPV4}"));
+            chosen.contains("dev carnet0") && chosen.contains(&format!("src {NODE_IPV4}"))
+        });
+        for kind in ["ipv6", "udp"] {
+            wait_until("the uplink carries the tunnel", seconds(20), || first_tunnel(&agent).0 == kind);
+            wait_until("the correspondent answers", seconds(10), || bed.router.pings_v4(SERVER_IPV4));
+            assert!(bed.core.pings_v4(NODE_IPV4), "{kind}");
+            if kind == "ipv6" {
+                assert!(node.ask(&["handover", "wwan0"]).status.success());
+            }
+        }
+        // The home agent no longer accepts the address: IPv4 leaves by the routes of the system.
+        agent.reload(&of_agent.replace(&format!("ipv4_prefixes = ['{NODE_IPV4}/32']\n"), ""));
+        wait_until("IPv4 takes the uplink", seconds(30), || {
+            bed.router.ip(&format!("route get {SERVER_IPV4}")).contains("dev wwan0")
+        });
+        node.terminate();
+        assert_eq!(bed.router.snapshot(), before, "nothing of carnet's is left");
+        agent.terminate();
+    }
 }
 
 /// Home agent and node share a link, which is the home link: RFC 6275 11.5.5, 10.4.1.

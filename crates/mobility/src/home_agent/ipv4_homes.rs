@@ -5,7 +5,8 @@
 //! IPv6 registration. A node without such options registers all IPv4 prefixes of its config if it names no
 //! IPv6 prefix either (implicit mode, RFC 3963 5.2). The answers then show the node its prefixes.
 //!
-//! The home agent serves IPv4 prefixes of mobile routers only: without the R flag it refuses them.
+//! A prefix of 32 bits without the P flag is an IPv4 home address, which a mobile node may register, too.
+//! Without the R flag the home agent refuses every other prefix.
 //!
 //! Left out: allocation of IPv4 home addresses (0.0.0.0 without the P flag), which the home agent refuses
 //! with status 132. A request for any prefix (0.0.0.0 with the P flag) gets a prefix of the config.
@@ -112,7 +113,7 @@ fn judge_one(
     };
     match found {
         // RFC 3963 4.1: without the R flag the home agent forwards no mobile network.
-        Some(_) if !request.mobile_router => Err(ipv4_status::PROHIBITED),
+        Some(_) if wants_prefix && !request.mobile_router => Err(ipv4_status::PROHIBITED),
         found => found.ok_or(refusal),
     }
 }

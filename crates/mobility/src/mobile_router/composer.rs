@@ -25,7 +25,8 @@ pub(super) struct Composer<'a> {
 
 impl Composer<'_> {
     /// Adds the mobile network prefixes of both families if the registration mode is explicit. An IPv4 prefix
-    /// is an IPv4 Home Address option with the P flag (RFC 5555 3.1.1).
+    /// is an IPv4 Home Address option with the P flag (RFC 5555 3.1.1). The IPv4 home address of a mobile node
+    /// is this option without the flag.
     pub(super) fn add_prefixes(&self, mut builder: Builder) -> Builder {
         if self.config.mode == RegistrationMode::Explicit {
             for prefix in &self.config.prefixes {
@@ -34,10 +35,12 @@ impl Composer<'_> {
                     prefix_length: prefix.prefix_len(),
                 });
             }
+        }
+        if self.config.mode != RegistrationMode::Implicit {
             for prefix in &self.config.ipv4_prefixes {
                 builder = builder.option(&MobilityOption::Ipv4HomeAddress {
                     prefix_length: prefix.prefix_len(),
-                    prefix: true,
+                    prefix: self.config.is_router(),
                     address: prefix.network(),
                 });
             }

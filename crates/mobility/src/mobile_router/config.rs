@@ -39,7 +39,8 @@ pub struct MobileRouterConfig {
     pub force_udp: bool,
     /// The mobile network prefixes; empty with [`RegistrationMode::Host`].
     pub prefixes: Vec<Ipv6Net>,
-    /// The IPv4 prefixes of the mobile network (RFC 5555); empty with [`RegistrationMode::Host`].
+    /// The IPv4 prefixes of the mobile network (RFC 5555). With [`RegistrationMode::Host`] the only possible
+    /// one is the IPv4 home address of the node, as a prefix of 32 bits.
     pub ipv4_prefixes: Vec<Ipv4Net>,
     /// Explicit or implicit, or no mobile network at all.
     pub mode: RegistrationMode,

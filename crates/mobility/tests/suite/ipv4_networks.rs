@@ -144,6 +144,41 @@ fn home_agent_prohibits_ipv4_prefixes_without_r_flag() {
     let answer = agent.accept(&Update::node(1).with(home(IPV4, true)).with(home(OF_OTHER, true)));
     assert_eq!(answers(&answer).iter().map(|it| it.0).collect::<Vec<_>>(), [129, 133]);
     assert!(bound(&agent).is_empty());
+    // The P flag of a refresh is ignored, so the length decides; with the flag it is a prefix of any length.
+    let answer = agent.accept(&Update::node(2).with(home(IPV4, false)).with(home("10.42.7.9/32", true)));
+    assert_eq!(answers(&answer).iter().map(|it| it.0).collect::<Vec<_>>(), [129, 129]);
+}
+
+/// RFC 5555 3.1.1: without the P flag, a length of 32 bits is a single address.
+#[test]
+fn home_agent_binds_the_ipv4_home_address_of_a_mobile_node() {
+    let nodes = vec![with_ipv4(node(HOME, &[]), &["192.0.2.7/32"])];
+    let mut agent = Agent::new(HomeAgentConfig { nodes, ..agent::config() });
+    let update = Update::node(1).with(home("192.0.2.7/32", false)).with(home("192.0.2.8/32", false));
+    let answer = agent.accept(&update);
+    assert_eq!(answers(&answer), [(0, 32, address("192.0.2.7")), (130, 0, address("192.0.2.8"))]);
+    assert_eq!(bound(&agent), ["192.0.2.7/32"]);
+    // Without the option the IPv4 home address is no longer bound.
+    agent.accept(&Update::node(2));
+    assert!(bound(&agent).is_empty());
+}
+
+#[test]
+fn mobile_node_registers_its_ipv4_home_address() {
+    let mut setup = setup(MobileRouterConfig {
+        mode: RegistrationMode::Host,
+        prefixes: Vec::new(),
+        ipv4_prefixes: vec![ipv4("192.0.2.7/32")],
+        ..router()
+    });
+    setup.agent.nodes = vec![with_ipv4(node(HOME, &[]), &["192.0.2.7/32"])];
+    let mut pair = Pair::new(setup);
+    pair.attach(0, "wifi", CARE_OF);
+    pair.register();
+    assert_eq!(asked(&pair.last_update()), [(32, false, address("192.0.2.7"))]);
+    assert_eq!(states(&pair), [Ipv4PrefixState::Accepted]);
+    pair.run(50.0);
+    assert_eq!(asked(&pair.last_update()), [(32, false, address("192.0.2.7"))]);
 }
 
 /// RFC 5555 3.2.1: the home agent answers a request for any prefix with a prefix of the config, whose length

@@ -66,7 +66,7 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String], has_breakou
     let with_ipv4 = uplinks().filter(|_| router.config().home_agent_ipv4.is_some() || has_breakouts);
     // Packets of the mobile network come out of the tunnel device, so an uplink needs no forwarding of IPv4.
     // If packets leave without the tunnel, their answers arrive on the uplink, which then needs it.
-    let has_ipv4_networks = !router.config().ipv4_prefixes.is_empty();
+    let has_ipv4_networks = router.config().is_router() && !router.config().ipv4_prefixes.is_empty();
     let links: Vec<&str> = match lan {
         [] => vec!["all"],
         lan => {
@@ -216,7 +216,8 @@ pub(crate) fn router_entries<'a>(
     entries
 }
 
-/// Returns the routes and rules of the IPv4 mobile network, in IPv4-mapped form. They are those of the IPv6
+/// Returns the routes and rules of the IPv4 mobile network, or of a mobile node's IPv4 home address, in
+/// IPv4-mapped form. They are those of the IPv6
 /// mobile network, with two differences. An uplink may forward IPv4 to other networks than the mobile
 /// network, because an operator may translate addresses there (NAT). On the home link the mobile network has
 /// no IPv4 route, because the home link has no IPv4 home agent.
@@ -237,6 +238,11 @@ fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>
                 let input = Some(uplink.interface.as_str());
                 entries.push(rule(priority::FROM_UPLINK, input, None, Some(prefix), TABLE_NOWHERE));
             }
+        }
+        if !config.is_router() {
+            entries.push(address(TUNNEL_DEVICE, prefix.network()));
+            entries.push(rule(priority::FROM_MOBILE_NETWORK, Some(LOCAL), Some(prefix), None, table));
+            continue;
         }
         entries.push(rule(priority::TO_MOBILE_NETWORK, None, None, Some(prefix), TABLE_MAIN));
         for input in inside(lan) {

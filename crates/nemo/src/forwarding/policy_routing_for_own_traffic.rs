@@ -1,7 +1,8 @@
 //! Entries of the desired state that lead traffic of this machine's own programs into the tunnel.
 //!
 //! A program that has chosen no source address gets the home address, and for IPv4 an address of the mobile
-//! network. The default route of [`TABLE_OWN_TRAFFIC`] names it. These packets then take the tunnel as
+//! network. IPv4 packets of a mobile node get its IPv4 home address, from the time at which the home agent
+//! accepts it. The default route of [`TABLE_OWN_TRAFFIC`] names it. These packets then take the tunnel as
 //! packets of the mobile network do. Four kinds of packets stay on their way:
 //!
 //! * packets from an address of an uplink, such as answers to a host that asked there;
@@ -39,8 +40,9 @@ pub enum OwnTraffic {
 /// Every packet without a mark.
 const UNMARKED: Mark = Mark { mask: u32::MAX, value: 0 };
 
-/// Returns the entries for [`OwnTraffic::Tunnel`]. `others` are the state machines for further home agents.
-/// On the home link there are no entries, because packets need no tunnel there.
+/// Returns the entries for [`OwnTraffic::Tunnel`]; for a mobile node those of IPv4 alone, because its IPv6
+/// packets take the tunnel in any case. `others` are the state machines for further home agents. On the home
+/// link there are no entries, because packets need no tunnel there.
 pub(crate) fn own_traffic_entries<'a>(
     router: &'a MobileRouter,
     others: impl Iterator<Item = &'a MobileRouter>,
@@ -51,7 +53,8 @@ pub(crate) fn own_traffic_entries<'a>(
         return Vec::new();
     }
     let ipv4_source = ipv4_source(router, lan, interfaces);
-    let families = [(Ipv6Net::default(), Some(router.config().home_address)), (ALL_IPV4, ipv4_source)];
+    let ipv6_source = router.config().is_router().then_some(router.config().home_address);
+    let families = [(Ipv6Net::default(), ipv6_source), (ALL_IPV4, ipv4_source)];
     let served = families.into_iter().filter_map(|(all, source)| Some((all, source?)));
     let mut entries = Vec::new();
     for (all, source) in served {
@@ -96,13 +99,16 @@ pub(crate) fn own_traffic_entries<'a>(
 }
 
 /// Returns an address of this machine in an IPv4 mobile network that the tunnel carries, in IPv4-mapped form;
-/// `None` if the machine has none.
+/// `None` if the machine has none. For a mobile node this is its IPv4 home address.
 fn ipv4_source(
     router: &MobileRouter,
     lan: &[String],
     interfaces: &BTreeMap<String, Interface>,
 ) -> Option<Ipv6Addr> {
     let networks: Vec<Ipv6Net> = router.accepted_ipv4_prefixes().map(mapped::from_ipv4).collect();
+    if !router.config().is_router() {
+        return networks.first().map(Ipv6Net::network);
+    }
     let is_inside = |name: &String| lan.is_empty() || lan.contains(name);
     let mut own = interfaces.iter().filter(|(name, _)| is_inside(name)).flat_map(|(_, it)| addresses(it));
     own.find(|address| networks.iter().any(|network| network.contains(address)))

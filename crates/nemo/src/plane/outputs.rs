@@ -156,7 +156,7 @@ impl Nemo {
             let portal = self.portal.as_ref().map(PortalAccess::target);
             entries.extend(breakout_entries(&breakouts, portal, &router.machine, &router.lan));
             entries.extend(nesting_entries(&router.nesting, &router.machine));
-            if router.own_traffic == OwnTraffic::Tunnel {
+            if router.own_traffic == OwnTraffic::Tunnel || !router.machine.config().is_router() {
                 let others = router.agents.machines();
                 entries.extend(own_traffic_entries(&router.machine, others, &router.lan, &self.interfaces));
             }

@@ -18,6 +18,19 @@ fn mobile_node_is_a_mobile_router_without_prefixes() {
 }
 
 #[test]
+fn ipv4_home_address_of_a_mobile_node_is_read_and_checked() {
+    let with = |text: &str| node().replace("auth", &format!("{text}\nauth"));
+    let config = parse(&with("ipv4_home_address = \"192.0.2.7\"")).mobile_router.expect("a mobile node");
+    assert_eq!(config.ipv4_prefixes, ["192.0.2.7/32".parse().expect("a prefix")]);
+    let found = errors(&with("ipv4_home_address = \"192.0.2.7/24\""));
+    assert!(found[0].starts_with("c.toml:8:21: `mobile_node.ipv4_home_address`: "), "{found:?}");
+    let found = errors(&with("home_agent_ipv4 = \"192.0.2.7\"\nipv4_home_address = \"192.0.2.7\""));
+    assert!(found[0].starts_with("c.toml:9:21: 192.0.2.7/32 contains the home agent 192.0.2.7"), "{found:?}");
+    let found = errors(&SMALL_ROUTER.replace("auth", "ipv4_home_address = \"192.0.2.7\"\nauth"));
+    assert!(found[0].contains("unknown key `ipv4_home_address` in [mobile_router]"), "{found:?}");
+}
+
+#[test]
 fn keys_of_the_mobile_network_are_refused_for_a_mobile_node() {
     for key in [
         "prefixes = [\"2001:db8:a::/64\"]",
