@@ -53,8 +53,8 @@ pub struct MobileRouter {
     pub heartbeat: Option<Liveness>,
     /// Mobile network prefixes; empty for a mobile node.
     pub prefixes: Vec<Ipv6Net>,
-    /// IPv4 prefixes of the mobile network; for a mobile node its IPv4 home address as a prefix of 32 bits, if
-    /// it has one.
+    /// IPv4 prefixes of the mobile network. A mobile node with an IPv4 home address has this address here, as
+    /// a prefix of 32 bits.
     pub ipv4_prefixes: Vec<Ipv4Net>,
     /// Registration of the prefixes.
     pub registration: RegistrationMode,
@@ -294,9 +294,9 @@ static IPV4_PREFIXES: Key<List<Ipv4Net>> = with_default(
 static IPV4_HOME_ADDRESS: Optional<Ipv4Addr> = optional(
     "ipv4_home_address",
     kinds::IPV4_ADDRESS,
-    "IPv4 home address of the node, public or private (RFC 5555). IPv4 packets of programs take the tunnel with
-     this address while the home agent accepts it, and leave by the routes of the system otherwise. At the home
-     agent it is a prefix of 32 bits in `ipv4_prefixes`.",
+    "IPv4 home address of the node, public or private (RFC 5555). IPv4 packets of programs take the tunnel
+     with this address while the home agent accepts it, and leave by the routes of the system otherwise. At
+     the home agent it is a prefix of 32 bits in `ipv4_prefixes`.",
 );
 static REGISTRATION: Key<RegistrationMode> = with_default(
     "registration",

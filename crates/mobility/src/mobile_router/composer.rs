@@ -25,8 +25,8 @@ pub(super) struct Composer<'a> {
 
 impl Composer<'_> {
     /// Adds the mobile network prefixes of both families if the registration mode is explicit. An IPv4 prefix
-    /// is an IPv4 Home Address option with the P flag (RFC 5555 3.1.1). The IPv4 home address of a mobile node
-    /// is this option without the flag.
+    /// is an IPv4 Home Address option with the P flag (RFC 5555 3.1.1). For a mobile node, adds its IPv4 home
+    /// address, which is this option without the flag.
     pub(super) fn add_prefixes(&self, mut builder: Builder) -> Builder {
         if self.config.mode == RegistrationMode::Explicit {
             for prefix in &self.config.prefixes {

@@ -21,7 +21,7 @@ use std::rc::Rc;
 use anyhow::{Context, bail, ensure};
 use rasn_compiler::prelude::*;
 
-/// The ASN.1 modules of one message, which rasn-compiler links together, and those for which files are written.
+/// The ASN.1 modules of one message, which rasn-compiler links together, and those for which it writes files.
 /// Each message is linked separately, because rasn-compiler confuses types of the same name in modules of
 /// different messages.
 struct Family {
