@@ -135,7 +135,7 @@ fn mobile_node_keeps_its_ipv4_home_address_over_ipv6_and_nat_uplinks() {
         let mut node = Station::start(&bed.router, &of_node);
         node.registered();
         wait_until("the home agent accepts the address", seconds(10), || {
-            agent.bindings().first().is_some_and(|it| it["ipv4_prefixes"][0] == format!("{NODE_IPV4}/32"))
+            agent.show("bindings")[0]["ipv4_prefixes"][0] == format!("{NODE_IPV4}/32")
         });
         wait_until("a program gets the address", seconds(10), || {
             let chosen = bed.router.ip(&format!("route get {SERVER_IPV4}"));

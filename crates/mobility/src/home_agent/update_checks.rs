@@ -185,7 +185,8 @@ pub(super) fn judge(
     let prefixes = if request.mobile_router {
         judge_prefixes(config, node, request, ipv4_prefixes)
     } else {
-        Ok(Arc::default())
+        // A mobile node has no mobile network, but it may have an IPv4 home address.
+        Ok(shared(&node.prefixes, ipv4_prefixes))
     };
     let lifetime = request.lifetime.min(config.max_lifetime);
     if request.is_multiple() {
