@@ -106,7 +106,7 @@ pub struct Failure {
     pub experiment: String,
     /// Name of the curve, as in [`CurvePoint`].
     pub series: String,
-    /// Value of the second variable, as in [`CurvePoint`].
+    /// Value of the experiment's second variable; `None` if the experiment has one variable only.
     pub with: Option<String>,
     /// Place on the axis, as in [`CurvePoint`].
     pub x: Option<f64>,

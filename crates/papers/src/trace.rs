@@ -16,7 +16,8 @@ pub const MOVE: f64 = 0.01;
 /// Time before and after a move that a picture shows, in seconds.
 const AROUND: f64 = 0.3;
 
-/// Round trips of a scenario's ping over time, with the moves of its traffic.
+/// Round-trip times of a scenario's ping over time, with the times at which its traffic moved to another
+/// uplink.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
     /// Name of the paper.

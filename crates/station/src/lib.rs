@@ -1,4 +1,4 @@
-//! One carnet station without I/O: the host of its wings.
+//! One carnet station without I/O. It connects the protocol families (wings) that the station runs.
 //!
 //! The caller drives a [`Station`]. [`Station::handle_input`] handles an input of the platform, and
 //! [`Station::handle_packet`] a packet from the tunnel device. [`Station::poll_output`] returns the next

@@ -93,7 +93,7 @@ pub struct Limeric {
     duty_cycle: f64,
     /// Average busy ratio (CBR_ITS-S); `None` before the second reading.
     average: Option<f64>,
-    /// First reading of a pair, while the second reading has not arrived.
+    /// First of the two channel busy ratios that the algorithm averages, while the second has not arrived.
     first_reading: Option<f64>,
 }
 

@@ -55,7 +55,7 @@ pub struct RecoveryHeader {
     pub entry: Position,
     /// Position at which the packet entered the present face (Lf).
     pub face_entry: Position,
-    /// First edge of the present face (e0).
+    /// First edge that the packet took on the present face of the planar graph (e0 in GPSR).
     pub first_edge: (MacAddress, MacAddress),
 }
 

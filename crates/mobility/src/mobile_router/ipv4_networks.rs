@@ -100,7 +100,7 @@ impl Ipv4Networks {
         &self.0
     }
 
-    /// Takes over the answers of the same home agent from before a reload of the config.
+    /// Takes over the home agent's answers about IPv4 prefixes from the state before a reload of the config.
     pub(super) fn adopt(&mut self, old: &Ipv4Networks) {
         for (prefix, state) in &mut self.0 {
             *state = old.0.iter().find(|(other, _)| other == prefix).map_or(*state, |(_, state)| *state);

@@ -51,7 +51,7 @@ fn deregistration_without_bid_ends_all_bindings() {
     }
 }
 
-/// Each binding has its own lifetime. The home agent forgets the number when the last binding ends.
+/// Each binding has its own lifetime. The home agent forgets the sequence number when the last binding ends.
 #[test]
 fn bindings_end_one_by_one() {
     let mut agent = two();

@@ -431,7 +431,7 @@ impl Acknowledgement {
     }
 }
 
-/// A packet from a home agent.
+/// Returns a packet with a Mobility Header from a home agent.
 pub fn control_packet(
     source: Ipv6Addr,
     destination: Ipv6Addr,

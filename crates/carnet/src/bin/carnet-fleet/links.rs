@@ -16,7 +16,7 @@ const ATTEMPTS: u32 = 4;
 /// Pause after a failed request of this program to the kernel.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Links and neighbours that this member watches.
+/// Links and neighbours that this member of the fleet watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedLinks {
     /// Interfaces that must all have a carrier.

@@ -132,7 +132,8 @@ impl From<BindingValue> for LookupResult {
     }
 }
 
-/// Desired tunnels by end and home address.
+/// Desired tunnels. [`Name`] is the end of this station and the home address; the inner key is the pair of
+/// outer addresses.
 #[derive(Debug, Default, Clone)]
 struct DesiredTunnels(BTreeMap<Name, BTreeMap<TunnelEnds, Tunnel>>);
 
