@@ -43,6 +43,16 @@ pub fn slowness() -> u32 {
     std::env::var("CARNET_TEST_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
 }
 
+/// A program that ends with the test.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Maximum time that one check of [`wait_for`] and the pause after it take on an idle machine.
 const TURN: Duration = Duration::from_millis(150);
 

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::hosts::{possible, said, seconds, slowness, wait_for, wait_until};
@@ -93,7 +95,10 @@ fn rdnssd_and_the_kernel_follow_the_router_advertisements() {
     wait_until("the kernel has no router", seconds(10), || {
         bed.host.ip("-6 route show default").trim().is_empty()
     });
-    let _ = (daemon.kill(), daemon.wait());
+    // SIGTERM ends rdnssd's own child as well.
+    let process = Pid::from_raw(i32::try_from(daemon.id()).expect("a process"));
+    signal::kill(process, Signal::SIGTERM).expect("rdnssd runs");
+    daemon.wait().expect("rdnssd has ended");
 }
 
 #[test]

@@ -6,11 +6,10 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Child;
 
 use serde_json::Value;
 
-use crate::hosts::{Host, possible, seconds, wait_until};
+use crate::hosts::{Host, Running, possible, seconds, wait_until};
 use crate::ipv4::{dual, identified, nft, start_both, without_ipv6};
 use crate::station::Station;
 
@@ -37,15 +36,6 @@ portal = http.server.ThreadingHTTPServer(("0.0.0.0", 8080), Portal)
 threading.Thread(target=portal.serve_forever, daemon=True).start()
 http.server.ThreadingHTTPServer((sys.argv[1], 80), Server).serve_forever()
 "#;
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn serve(core: &Host) -> Running {
     let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());

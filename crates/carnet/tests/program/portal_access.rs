@@ -5,12 +5,12 @@
 //! hosts reach the web server beyond the home agent through the tunnel.
 
 use std::fs;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::hosts::{Host, Running, possible, said, seconds, wait_until};
 use crate::ipv4::{dual, identified, nft, start_both};
 use crate::portal::metrics;
 use crate::station::Station;
@@ -33,16 +33,6 @@ while True:
     record = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4" + socket.inet_aton(sys.argv[1])
     server.sendto(query[:2] + b"\x81\x80\0\1\0\1\0\0\0\0" + question + record, client)
 "#;
-
-/// A program that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// The testbed with two hosts on board, which share one link.
 struct Bench {
