@@ -124,7 +124,12 @@ registered() { says 2001:db8:f1::2 podman exec "$container" carnet show bindings
 until_holds 20 "a registration" registered
 until_holds 20 "an answer through the tunnel" ip netns exec "$bus" ping -c 1 -W 1 -I 2001:db8:a::1 2001:db8:1::1
 held "a mobile router is registered, and has an answer through its tunnel"
-path_of() { "$@" status --json | grep -o '"dataplane": *"[a-z]*"'; }
+# Prints the data path once no other path is being loaded: until then packets take the slow path.
+path_of() {
+  until_holds 60 "a data path" loaded "$@" >&2
+  "$@" status --json | grep -o '"dataplane": *"[a-z]*"'
+}
+loaded() { "$@" status --json >"$work/status.json" && ! grep -q '"dataplane_loading": *"' "$work/status.json"; }
 inside=$(path_of podman exec "$container" carnet) outside=$(path_of env "CARNET_SOCKET=$work/bus.sock" "$own")
 [ "$inside" = "$outside" ] || fail "another data path inside ($inside) than outside ($outside)"
 held "it has the data path that it has without a container: $inside"
