@@ -123,7 +123,7 @@ impl MobileRouter {
     /// Returns the interfaces of the mobile network, each with its first IPv4 prefix.
     pub fn lan_with_ipv4_prefix(&self) -> impl Iterator<Item = (&Lan, Option<Ipv4Net>)> {
         let named = self.lan.iter().map(|lan| lan.ipv4_prefixes.as_slice());
-        let shares = lan::ipv4_shares(self.ipv4_prefixes.iter().copied(), named);
+        let shares = lan::first_shares(&self.ipv4_prefixes, named);
         self.lan.iter().zip(shares)
     }
 

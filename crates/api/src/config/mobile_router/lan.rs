@@ -5,6 +5,7 @@ mod door;
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use carnet_nemo::forwarding::{Shares, share_out};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::super::conflicts::apart;
@@ -84,16 +85,20 @@ impl Lan {
     }
 }
 
-/// Returns the first IPv4 prefix of each interface. An interface with IPv4 prefixes in its table uses the
-/// first of these. The other interfaces share the prefixes that no table names: the first such prefix goes to
-/// the first such interface, and so on.
-pub(super) fn ipv4_shares<'a>(
-    of_router: impl Iterator<Item = Ipv4Net>,
-    named: impl Iterator<Item = &'a [Ipv4Net]> + Clone,
-) -> Vec<Option<Ipv4Net>> {
-    let is_free = |prefix: &Ipv4Net| !named.clone().flatten().any(|part| prefix.contains(part));
-    let mut free = of_router.filter(is_free);
-    named.clone().map(|own| own.first().copied().or_else(|| free.next())).collect()
+/// Returns the first prefix that [`share_out`] gives each interface. `of_router` are the prefixes of the mobile
+/// network, and `named` those that the table of each interface names.
+pub(super) fn first_shares<'a, P: Copy + Into<IpNet> + 'a>(
+    of_router: &[P],
+    named: impl Iterator<Item = &'a [P]> + Clone,
+) -> Vec<Option<P>> {
+    let mut first = vec![None; named.clone().count()];
+    let Shares { named, shared } = share_out(of_router, named.enumerate());
+    for (index, prefix) in named.into_iter().chain(shared) {
+        if let Some(first @ None) = first.get_mut(index) {
+            *first = Some(prefix);
+        }
+    }
+    first
 }
 
 const EXPECTED: &str = "an array of interfaces, or tables [[mobile_router.lan]]";
@@ -288,6 +293,16 @@ fn by_family(prefixes: List<IpNet>) -> (List<Ipv6Net>, List<Ipv4Net>) {
     (List { items: ipv6, whole }, List { items: ipv4, whole })
 }
 
+/// Returns [`first_shares`] of lists with their positions in the file.
+fn first_shares_of_lists<'a, P: Copy + Into<IpNet> + 'a>(
+    of_router: &List<P>,
+    named: impl Iterator<Item = &'a List<P>>,
+) -> Vec<Option<P>> {
+    let values = |list: &List<P>| -> Vec<P> { list.items.iter().map(|prefix| prefix.value).collect() };
+    let named: Vec<Vec<P>> = named.map(values).collect();
+    first_shares(&values(of_router), named.iter().map(Vec::as_slice))
+}
+
 /// Reports conflicts between IPv4 values of the tables. Returns the first IPv4 prefix of each interface.
 fn check_ipv4(lans: &[At<Draft>], of_router: &List<Ipv4Net>, sink: &Sink<'_>) -> Vec<Option<Ipv4Net>> {
     let lists = lans.iter().map(|lan| &lan.value.ipv4_prefixes);
@@ -300,10 +315,7 @@ fn check_ipv4(lans: &[At<Draft>], of_router: &List<Ipv4Net>, sink: &Sink<'_>) ->
             sink.push(prefix.at, format!("{} {message}", prefix.value));
         }
     }
-    let named: Vec<Vec<Ipv4Net>> =
-        lists.map(|list| list.items.iter().map(|prefix| prefix.value).collect()).collect();
-    let of_router_alone = of_router.items.iter().map(|prefix| prefix.value);
-    let shares = ipv4_shares(of_router_alone, named.iter().map(Vec::as_slice));
+    let shares = first_shares_of_lists(of_router, lists);
     for (lan, share) in lans.iter().zip(&shares) {
         let list = &lan.value.ipv4_prefixes;
         if of_router.whole && list.whole {
@@ -348,16 +360,13 @@ pub(super) fn check(
             sink.push(prefix.at, format!("{} is too long for hosts, expected /64 or shorter", prefix.value));
         }
     }
-    let is_free = |prefix: &&At<Ipv6Net>| !named.iter().any(|part| prefix.value.contains(&part.value));
-    let free = prefixes.items.iter().filter(is_free).count();
-    let mut shares = 0;
-    for (lan, ipv4_share) in lans.iter().map(|lan| &lan.value).zip(ipv4_shares) {
+    let shares = first_shares_of_lists(prefixes, lans.iter().map(|lan| &lan.value.prefixes));
+    let shares = shares.into_iter().zip(ipv4_shares);
+    for (lan, (share, ipv4_share)) in lans.iter().map(|lan| &lan.value).zip(shares) {
         check_size(lan, sink);
         once(&lan.dns.items, "a server", sink);
         once(&lan.search.items, "in the list", sink);
         let Some(advertises) = lan.advertise.and_then(|own| own.or(advertise)) else { continue };
-        let has_share = if lan.prefixes.items.is_empty() { shares < free } else { true };
-        shares += usize::from(lan.prefixes.items.is_empty());
         let Some(at) = lan.for_hosts else { continue };
         if lan.dhcp.serves(ipv4_share) {
             continue;
@@ -368,7 +377,7 @@ pub(super) fn check(
                 "these values need Router Advertisements on this interface, expected advertise = \
                            true",
             );
-        } else if !has_share && prefixes.whole && !prefixes.items.is_empty() && lan.prefixes.whole {
+        } else if share.is_none() && prefixes.whole && !prefixes.items.is_empty() && lan.prefixes.whole {
             let message = "no prefix is left for this interface, expected `prefixes` in its table";
             sink.push(at, message);
         }
