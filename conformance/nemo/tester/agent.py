@@ -30,6 +30,17 @@ auth = {{ spi = 300, key = '000102030405060708090a0b0c0d0e0f'{2} }}
 [[mobile_router.uplink]]
 interface = 'w0'
 """
+# A mobile node: a machine with a home address and no mobile network.
+NODE_CONFIG = """[mobile_node]
+home_address = '2001:db8:1::1234'
+home_prefix = '2001:db8:1::/64'
+home_agent = {1}
+lifetime = '40s'
+auth = {{ spi = 300, key = '000102030405060708090a0b0c0d0e0f'{2} }}
+{0}
+[[mobile_node.uplink]]
+interface = 'w0'
+"""
 
 
 class Update:
@@ -56,9 +67,9 @@ class Agent:
     """A mobile router under test and everything around it."""
 
     def __init__(self, program, config="", capture=None, home_agent=f"'{bed.HOME_AGENT}'",
-                 per_agent=False):
+                 per_agent=False, node=False):
         self.per_agent = per_agent
-        config = CONFIG.format(config, home_agent, ", per_agent = true" if per_agent else "")
+        config = (NODE_CONFIG if node else CONFIG).format(config, home_agent, ", per_agent = true" if per_agent else "")
         self.station = bed.Station(program, config, {"w0": [], "i0": []}, False, capture)
         self.uplink, self.lan = self.station.wires["w0"], self.station.wires["i0"]
         self.inbox = Inbox()

@@ -110,9 +110,11 @@ class Station(testbed.Station):
 class Node:
     """Config of a mobile router at the home agent, and its last sequence number."""
 
-    def __init__(self, home_address, prefixes, spi=None, key=None, routers=True):
+    def __init__(self, home_address, prefixes, spi=None, key=None, routers=True, has_ipv4_home=False):
         self.home_address, self.prefixes, self.spi, self.key = packets.ip(home_address), prefixes, spi, key
-        self.routers, self.sequence, self.ipv4_prefix = routers, 0, None
+        self.routers, self.sequence = routers, 0
+        # RFC 5555: the IPv4 prefix of a mobile router, the IPv4 home address of a mobile node; `home_agent` selects them.
+        self.ipv4_prefix, self.ipv4_home, self.has_ipv4_home = None, None, has_ipv4_home
 
 
 def home_agent(program, nodes, on_link, capture=None, address=HOME_AGENT, preference=10, peer=None, home_link=None):
@@ -135,7 +137,10 @@ def home_agent(program, nodes, on_link, capture=None, address=HOME_AGENT, prefer
         if node.prefixes:
             # RFC 5555: each mobile router also has an IPv4 prefix.
             node.ipv4_prefix = bytes([10, 64 + number // 256, number % 256, 0])
-            config += f"ipv4_prefixes = ['{'.'.join(str(octet) for octet in node.ipv4_prefix)}/24']\n"
+            config += f"ipv4_prefixes = ['{packets.text(node.ipv4_prefix)}/24']\n"
+        if node.has_ipv4_home:
+            node.ipv4_home = bytes([10, 128 + number // 256, number % 256, 7])
+            config += f"ipv4_prefixes = ['{packets.text(node.ipv4_home)}/32']\n"
     interfaces = {"f0": [f"{FOREIGN}1/64", "192.0.2.1/24"]}
     if on_link:
         interfaces["h0"] = [f"{address}fe/64"]

@@ -35,7 +35,8 @@ class Declared:
     def __init__(self, name, clause, title, run, needs):
         self.name, self.clause, self.title, self.run = name, clause, title, run
         self.target = needs.pop("target", "home-agent")
-        # Of the home agent: a real home link or a virtual one; and a list of nodes as (number of prefixes, keyed).
+        # Of the home agent: a real home link or a virtual one; and a list of nodes as (number of prefixes, keyed). In place
+        # of the number: "inside" for a home address in the prefix, "ipv4" for an IPv4 home address and no prefix.
         self.link = needs.pop("link", False)
         self.nodes = needs.pop("nodes", [(1, True)])
         # A home agent of its own: what its operator wants, or what it is measured by, would concern other cases.

@@ -35,6 +35,7 @@ def ip(text):
 
 
 def text(address):
+    """An address of IPv6 or IPv4 as text."""
     return str(ipaddress.ip_address(address))
 
 
