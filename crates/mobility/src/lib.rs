@@ -3,8 +3,8 @@
 //! Each of the two roles has a module:
 //!
 //! * [`home_agent`] - the binding cache and all messages of a home agent (RFC 6275 section 10, RFC 3963
-//!   section 6), with several care-of addresses (RFC 5648), flow bindings (RFC 6089), nodes in IPv4 networks
-//!   (RFC 5555), heartbeats (RFC 5847), and Neighbor Discovery on a real home link.
+//!   section 6). It supports several care-of addresses (RFC 5648), flow bindings (RFC 6089), nodes in IPv4
+//!   networks (RFC 5555), and heartbeats (RFC 5847). It also does Neighbor Discovery on a real home link.
 //! * [`mobile_router`] - uplinks, movement detection and home registration (RFC 6275 section 11, RFC 3963
 //!   section 5).
 //!
@@ -73,8 +73,8 @@ pub enum Output {
     /// The forwarding may have changed: compute it anew. It depends on the binding of this home address (home
     /// agent) or on the state of this router (mobile router).
     Forwarding(Ipv6Addr),
-    /// The stored state of the node with this home address (home agent), or of this router (mobile router),
-    /// has changed: store it before the next packet leaves.
+    /// The stored state has changed: store it before the next packet leaves. The home address names the node
+    /// (home agent) or this router (mobile router).
     Persist(Ipv6Addr),
     /// An IPv6 packet to send. Its source address selects the interface.
     Packet(Vec<u8>),

@@ -10,9 +10,10 @@
 //! this router advertises a change at once, and repeats it. RFC 6275 7.5 permits such short intervals to
 //! routers that serve mobile nodes.
 //!
-//! A home agent advertises itself to other home agents ([`Offer`]). It uses the H flag, its own address in
-//! the home prefix (R flag) and the Home Agent Information option (RFC 6275 7, 10.5.1, RFC 3963 7.3). It is
-//! no default router and gives hosts no addresses. The operator decides which router serves the home link.
+//! A home agent advertises itself to other home agents ([`Offer`]). Its advertisements have the H flag and
+//! its own address in the home prefix (R flag). They also have the Home Agent Information option (RFC 6275 7,
+//! 10.5.1, RFC 3963 7.3). The home agent is no default router and gives hosts no addresses. The operator
+//! decides which router serves the home link.
 //!
 //! The config may add values for hosts ([`HostConfiguration`]): DNS servers and search list (RFC 8106), the
 //! prefix of a NAT64 (RFC 8781), a captive portal (RFC 8910). If a new config omits a value, the next

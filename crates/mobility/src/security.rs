@@ -3,9 +3,9 @@
 //! With IPsec the kernel verifies messages. The reader of a message reports whether IPsec protected it
 //! ([`crate::MobilityMessage::protected`]), and this module drops unprotected messages.
 //!
-//! The MAC is the first 96 bits of HMAC-SHA1 over care-of address, home address and the Mobility Header up to
-//! and including the SPI, with a checksum of zero. The care-of address is the one that the update registers:
-//! the Alternate Care-of Address if there is one, otherwise the IPv6 source.
+//! The MAC is the first 96 bits of HMAC-SHA1 over care-of address, home address and Mobility Header. It
+//! covers the header up to and including the SPI, with a checksum of zero. The care-of address is the one
+//! that the update registers: the Alternate Care-of Address if there is one, otherwise the IPv6 source.
 //!
 //! The MAC does not cover the home agent's address. So if several home agents have one key, an attacker can
 //! record messages to one home agent and replay them to another. The sequence numbers at both are
@@ -14,10 +14,10 @@
 //! agent from a common key. The format of the messages is that of RFC 4285. There is no negotiation, so an
 //! attacker cannot force a weaker method.
 //!
-//! An operator changes a key without interruption in three steps: the home agent accepts the new key beside
-//! the old one, the node gets the new key, the home agent drops the old key ([`Authentication::SharedKeys`]).
-//! The SPI of a message names its key. All keys of a node share the replay protection: a message that is old
-//! under one key is old under the others.
+//! An operator changes a key without interruption in three steps ([`Authentication::SharedKeys`]). The home
+//! agent first accepts the new key beside the old one. Then the node gets the new key. Finally the home agent
+//! drops the old key. The SPI of a message names its key. All keys of a node share the replay protection: a
+//! message that is old under one key is old under the others.
 //!
 //! Left out: the MN-AAA option (subtype 2), which needs a AAA server.
 

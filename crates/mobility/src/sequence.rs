@@ -8,12 +8,12 @@
 //!
 //! Why this suffices: each message that was accepted under a key has one of the first [`MAX_NUMBERS`] numbers
 //! of that key, or a timestamp. As long as the last number is one of these first numbers, the message is less
-//! than 2^15 numbers old, and [`is_newer`] refuses a replay. Later a replay needs a timestamp that is later
+//! than 2^15 numbers old. Then [`is_newer`] refuses a replay. Later a replay needs a timestamp that is later
 //! than all accepted ones, and no recorded message has one.
 
 /// Returns whether `sequence` is greater than `last`, modulo 2^16.
 ///
-/// The last value itself and the 32768 values before it are "less than or equal": if 15 is the last value,
+/// The last value itself and the 32768 values before it are "less than or equal". If 15 is the last value,
 /// 0-15 and 32783-65535 are old. Some test suites treat 32783 as new, but the RFC gives it as an example of
 /// an old value.
 pub fn is_newer(sequence: u16, last: u16) -> bool {

@@ -9,11 +9,11 @@
 //!
 //! The router tries another home agent in three cases:
 //!
-//! * The present one refuses a registration (any status of 128 or more, unless the router can correct a value
-//!   and try again), or does not answer for five seconds.
+//! * The present one refuses a registration, or does not answer for five seconds. A refusal is any status of
+//!   128 or more, unless the router can correct a value and try again.
 //! * The present one sends a Home Agent Switch message ([`crate::mobile_router::SwitchOrder`]). The router
-//!   ignores it if both home agents have the same key: an attacker could then replay messages to one home
-//!   agent that it recorded on the way to the other.
+//!   ignores it if both home agents have the same key. An attacker could then record messages to one home
+//!   agent and replay them to the other.
 //! * The router knows no home agent. Then it discovers one (`discovery`).
 //!
 //! `prefix_discovery` handles the present home agent's advertisements of the home prefix.

@@ -33,13 +33,13 @@
 //! * **Lifetime.** `MAX_RR_BINDING_LIFETIME` (420 s, RFC 6275 12). The routers renew it every 180 s while
 //!   packets go in either direction. So the tokens are always valid, and a handover needs only a Care-of Test
 //!   and a Binding Update.
-//! * **Handover.** The router tests and registers a new care-of address while it still uses the old one, as
-//!   long as the old link is up; the other router accepts packets from both. If the old link is down, packets
-//!   go through the home agent until the other router has acknowledged the new address.
+//! * **Handover.** While the router tests and registers a new care-of address, it uses the old one if the old
+//!   link is up. The other router accepts packets from both. If the old link is down, packets go through the
+//!   home agent until the other router has acknowledged the new address.
 //! * **End.** *Heartbeats* test the direct path, four per second while packets use it and one per second
-//!   otherwise. The route ends after four in a row without an answer, after an ICMPv6 error about a tunnelled
-//!   packet, or if the other router answers that it has no binding. Then packets take the tunnel to the home
-//!   agent, which always exists. The router detects a failed path within 450 ms plus twice
+//!   otherwise. The route ends after four in a row without an answer. It also ends after an ICMPv6 error
+//!   about a tunnelled packet, or if the other router answers that it has no binding. Then packets take the
+//!   tunnel to the home agent, which always exists. The router detects a failed path within 450 ms plus twice
 //!   max(200 ms, 2 RTT + 50 ms): less than a second on short paths. A router that ends a route reports it
 //!   (lifetime 0).
 //!
@@ -56,16 +56,18 @@
 //! answers and the verification of wrong authenticators: one for each bound router, by its key, and one for
 //! all other sources.
 //!
-//! **What an attacker can do.** As with return routability in general (RFC 6275 15.4.3), an attacker can take
-//! over a route while a binding lasts if it reads two paths: the one between home agents and router, where
-//! tunnels are not encrypted, and a path of care-of addresses. If the router of a mobile network has no
-//! direct routes, a host in this network can answer for the prefix. This host cannot get the router's home
-//! token, but it may bind the prefix to a home address of its own. Each router learns the other's care-of
-//! address (RFC 4882).
+//! **What an attacker can do.** An attacker that reads two paths can take over a route while a binding lasts.
+//! One is the path between home agents and router, where tunnels are not encrypted. The second is a path of
+//! care-of addresses. Return routability in general has this weakness (RFC 6275 15.4.3). If the router of a
+//! mobile network has no direct routes, a host in this network can answer for the prefix. This host cannot
+//! get the router's home token, but it may bind the prefix to a home address of its own. Each router learns
+//! the other's care-of address (RFC 4882).
 //!
-//! Left out: tunnels inside IPv4 and UDP (a router without an IPv6 care-of address uses its home agent),
-//! several direct paths at a time (policies apply to the home agent's tunnel), mobile nodes and ordinary
-//! correspondent nodes (RFC 6275 9).
+//! Left out:
+//!
+//! * Tunnels inside IPv4 and UDP. A router without an IPv6 care-of address uses its home agent.
+//! * Several direct paths at a time. Policies apply to the home agent's tunnel.
+//! * Mobile nodes and ordinary correspondent nodes (RFC 6275 9).
 
 mod correspondent;
 mod drop_reason;

@@ -1,6 +1,6 @@
 //! Nonces, keygen tokens and the binding management key (RFC 6275 5.2.2 to 5.2.6), with tokens for prefixes.
 //!
-//! A router stores nothing about the tests that it answers: a token derives from the router's secret, the
+//! A router stores nothing about the tests that it answers. A token derives from the router's secret, the
 //! nonce of the present half minute, and the tested address or prefix. A nonce derives from its number, so
 //! the router needs no list of nonces either.
 

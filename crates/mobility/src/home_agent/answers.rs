@@ -1,8 +1,8 @@
 //! Messages that the home agent sends: acknowledgements, Binding Errors, Parameter Problems (RFC 6275 9.2,
 //! 9.3.3, 9.5.4).
 //!
-//! Each answer has the encapsulation of its request. A request inside IPv4 or UDP gets its answer inside IPv4
-//! or UDP too, at the address and port that it came from (RFC 5555 4.2).
+//! Each answer has the encapsulation of its request. The answer to a request inside IPv4 or UDP goes to the
+//! address and port of the request (RFC 5555 4.2).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Answers Heartbeats (RFC 5847): a node asks over each of its paths whether the home agent is reachable.
 //!
-//! RFC 5847 requires an answer to every request. carnet answers only requests over a registered path, so that
-//! an attacker cannot direct answers at a victim. A rate limit, several times above the need of a node,
-//! bounds the answers. If a request with a known home address comes from an unregistered IPv4 address, the
-//! home agent sends a Binding Error. So the node registers from there. The home agent sends no requests
+//! RFC 5847 requires an answer to every request. This home agent answers only requests over a registered
+//! path. So an attacker cannot direct answers at a victim. A rate limit, several times above the need of a
+//! node, bounds the answers. If a request with a known home address comes from an unregistered IPv4 address,
+//! the home agent sends a Binding Error. So the node registers from there. The home agent sends no requests
 //! itself, because nodes renew their bindings.
 
 use std::net::Ipv6Addr;

@@ -24,9 +24,13 @@
 //! `ipv4_homes` validates IPv4 home addresses and prefixes (RFC 5555 4.5). From then on the IPv4 prefixes of
 //! a node are with its IPv6 prefixes, in IPv4-mapped form ([`carnet_base::mapped`]).
 //!
-//! Left out: dynamic IPv4 home addresses (status 132), proxy ARP for IPv4 home addresses, simultaneous
-//! binding to the home link (status 169), Binding Refresh Advice (the state survives restarts, so nodes need
-//! not refresh earlier), key management mobility (the answer to the K flag is always 0).
+//! Left out:
+//!
+//! * Dynamic IPv4 home addresses (status 132).
+//! * Proxy ARP for IPv4 home addresses.
+//! * Simultaneous binding to the home link (status 169).
+//! * Binding Refresh Advice: the state survives restarts, so nodes need not refresh earlier.
+//! * Key management mobility: the answer to the K flag is always 0.
 
 mod answers;
 mod binding;
@@ -548,8 +552,8 @@ impl HomeAgent {
 
     fn unknown_type(&mut self, now: Time, message: &MobilityMessage<'_>) -> MobilityDrop {
         let home_address = message.home_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
-        // Any source can send unknown types, so these answers have a limit of their own: they do not use
-        // up the limit of Binding Errors for lost bindings.
+        // Any source can send unknown types, so these answers have a limit of their own. They do not use up
+        // the limit of Binding Errors for lost bindings.
         if !self.unknown_source_limits.allow(now) {
             return MobilityDrop::RateLimited;
         }
@@ -568,9 +572,9 @@ impl HomeAgent {
     /// Answers a packet whose sender has no binding to the care-of address `remote`. The packet has a Home
     /// Address option, or came through a tunnel to the home agent's end `local`. RFC 6275 9.3.1 and 9.3.3
     /// require a Binding Error if it has a Home Address option. RFC 5555 defines no error for tunnels inside
-    /// IPv4 or UDP; their packets get the same answer, because the sender may be a node whose NAT has chosen
-    /// another address. The home agent answers only if the inner source belongs to a configured node, and at
-    /// a limited rate. The packet does not move a binding, because any source could have sent it.
+    /// IPv4 or UDP. The home agent gives their packets the same answer, because the sender's NAT may have
+    /// chosen another address. The home agent answers only if the inner source belongs to a configured node,
+    /// and at a limited rate. The packet does not move a binding, because any source could have sent it.
     pub fn handle_unbound(&mut self, now: Time, local: Endpoint, remote: Endpoint, inner_source: Ipv6Addr) {
         self.assert_drained();
         self.unbound(now, local, remote, inner_source);

@@ -6,8 +6,9 @@
 //! RFC 5846 7 the reason of the revocation decides whether the node may register meanwhile. The home agent
 //! always refuses, because a new registration would undo the operator's command.
 //!
-//! Left out: the G and P flags, which are for mobility anchors and gateways (Proxy Mobile IPv6), and V,
-//! because carnet assigns no IPv4 home addresses. The RFC defines no indications from mobile nodes.
+//! Left out: the G and P flags, which are for mobility anchors and gateways (Proxy Mobile IPv6). The V flag
+//! is left out because the home agent assigns no IPv4 home addresses. The RFC defines no indications from
+//! mobile nodes.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;

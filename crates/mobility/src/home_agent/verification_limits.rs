@@ -3,7 +3,7 @@
 //!
 //! **Before the MAC is verified**: an attacker can send Binding Updates with the home address of any node.
 //! [`UnboundSourceLimits`] limits how many Binding Updates are verified, for each source address and for all
-//! sources together. If fewer than [`UNLIMITED_RATE`] arrive in a second, no source is limited: after a power
+//! sources together. If fewer than [`UNLIMITED_RATE`] arrive in a second, no source is limited. After a power
 //! cut all routers of a fleet register at once, many of them from one address of an operator's NAT. At a
 //! higher rate each source has its own limit, and all sources together have [`MAX_RATE`]. An IPv6 network of
 //! 64 bits counts as one source. A Binding Update from a care-of address where its node is bound does not
@@ -12,9 +12,9 @@
 //! To verify and refuse a forged Binding Update costs about 0.9 us; to drop it without verification costs 0.2
 //! us (`benches/registration`). The kernel needs several microseconds to deliver it. [`MAX_RATE`] is the
 //! number that a home agent can read with less than a fifth of a core. A smaller limit would save little
-//! time. It would also make the home agent drop Binding Updates of nodes at new addresses during an attack
-//! with forged sources, because it cannot distinguish the nodes from the attacker. One source can use up a
-//! fortieth of a core.
+//! time. During an attack with forged sources, the home agent would then also drop Binding Updates of nodes
+//! at new addresses. It cannot distinguish these nodes from the attacker. One source can use up a fortieth of
+//! a core.
 //!
 //! **After the MAC is verified**: an authentic Binding Update costs a disk write and an acknowledgement.
 //! [`NodeUpdateLimits`] limits their number for each node, so that a node under an attacker's control does

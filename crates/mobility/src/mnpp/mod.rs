@@ -5,7 +5,7 @@
 //! The draft is not available, and no format of it was published. This module implements its idea with
 //! published parts:
 //!
-//! * **Announcements.** A router sends a Router Advertisement to all nodes on the link, with a Route
+//! * **Announcements.** A router sends a Router Advertisement to all nodes on the link. It contains a Route
 //!   Information option (RFC 4191 2.3) for each mobile network prefix. Its router lifetime is 0 and it has no
 //!   prefix of the link, so hosts do not use the router as default router. The router sends it when a
 //!   neighbour appears, at most once per second, and every [`MnppConfig::interval`] while it has neighbours.
@@ -13,50 +13,56 @@
 //!   it stops, it sends lifetime 0.
 //! * **Authorization**, [`Authorization::HomeAgent`]. Any station can announce any prefix. So the router
 //!   accepts a prefix only after a return routability test, as in RFC 6275 5.2.5 and in VARON (Bernardos and
-//!   others, 2007). It sends a *Prefix Test Init* with a cookie and the announcing station's link-layer
-//!   address through the home agents, to a random address of the prefix. The home agent of that prefix
-//!   delivers it only to the router that has registered the prefix. If that router has announced the prefix,
-//!   it returns the cookie directly over the link (*Prefix Test*). If another station has announced it, this
-//!   station never receives the cookie, and the router with the registration learns of the false
+//!   others, 2007). It sends a *Prefix Test Init* through the home agents, to a random address of the prefix.
+//!   The message contains a cookie and the announcing station's link-layer address. The home agent of that
+//!   prefix delivers it only to the router that has registered the prefix. If that router has announced the
+//!   prefix, it returns the cookie directly over the link (*Prefix Test*). If another station has announced
+//!   it, this station never receives the cookie, and the router with the registration learns of the false
 //!   announcement. A proof is valid for [`PROOF_LIFETIME`], so vehicles that meet again need no home agent.
 //! * **Reachability.** The router uses a route only while it works in both directions. *Probes* and *Answers*
 //!   go directly: a first probe when the prefix is proven, then four per second while packets flow, otherwise
 //!   one per second. (RFC 4861's reachability detection is the model. Over GeoNetworking it would prove
 //!   nothing, because the station itself answers the kernel's solicitations.)
-//! * **End of contact.** The router ends a route *before* radio contact ends if position vectors predict it
-//!   ([`StationObservation::leaves_range`]), and at once when the link reports an undeliverable frame.
-//!   Otherwise it ends the route when three probes in a row get no answer: within 650 ms while packets flow.
-//!   Packets that still wait for the neighbour then take the tunnel ([`Output::Withdrawn`]).
+//! * **End of contact.** If position vectors predict the end of radio contact
+//!   ([`StationObservation::leaves_range`]), the router ends the route *before* it. When the link reports an
+//!   undeliverable frame, the router ends the route at once. Otherwise it ends the route when three probes in
+//!   a row get no answer: within 650 ms while packets flow. Packets that still wait for the neighbour then
+//!   take the tunnel ([`Output::Withdrawn`]).
 //!
-//! **What an attacker can do.** Other vehicles, and attackers who cannot read the path of the test, cannot
-//! get a prefix that is not registered for them. As with return routability in general, an attacker can
-//! answer in place of a vehicle if it is in radio range *and* reads the path between home agents and vehicle,
-//! such as an access network with unencrypted tunnels. The test does not prove the link-layer address.
-//! GeoNetworking without security (TS 103 097) trusts frames. So a station that uses a proven neighbour's
-//! address gets that neighbour's packets, as on any Ethernet. carnet encrypts no packets, be they direct or
-//! in the tunnel. Test benches may set [`Authorization::Anybody`]: the router then accepts every prefix that
-//! [`MnppDrop`] does not refuse.
+//! **What an attacker can do.** Other vehicles cannot get a prefix that is not registered for them. Attackers
+//! who cannot read the path of the test cannot get one either. An attacker can answer in place of a vehicle
+//! if it is in radio range *and* reads the path between home agents and vehicle. An access network with
+//! unencrypted tunnels is such a path. Return routability in general has this weakness. The test does not
+//! prove the link-layer address. GeoNetworking without security (TS 103 097) trusts frames. So a station that
+//! uses a proven neighbour's address gets that neighbour's packets, as on any Ethernet. The router encrypts
+//! neither direct packets nor packets in the tunnel. Test benches may set [`Authorization::Anybody`]: the
+//! router then accepts every prefix that [`MnppDrop`] does not refuse.
 //!
 //! **Meaning of a proof.** The announcing station has received packets to unpredictable addresses of the
 //! prefix. Home agents assign a /64 or a longer prefix as a whole, so one address suffices. An attacker may
 //! have a part of a shorter prefix, such as a /64 of a /48. So eight addresses in a row must lead to the
-//! station. An attacker with a sixteenth of the prefix succeeds once in 2^32 attempts; one with half of it
-//! succeeds once in 256 attempts, so it succeeds sooner or later. Only a statement of the home agent would be
-//! a better proof, but no message for it exists. A proven longer prefix inside the shorter one still has the
-//! better route. So [`MnppConfig::shortest`] is 64 by default. An operator may lower it if home agents assign
-//! shorter prefixes as a whole.
+//! station. An attacker with a sixteenth of the prefix succeeds once in 2^32 attempts. An attacker with half
+//! of it succeeds once in 256 attempts, so it succeeds sooner or later. Only a statement of the home agent
+//! would be a better proof, but no message for it exists. A proven longer prefix inside the shorter one still
+//! has the better route. So [`MnppConfig::shortest`] is 64 by default. An operator may lower it if home
+//! agents assign shorter prefixes as a whole.
 //!
 //! **Limits.** [`MAX_PEERS`] stations with [`MAX_CLAIMS`] prefixes each, [`MAX_PROOFS`] proofs. The router
 //! answers only stations in range. If the table is full, the router removes a station that has failed its
 //! tests. If all have passed, it removes the newest station that has not answered its test within a second.
 //! So a flood of forged stations removes only its own entries, and each new station has time to answer. Tests
 //! have a rate limit, and the station that has waited longest is next. Answers have limits for each station
-//! and kind, see `allowance`. The router refuses a prefix that is no unicast prefix, is shorter than
-//! [`MnppConfig::shortest`] (such as a default route), or overlaps its own addresses: mobile network
-//! prefixes, home address, home agent, and any prefix that contains the home prefix.
+//! and kind, see `allowance`. The router refuses a prefix that is no unicast prefix, or is shorter than
+//! [`MnppConfig::shortest`] (such as a default route). It refuses a prefix that overlaps one of its mobile
+//! network prefixes. It also refuses a prefix that contains its home address, its home agent's address or its
+//! home prefix.
 //!
-//! Left out: the data path `kernel`, whose tunnelled packets do not pass this module: it proves nothing and
-//! uses only the tunnel; signatures and certificates; more than one route to a prefix at a time.
+//! Left out:
+//!
+//! * The data path `kernel`, whose tunnelled packets do not pass this module: it proves nothing and uses only
+//!   the tunnel.
+//! * Signatures and certificates.
+//! * More than one route to a prefix at a time.
 
 mod allowance;
 mod drop_reason;
@@ -609,7 +615,7 @@ impl Mnpp {
     }
 
     /// Answers a station in radio range. `is_its_own` is true if the request came from a network that the
-    /// station has announced; only then does the answer count against the station's own limit.
+    /// station has announced. Only then does the answer count against the station's own limit.
     fn answer(
         &mut self,
         now: Time,

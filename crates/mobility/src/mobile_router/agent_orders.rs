@@ -3,9 +3,10 @@
 //!
 //! Both move or end traffic, so both must be authenticated. With a shared key RFC 4285's option authenticates
 //! them; its MAC covers the message's destination in the place of a care-of address. The timestamp in the
-//! Message-ID option must be greater than in all earlier messages, also after a restart, and close to the
-//! home agent's time ([`super::notices`]). Without a key the router can check only the addresses. Then a Home
-//! Agent Switch can only name home agents that the operator has configured (see [`crate::agents`]).
+//! Message-ID option must be greater than in all earlier messages, also after a restart. It must also be
+//! close to the home agent's time ([`super::notices`]). Without a key the router can check only the
+//! addresses. Then a Home Agent Switch can only name home agents that the operator has configured (see
+//! [`crate::agents`]).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;

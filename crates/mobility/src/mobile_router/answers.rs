@@ -198,8 +198,8 @@ impl MobileRouter {
     }
 
     /// Verifies the MAC of an acknowledgement, if it must have one. Reports a wrong MAC to the operator,
-    /// unless it belongs to an older Binding Update of this router with another care-of address: then the
-    /// acknowledgement is late and the keys are right.
+    /// unless it belongs to an older Binding Update of this router with another care-of address. In that case
+    /// the acknowledgement is late and the keys are right.
     pub(super) fn verify_acknowledgement(
         &mut self,
         now: Time,
@@ -388,8 +388,8 @@ impl MobileRouter {
                 Some("registering one at a time")
             }
             // RFC 5648 5.7: the router "SHOULD send a Binding Identifier mobility option including the
-            // Care-of Address field". carnet always includes it, so the status shows that the home agent has
-            // lost the binding.
+            // Care-of Address field". This router always includes it, so the status shows that the home agent
+            // has lost the binding.
             Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
                 self.list.correct_binding(now, member.binding).then_some("trying again")
             }

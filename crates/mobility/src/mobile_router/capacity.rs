@@ -2,16 +2,16 @@
 //! in a policy that balances flows.
 //!
 //! The estimate sends no packets of its own. While packets wait in a queue of the path, the path carries its
-//! full capacity: heartbeats take longer than on an empty path, and the growth of the interface's counters is
-//! the capacity. The router compares samples of the counters, about a second apart. If the round trips stay
-//! well above the shortest one of the last minutes for two samples in a row, the busier direction is full. A
-//! higher receive rate raises the estimate at any time; a higher send rate does not, because packets may
-//! still wait in a modem. A full path with a lower rate lowers the estimate gradually. The capacity of an
-//! uplink is that of its faster direction.
+//! full capacity. Heartbeats then take longer than on an empty path, and the growth of the interface's
+//! counters is the capacity. The router compares samples of the counters, about a second apart. If the round
+//! trips stay well above the shortest one of the last minutes for two samples in a row, the busier direction
+//! is full. A higher receive rate raises the estimate at any time; a higher send rate does not, because
+//! packets may still wait in a modem. A full path with a lower rate lowers the estimate gradually. The
+//! capacity of an uplink is that of its faster direction.
 //!
 //! Without traffic there is no estimate, and the router uses the configured capacity, which is also the upper
-//! limit. In another network the estimate starts again. The router does not report changes of a few per cent,
-//! and does not send the home agent a change of a weight by less than a quarter ([`super::flows`]).
+//! limit. In another network the estimate starts again. The router does not report changes of a few per cent.
+//! It does not send the home agent a change of a weight by less than a quarter ([`super::flows`]).
 //!
 //! Left out: paths with less than 500 kbit/s, where a single flow dominates, and paths whose queue is too
 //! short to lengthen round trips.

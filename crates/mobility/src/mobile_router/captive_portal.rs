@@ -5,7 +5,7 @@
 //! the network forwards after a user has accepted the terms. But if the home agent does not answer over this
 //! uplink, the portal is the likely reason.
 //!
-//! Few networks announce their portal. So if the operator has configured a URL, the router requests it over
+//! Few networks announce their portal. So the operator can configure a URL. The router requests it over
 //! uplinks that have an address and a router but no answer of the home agent. It tests one uplink at a time,
 //! with pauses that double. While a portal is known the pauses stay short. When the network forwards again,
 //! the router registers the uplink at once.

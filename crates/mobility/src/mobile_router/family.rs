@@ -1,11 +1,11 @@
-//! Return to IPv6 after a failure of IPv6: if an uplink has an IPv4 and an IPv6 care-of address, the router
-//! prefers IPv6 (RFC 5555 4.4.1).
+//! Return to IPv6 after a failure of IPv6. The router prefers IPv6 if an uplink has an IPv4 and an IPv6
+//! care-of address (RFC 5555 4.4.1).
 //!
 //! If the home agent answers only over IPv4, the router registers the uplink with its IPv4 care-of address.
-//! From then on it tries IPv6 again every [`AGAIN`]: it sends a Binding Update from the IPv6 care-of address,
-//! and if no acknowledgement comes, one from the IPv4 address (RFC 8305 5). The traffic stays on IPv4 until
-//! the home agent has acknowledged the IPv6 care-of address. After that the router still accepts packets to
-//! the IPv4 address for a while.
+//! From then on it tries IPv6 again every [`AGAIN`] and sends a Binding Update from the IPv6 care-of address.
+//! If no acknowledgement comes, it sends one from the IPv4 address (RFC 8305 5). The traffic stays on IPv4
+//! until the home agent has acknowledged the IPv6 care-of address. After that the router still accepts
+//! packets to the IPv4 address for a while.
 //!
 //! Binding Updates may arrive over IPv6 although their answers are lost. Then each attempt moves the binding
 //! to a path that loses packets, while the router waits for the acknowledgement. Heartbeats detect this: the

@@ -12,8 +12,11 @@
 //!   them (RFC 4887 6.2.1, "ND proxying for all addresses in its MNPs") and forwards their packets. While the
 //!   router is away, the home agent does so.
 //!
-//! Left out: a bridge between mobile network and home link (RFC 4887 6.2.1), a return to the home link by an
-//! interface of the mobile network (6.2.2), a home network that is mobile itself (8).
+//! Left out:
+//!
+//! * A bridge between mobile network and home link (RFC 4887 6.2.1).
+//! * A return to the home link by an interface of the mobile network (6.2.2).
+//! * A home network that is mobile itself (8).
 
 use carnet_base::{Address, LinkMessage};
 use carnet_wire::{icmpv6, nd};

@@ -1,10 +1,10 @@
 //! List of the routers that have advertised on one link since it came up, with their prefixes (RFC 6275
 //! 11.5.1).
 //!
-//! An interface can move to another link without loss of carrier, for example to another access point of the
-//! same operator, to another cell, or behind a bridge. The kernel then keeps the old default route and the
-//! old address until their lifetimes end. So the list stores each prefix with the router that advertised it,
-//! and an address belongs to that router (RFC 6724 5 rule 5.5, RFC 8028 3).
+//! An interface can move to another link without loss of carrier. Examples are another access point of the
+//! same operator, another cell, and a link behind a bridge. The kernel then keeps the old default route and
+//! the old address until their lifetimes end. So the list stores each prefix with the router that advertised
+//! it. An address belongs to that router (RFC 6724 5 rule 5.5, RFC 8028 3).
 //!
 //! A router may have been renumbered without a withdrawal (flash renumbering, RFC 8978). Then it advertises a
 //! new prefix, and omits one that it advertised before. It may also split its prefixes over several

@@ -14,7 +14,7 @@
 //! again much later.
 //!
 //! Behind a NAT a heartbeat is also the keepalive of RFC 5555 4.3. If it arrives from another address or port
-//! than the registered one, the home agent answers with a Binding Error, and the router registers at once;
+//! than the registered one, the home agent answers with a Binding Error. The router then registers at once;
 //! see `keepalives`.
 //!
 //! The router answers a home agent's request over the path of the request. The answer has no restart counter,
@@ -63,8 +63,8 @@ const LATE: Duration = Duration::from_millis(40);
 /// Time to wait for an answer: the minimum, the maximum, and the value before the first measurement.
 const PATIENCE: (Duration, Duration, Duration) =
     (Duration::from_millis(120), Duration::from_millis(700), Duration::from_millis(300));
-/// Number of lost heartbeats in a row after which a router behind a NAT sends a Binding Update, because the
-/// NAT may have lost its mapping.
+/// Number of lost heartbeats in a row after which a router behind a NAT sends a Binding Update. The NAT may
+/// have lost its mapping.
 const NAT_DOUBT: usize = 2;
 /// First and longest hold-down of a failed uplink. It doubles with each failure.
 const HOLD_DOWN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));

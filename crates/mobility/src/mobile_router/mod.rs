@@ -8,7 +8,7 @@
 //!
 //! * While the uplink of the registered care-of address works, it carries the traffic until the home agent
 //!   has acknowledged the new one.
-//! * If that uplink fails, traffic uses the new path as soon as the Binding Update has left: the home agent
+//! * If that uplink fails, traffic uses the new path as soon as the Binding Update has left. The home agent
 //!   accepts packets that arrive after the update.
 //! * Without any registration the router sends no packets of the mobile network (RFC 3963 5.3).
 //!
@@ -261,9 +261,8 @@ impl MobileRouter {
         };
     }
 
-    /// Takes over the state of `old`, the same router with an earlier config, so that the traffic continues
-    /// while this router registers with the new config. The caller must report the state of the uplinks
-    /// again.
+    /// Takes over the state of `old`, the same router with an earlier config. So the traffic continues while
+    /// this router registers with the new config. The caller must report the state of the uplinks again.
     pub fn adopt(&mut self, now: Time, wall: WallTime, old: &MobileRouter) {
         self.numbers.adopt(&old.numbers);
         self.orders.notices = old.orders.notices.clone();

@@ -2,10 +2,10 @@
 //!
 //! A message must have a later timestamp than all earlier ones, which excludes replays. An attacker on the
 //! path could hold back a message and deliver it later. So the timestamp must also be close to the home
-//! agent's present time. The router knows this time from its last registration: the acknowledgement has the
-//! time in a Message-ID option, and the router accepts it only as an answer to its own Binding Update. If a
-//! home agent sends no time, only the order of timestamps counts. With timestamps in all messages (RFC 4285
-//! 6) the router uses its own clock.
+//! agent's present time. The router knows this time from the acknowledgement of its last registration, which
+//! has the time in a Message-ID option. The router accepts an acknowledgement only as an answer to its own
+//! Binding Update. If a home agent sends no time, only the order of timestamps counts. With timestamps in all
+//! messages (RFC 4285 6) the router uses its own clock.
 //!
 //! If the home agent's clock was ahead for a time, the timestamp of the last message is in the future. When
 //! an acknowledgement shows this, the router continues with the present time. It never accepts the timestamps

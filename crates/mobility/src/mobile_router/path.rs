@@ -73,7 +73,8 @@ impl MobileRouter {
 
     /// Returns the bindings that traffic may use, the best first: registered ones whose path works. If none
     /// works, returns the best registered one. If none of the registered care-of addresses exists any more,
-    /// returns a binding whose Binding Update has left: the home agent accepts packets that arrive after it.
+    /// returns a binding whose Binding Update has left. The home agent accepts packets that arrive after this
+    /// update.
     pub(super) fn transmit_bindings(&self) -> Vec<usize> {
         if self.stopping || self.refusals.status.is_some() || self.is_home() {
             return Vec::new();

@@ -3,15 +3,15 @@
 //! The station counts the tunnelled packets of each path. The router draws two conclusions from the counts:
 //!
 //! * **A path over which packets arrive has not failed.** If the load exceeds the capacity, heartbeats wait
-//!   in the queue of a modem for seconds, and many are lost. Such a path is *full*: the answers arrive later,
-//!   but they arrive. The router leaves its traffic there, because another uplink would be full as well, or
-//!   is more expensive. The path has failed if no packet arrives for [`FULL_SILENCE`], or if no heartbeat is
-//!   answered for [`NO_ANSWER`]. The second condition detects a path that delivers packets but does not carry
-//!   those of the router.
-//! * **If packets have flowed continuously in both directions, and none arrive any more**, the router tests
-//!   the path at once, before the next heartbeat is due. It sends [`DOUBTED_ALLOWED`] heartbeats in quick
-//!   succession. So TCP's first retransmission, 200 ms or more after the last acknowledgement, already goes
-//!   over the other uplink.
+//!   in the queue of a modem for seconds. Many of them are lost. Such a path is *full*: the answers arrive
+//!   late. The router leaves its traffic there, because another uplink would be full as well, or is more
+//!   expensive. The path has failed if no packet arrives for [`FULL_SILENCE`], or if no heartbeat is answered
+//!   for [`NO_ANSWER`]. The second condition detects a path that delivers packets but does not carry those of
+//!   the router.
+//! * **A path whose packets no longer arrive may have failed.** The router tests it if packets have flowed
+//!   continuously in both directions. The test begins at once, before the next heartbeat is due. The router
+//!   sends [`DOUBTED_ALLOWED`] heartbeats in quick succession. So TCP's first retransmission, 200 ms or more
+//!   after the last acknowledgement, already goes over the other uplink.
 //!
 //! On an idle path, or on a path with few packets or with packets in one direction only, missing packets show
 //! nothing. There only heartbeats decide.

@@ -1,9 +1,9 @@
 //! One uplink: its usable addresses and routers, and the solicitation of routers on it.
 //!
-//! An uplink is *attached* when its link is up and it has a *candidate*: a usable address with a default
-//! router of the same IP version for its packets. [`address_and_router`](super::address_and_router) has their
-//! order. IPv4 counts if the home agent has an IPv4 address (RFC 5555). The first candidate is the care-of
-//! address. If the home agent does not answer over it, the next candidate replaces it at once.
+//! An uplink is *attached* when its link is up and it has a *candidate*. A candidate is a usable address with
+//! a default router of the same IP version for its packets. [`address_and_router`](super::address_and_router)
+//! has their order. IPv4 counts if the home agent has an IPv4 address (RFC 5555). The first candidate is the
+//! care-of address. If the home agent does not answer over it, the next candidate replaces it at once.
 //!
 //! Movement detection (RFC 6275 11.5.1) uses the state of the kernel: carrier, addresses of stateless
 //! autoconfiguration, default routers, and neighbour entries. In addition:

@@ -1,11 +1,11 @@
 //! Nested mobile routers: their packets do not pass the home agents of the routers before them.
 //!
-//! In plain NEMO each outer router encapsulates the packets of a nested router once more, and each
-//! encapsulation leads through the home agent of that router (RFC 4888 2.1, 2.3, 2.6). In this scheme a
-//! nested router has a care-of address on the link that the *root* visits, the outermost router of the tree.
-//! It registers that address with its own home agent. The outer routers forward its packets without another
-//! encapsulation, in both directions. So at every level a packet has one additional header of 40 octets and
-//! passes one home agent.
+//! In plain NEMO each outer router encapsulates the packets of a nested router once more. Each encapsulation
+//! leads through the home agent of that router (RFC 4888 2.1, 2.3, 2.6). In this scheme a nested router has a
+//! care-of address on the link that the *root* visits, the outermost router of the tree. It registers that
+//! address with its own home agent. The outer routers forward its packets without another encapsulation, in
+//! both directions. So at every level a packet has one additional header of 40 octets and passes one home
+//! agent.
 //!
 //! The scheme uses Neighbor Discovery proxies (Jeong and others, "ND-Proxy based Route Optimization for
 //! Mobile Nodes in Mobile Network", draft-jeong-nemo-ro-ndproxy; RFC 4889 5.5.3), with today's standards for
@@ -20,19 +20,19 @@
 //!   and answers solicitations for it there. Each router has a route for the address to the child that has
 //!   registered it. Packets from the address leave by the uplink to which it belongs.
 //!
-//! Why carnet does not use a reverse routing header (draft-thubert-nemo-reverse-routing-header): it grows by
-//! 16 octets for each level and needs the support of every home agent. Networks may also drop the routing
-//! header, as they drop type 0 (RFC 5095). With this scheme neither the home agents nor the networks between
-//! take part. The care-of address is an ordinary one, and an authenticated Binding Update registers it. A
-//! router sends packets for an address only to the child that registered it. It does not copy packets, and
-//! each hop decrements the hop limit. The price is that of RFC 4889 5.5.3: when the root moves, every nested
-//! router registers again, and the visited link sees several addresses of one station.
+//! The module does not use a reverse routing header (draft-thubert-nemo-reverse-routing-header). Such a
+//! header grows by 16 octets for each level and needs the support of every home agent. Networks may also drop
+//! the routing header, as they drop type 0 (RFC 5095). With this scheme neither the home agents nor the
+//! networks between take part. The care-of address is an ordinary one, and an authenticated Binding Update
+//! registers it. A router sends packets for an address only to the child that registered it. It does not copy
+//! packets, and each hop decrements the hop limit. The scheme has the price of RFC 4889 5.5.3. When the root
+//! moves, every nested router registers again, and the visited link sees several addresses of one station.
 //!
 //! **Fallback.** A nested router always has an address in its parent's own mobile network, with which it can
 //! use plain NEMO. This address carries the traffic until the home agent has acknowledged the direct address,
 //! and again if the home agent does not answer there. So the router also works on a link that permits each
-//! station only one address, behind a parent without this protocol, and over an uplink without IPv6 or with a
-//! prefix length other than 64.
+//! station only one address, and behind a parent without this protocol. It also works over an uplink without
+//! IPv6 or with a prefix length other than 64.
 //!
 //! **Protection.** A router accepts registrations only from its own links (hop limit 255), and only in
 //! offered networks. A registered address carries only tunnels: the data path passes protocols 41, 44, 58 and
@@ -42,15 +42,21 @@
 //! together. They end without renewal. A node in the mobile network that can read the ownership verifier can
 //! take over an address, as in Neighbor Discovery in general.
 //!
-//! This module joins its parts: `offered_networks` finds the offered networks, `registering` has the states
-//! of an address, `children` the registrations of nested routers, `proxy_nd` the proxy Neighbor Discovery on
-//! the visited link.
+//! This module joins its parts:
+//!
+//! * `offered_networks` finds the offered networks.
+//! * `registering` has the states of an address.
+//! * `children` has the registrations of nested routers.
+//! * `proxy_nd` does the proxy Neighbor Discovery on the visited link.
 //!
 //! `mobile_router::parent` detects rings of routers before anything is registered.
 //!
-//! Left out: answers over more than one link at a time for one address; the end of registrations at a
-//! shutdown (they end without renewal); the link of a router that is at home; IPv6 over GeoNetworking as the
-//! visited link, because its addresses derive from those of stations.
+//! Left out:
+//!
+//! * Answers over more than one link at a time for one address.
+//! * The end of registrations at a shutdown: they end without renewal.
+//! * The link of a router that is at home.
+//! * IPv6 over GeoNetworking as the visited link, because its addresses derive from those of stations.
 
 mod allowance;
 mod children;

@@ -30,7 +30,7 @@ fn router() -> Setup {
 }
 
 /// RFC 4887 6.4.1: "the Home Agent must intercept all the packets for ALL the Mobile Network Nodes on the
-/// registered prefixes", and a visitor gets no address out of them. The home agent does not answer for
+/// registered prefixes". A visitor gets no address out of these prefixes. The home agent does not answer for
 /// unregistered prefixes.
 #[test]
 fn the_home_agent_answers_for_the_mobile_networks_that_are_away() {

@@ -1,7 +1,11 @@
 //! Mutated packets: a hundred thousand against each side.
 //!
-//! For every packet: neither side panics, the home agent binds no node without the key, the answers to one
-//! packet are few (the fixtures count them), and the memory stays bounded.
+//! The tests check for every packet:
+//!
+//! * The home agent and the mobile router do not panic.
+//! * The home agent binds no node without the key.
+//! * The answers to one packet are few (the fixtures count them).
+//! * The memory stays bounded.
 
 use carnet_base::Rng;
 use carnet_wire::extension::Extensions;

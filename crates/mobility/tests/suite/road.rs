@@ -2,11 +2,12 @@
 //! IPv6 and IPv4, lose, delay and drop packets, and have NATs that lose their mappings.
 //!
 //! Each uplink is in a network of its own. A packet of the router leaves by the uplink that has the source
-//! address; a packet of the home agent arrives by the network of its destination. A packet inside IPv4 passes
+//! address. A packet of the home agent arrives by the network of its destination. A packet inside IPv4 passes
 //! the network's NAT, if there is one, in both directions.
 //!
-//! Besides the messages the harness checks the traffic of the mobile network: whether a packet from it would
-//! reach the home agent now ([`Road::is_upstream`]), and a packet to it the router ([`Road::is_downstream`]).
+//! Besides the messages the harness checks the traffic of the mobile network. [`Road::is_upstream`] returns
+//! whether a packet from it would reach the home agent now. [`Road::is_downstream`] returns whether a packet
+//! to it would reach the router now.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};

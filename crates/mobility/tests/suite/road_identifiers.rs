@@ -10,8 +10,12 @@ use carnet_mobility::{Authentication, Event};
 use crate::craft::*;
 use crate::road::*;
 
-/// RFC 5648 5.9: the first Binding Update has the O flag; 5.3: it registers all uplinks; 4.3 and RFC 6089
-/// 4.1: each with care-of address and BID-PRI; 5.2: it has no Alternate Care-of Address.
+/// The first Binding Update registers all uplinks:
+///
+/// * O flag (RFC 5648 5.9).
+/// * A Binding Identifier option for each uplink (5.3).
+/// * Care-of address and BID-PRI in each option (4.3 and RFC 6089 4.1).
+/// * No Alternate Care-of Address option (5.2).
 #[test]
 fn all_uplinks_are_registered_by_one_binding_update() {
     let mut road = Road::new(config());

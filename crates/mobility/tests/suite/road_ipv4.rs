@@ -36,7 +36,7 @@ fn text(endpoint: Endpoint) -> String {
 }
 
 /// RFC 5555 4.2, 4.4.2: the Binding Update leaves in UDP, with the home address and the IPv4 Care-of Address
-/// option; behind a NAT data goes in UDP too.
+/// option. Behind a NAT data goes in UDP too.
 #[test]
 fn an_ipv4_uplink_behind_a_nat_suffices() {
     for config in [config(), plain()] {
@@ -204,8 +204,8 @@ fn uplinks_of_all_tunnel_kinds_register_together() {
 }
 
 /// Two modems of one make, each a NAT that gives the router the same address. The router distinguishes them
-/// by its ports (RFC 5555 4.1 permits any port), in any order of their coming and going, with bulk
-/// registration or without.
+/// by its ports (RFC 5555 4.1 permits any port). The modems come and go in any order, with bulk registration
+/// or without.
 #[test]
 fn two_nats_with_equal_inner_address_are_distinguished() {
     for identified in [true, false] {

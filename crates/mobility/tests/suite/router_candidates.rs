@@ -1,5 +1,6 @@
-//! Mobile router: several addresses and several routers on one uplink (RFC 6724, RFC 8028, RFC 8978), the
-//! router that each address uses, and routers that leave without an advertisement (RFC 6275 11.5.1).
+//! Mobile router with several addresses and several routers on one uplink (RFC 6724, RFC 8028, RFC 8978). The
+//! tests check the router that each address uses. They also check routers that leave without an advertisement
+//! (RFC 6275 11.5.1).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

@@ -206,7 +206,7 @@ fn an_uplink_without_answers_is_given_up_for_another() {
 }
 
 /// The registered uplink leads nowhere at a refresh. The router keeps the old path until the new one is
-/// acknowledged; after a minute it tries the preferred uplink again, and uses it if it works.
+/// acknowledged. After a minute it tries the preferred uplink again, and uses it if it works.
 #[test]
 fn a_registered_uplink_that_dies_silently_is_given_up_for_a_while() {
     let mut pair = Pair::new(Setup::plain());

@@ -287,8 +287,8 @@ fn status_135_is_followed_at_once_by_the_next_number() {
     assert_eq!(rejections(&pair), 0);
 }
 
-/// A duplicate of status 135 names a number that the outstanding update has passed already (11.8: every
-/// transmission has a number greater than the one before).
+/// A duplicate of status 135 names a number that the outstanding update has passed already. Every
+/// transmission has a number greater than the one before (11.8).
 #[test]
 fn a_duplicate_of_status_135_is_ignored() {
     let mut pair = by_hand();
@@ -354,8 +354,8 @@ fn status_146_is_followed_by_a_pause() {
     assert_eq!(pair.updates().len(), 1);
 }
 
-/// While a binding is registered, 146 is more likely caused by an attacker than by a new key, because the
-/// home agent answers forgeries with 146. The router continues its refresh.
+/// The home agent answers forgeries with status 146. While a binding is registered, an attacker is a more
+/// likely cause of 146 than a new key. The router continues its refresh.
 #[test]
 fn status_146_does_not_hold_up_a_refresh() {
     let mut pair = Pair::new(Setup::authenticated());

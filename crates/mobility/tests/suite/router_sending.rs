@@ -26,8 +26,8 @@ fn increasing(updates: &[(Time, Seen)]) -> bool {
     updates.windows(2).all(|pair| pair[1].1.sequence() == pair[0].1.sequence().wrapping_add(1))
 }
 
-/// RFC 6275 11.7.1, RFC 3963 5.2: the update has the flags A, H and R, a Home Address option, an Alternate
-/// Care-of Address option and the prefixes.
+/// RFC 6275 11.7.1, RFC 3963 5.2: the update has the flags A, H and R and the prefixes. It also has a Home
+/// Address and an Alternate Care-of Address option.
 #[test]
 fn explicit_mode_update_names_prefixes() {
     let mut pair = unheard();

@@ -245,8 +245,8 @@ fn long_run_keeps_few_volume_records() {
 }
 
 /// Random sequences of wrong and corrected clocks, restarts of the program, and starts of the machine. The
-/// present period must contain the octets that were counted in it: exactly, or up to a day at its ends if the
-/// clock was wrong.
+/// present period must contain exactly the octets that were counted in it. If the clock was wrong, its ends
+/// may be wrong by up to a day.
 #[test]
 fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
     for seed in 0..2000_u64 {
