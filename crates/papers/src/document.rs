@@ -250,7 +250,7 @@ fn tables(results: &Results) -> anyhow::Result<String> {
         for row in cells(&paper, results) {
             let _ = writeln!(text, "| {} |", row.join(" | "));
         }
-        let _ = write!(text, "\nWhat cannot be compared:\n\n");
+        let _ = write!(text, "\nNot comparable:\n\n");
         for figure in paper.figures.iter().filter(|figure| !figure.differs.is_empty()) {
             let _ = writeln!(text, "* {}: {}", figure.title, figure.differs.join(" "));
         }

@@ -165,7 +165,7 @@ fn section(out: &mut String, paper: &Paper, figure: &Figure, rows: &[PaperNumber
     }
     table(out, results, rows.iter().map(|row| (None, row)));
     if !figure.differs.is_empty() {
-        put!(out, "<p class=\"sub\" style=\"margin-top:8px\">What cannot be compared:</p><ul class=\"sub\">");
+        put!(out, "<p class=\"sub\" style=\"margin-top:8px\">Not comparable:</p><ul class=\"sub\">");
         for what in &figure.differs {
             put!(out, "<li>{}</li>", escape(what));
         }
