@@ -9,10 +9,10 @@
 #include "packet.h"
 
 #ifndef MAY_LEAVE
-#error "expected MAY_LEAVE(ifindex, result): whether a packet may be sent there, `result` being bpf_fib_lookup's"
+#error "expected MAY_LEAVE(ifindex, result): whether a packet may leave there, by bpf_fib_lookup's `result`"
 #endif
 #ifndef KERNEL_ROUTES
-#error "expected KERNEL_ROUTES: whether the kernel looks for the next hop of a packet that leaves by a known interface"
+#error "expected KERNEL_ROUTES: whether the kernel finds the next hop of packets by a known interface"
 #endif
 
 /* What the program knows about a packet that may belong to a tunnel. */

@@ -48,14 +48,15 @@ struct CoreUse
 };
 
 /**
- * The network device of IPv6 (and IPv4) over GeoNetworking: what `gn0` is on the road.
+ * The network device of IPv6 (and IPv4) over GeoNetworking, which a station on the road has as `gn0`.
  *
- * Above it is a node's IP stack. Below it is the radio, whose frames of EtherType 0x8947 it takes and sends. Between
- * them is the station of the product. It keeps one event: the station's deadline.
+ * Above the device is a node's IP stack. Below it is the radio. The device receives and sends the radio's
+ * frames of EtherType 0x8947. Between IP stack and radio is the station of the product. The device keeps one
+ * event: the station's deadline.
  *
- * IPv6 goes the product's way, Neighbor Discovery included. EN 302 636-6-1 knows no IPv4, so an IPv4 packet travels as
- * a GeoUnicast with next header "any" to the station of the next hop's MAC address; who that is has to be in the ARP
- * cache (there is no ARP over GeoNetworking).
+ * The station handles IPv6 as on the road, Neighbor Discovery included. EN 302 636-6-1 does not define IPv4.
+ * So an IPv4 packet travels as a GeoUnicast with next header "any" to the station of the next hop's MAC
+ * address. The ARP cache must have this MAC address, because there is no ARP over GeoNetworking.
  */
 class CarnetNetDevice : public ns3::VirtualNetDevice
 {
@@ -87,15 +88,15 @@ class CarnetNetDevice : public ns3::VirtualNetDevice
      */
     void Attach(ns3::Ptr<ns3::NetDevice> radio, const Settings& settings);
 
-    /** Is asked about an IPv6 packet, and from whom it came: true when it was taken. */
+    /** Receives an IPv6 packet and the address of its sender. Returns true if it has taken the packet. */
     typedef std::function<bool(const std::vector<uint8_t>& packet, ns3::Mac48Address from)> Taker;
 
     /**
-     * For whoever plays the kernel of a node whose tunnel device this is: who is asked first about packets that come by
-     * `gn0`, and about those that the station writes into the tunnel device.
+     * Sets the functions of the kernel of a node whose tunnel device this is.
      *
-     * \param fromAir Asked about the former, which otherwise go nowhere.
-     * \param fromTunnel Asked about the latter, which otherwise go up here.
+     * \param fromAir Receives packets by `gn0`. Without it the device drops them.
+     * \param fromTunnel Receives first the packets that the station writes into the tunnel device. The device
+     *     passes packets that the function does not take up its own IP stack.
      */
     void SetKernel(Taker fromAir, Taker fromTunnel);
 

@@ -43,9 +43,10 @@ class CaptureModel : public ns3::ErrorRateModel
 struct Radio
 {
     /**
-     * "ns2": 802.11b at 2 Mb/s, two-ray ground, decoded to 250 m, sensed to 550 m, 10 dB capture: that of the paper.
-     * "range": the same with 250 m for both. "air": the same over free space (decoded to 250 m), for aircraft.
-     * "80211p": 6 Mb/s in 10 MHz at 5.9 GHz, some 400 m, for vehicles.
+     * "ns2": the radio of the paper, 802.11b at 2 Mb/s over two-ray ground. It decodes frames to 250 m and
+     * senses them to 550 m, with 10 dB capture. "range": the radio "ns2" with 250 m for both. "air": the
+     * radio "ns2" over free space (decoded to 250 m), for aircraft. "80211p": 6 Mb/s in 10 MHz at 5.9 GHz,
+     * some 400 m, for vehicles.
      */
     std::string kind = "ns2";
     uint32_t queue = 50; //!< Frames that wait at the MAC.

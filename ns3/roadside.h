@@ -21,9 +21,10 @@ namespace carnet
 {
 
 /**
- * What a kernel does for a mobile router whose uplink is `gn0`: it hears Router Advertisements, makes addresses of their
- * prefixes, tells the station of both, leads what comes for these addresses into the tunnel device, and what leaves by one
- * of them to the router that it belongs to. The device is the node's `carnet0`.
+ * The kernel of a mobile router whose uplink is `gn0`. It receives Router Advertisements, makes addresses of
+ * their prefixes, and reports both to the station. It leads packets to these addresses into the tunnel
+ * device. It sends a packet from one of these addresses to the router of its prefix. The device is the node's
+ * `carnet0`.
  */
 class BusKernel
 {

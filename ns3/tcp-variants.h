@@ -33,7 +33,10 @@ class HopTag : public ns3::Tag
     uint8_t hops = 0; //!< Hops; 0 where that is not known.
 };
 
-/** Fixed-RTO (Dyer, Boppana): a second timeout for the same segment means a broken path, and does not double the RTO. */
+/**
+ * Fixed-RTO (Dyer, Boppana). A second timeout for the same segment means a broken path, and does not double
+ * the RTO.
+ */
 class FixedRtoSocket : public ns3::TcpSocketBase
 {
   public:
@@ -50,9 +53,9 @@ class FixedRtoSocket : public ns3::TcpSocketBase
 };
 
 /**
- * The paper's receiver (section 5.2): a segment above a gap that came over another number of hops than the last one in
- * order has overtaken others, and is answered by a duplicate ACK only when the gap is still there after a time
- * SRTT + 4 RTTVAR, as the receiver reckons it from timestamps.
+ * The paper's receiver (section 5.2). A segment above a gap has overtaken others if it came over another
+ * number of hops than the last segment in order. The receiver answers it by a duplicate ACK only if the gap
+ * still exists after SRTT + 4 RTTVAR. The receiver computes this time from timestamps.
  */
 class PatientReceiverSocket : public ns3::TcpSocketBase
 {

@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | 0x00, 0x01 | UtInitialize, its result | digest of a certificate (8), not used |
 //! | 0x02, 0x03 | UtChangePosition, its result | latitude (4), longitude (4): 0.1 microdegree from where it is; elevation (1 or 4), not used |
-//! | 0x04, 0x05 | UtChangePseudonym, its result | refused without `[security.pseudonyms]`, or another ticket |
+//! | 0x04, 0x05 | UtChangePseudonym, its result | another ticket; refused without `[security.pseudonyms]` |
 //! | 0x50 | UtGnTrigger GeoUnicast | GN address (8), lifetime in ms (2), traffic class (1), payload |
 //! | 0x51, 0x52 | UtGnTrigger GeoBroadcast, GeoAnycast | shape (1), lifetime (2), traffic class (1), reserved (3), latitude (4), longitude (4), distances a and b (2, 2), angle (2), payload |
 //! | 0x53 | UtGnTrigger SHB | traffic class (1), payload |

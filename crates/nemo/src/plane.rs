@@ -125,8 +125,8 @@ pub struct Nemo {
 }
 
 impl Nemo {
-    /// Creates a plane that is neither mobile router nor home agent yet. `virtual_interfaces` names the interfaces of IPv6 over GeoNetworking.
-    /// [`Self::start`] starts the roles.
+    /// Creates a plane that is neither mobile router nor home agent yet. `virtual_interfaces` names the
+    /// interfaces of IPv6 over GeoNetworking. [`Self::start`] starts the roles.
     pub fn new(mut rng: Rng, virtual_interfaces: Vec<String>) -> Nemo {
         Nemo {
             roles: Roles::default(),

@@ -9,7 +9,7 @@
 //!
 //! | class | who | one sender is | share |
 //! |---|---|---|---|
-//! | neighbours | the name of a known ticket, from the link-layer address that its own packets come from | a ticket | 1/2 |
+//! | neighbours | a known ticket's name, from the link-layer address of its own packets | a ticket | 1/2 |
 //! | relayed | the name of a known ticket, from elsewhere | one of 64 groups of addresses | 1/4 |
 //! | strangers | a ticket that would have to be verified as well | one of 64 groups of addresses | 1/4 |
 //!

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! carnet state 1
-//! @ 97 8f31c2d0                                          a commit: octets and CRC-32C of the lines that follow
+//! @ 97 8f31c2d0                                          a commit: octets and CRC-32C of the next lines
 //! 2001:db8:1::1234 {"home_address":"2001:db8:1::1234",...}
 //! 2001:db8:1::5678 -                                     the record is deleted
 //! own {"restart_counter":1800000000}

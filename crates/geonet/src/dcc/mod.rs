@@ -15,9 +15,9 @@
 //!   gate never sends a packet that has waited longer than its lifetime.
 //! * *Time on air* is that of 802.11p in a channel of 10 MHz: [`air_time`].
 //! * *The busy ratio* comes from the caller. The gate reads it every 100 ms (T_CBR); before the first reading
-//!   [`Config::assumed_busy_ratio`] counts. A reading older than a second is stale. If the source has stopped, the
-//!   channel may still be busy. So the greater of the last reading and the assumed ratio counts until the
-//!   next reading.
+//!   [`Config::assumed_busy_ratio`] counts. A reading older than a second is stale. If the source has
+//!   stopped, the channel may still be busy. So the greater of the last reading and the assumed ratio counts
+//!   until the next reading.
 //! * *Constants* come from independent implementations that cite the tables of the standard. Table A.1 comes
 //!   from one implementation. Tables A.2 and 3 and equations B.1 and B.2 come from two that agree.
 //!   [`adaptive`] says where these implementations give no rule.

@@ -6,8 +6,8 @@
 //! This module uses the format of RFC 4944 5.3 as the payload of GUC packets:
 //!
 //! ```text
-//!   first:   1 1 0 0 0 | datagram_size (11) | datagram_tag (16) |                      IPv6 packet, from the start
-//!   others:  1 1 1 0 0 | datagram_size (11) | datagram_tag (16) | datagram_offset (8)  the rest; offset in 8 octets
+//!   first:   1 1 0 0 0 | datagram_size (11) | datagram_tag (16) |                      start of the packet
+//!   others:  1 1 1 0 0 | datagram_size (11) | datagram_tag (16) | datagram_offset (8)  rest, 8-octet units
 //!   question: 0x01                                  answer: 0x02
 //! ```
 //!

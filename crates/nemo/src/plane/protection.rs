@@ -7,8 +7,8 @@
 //! exchanges them, so that the kernel needs no Mobile IPv6:
 //!
 //! ```text
-//!   message --> raw socket --> ESP, home address <-> home agent --> carnet0 --> care-of address put in --> uplink
-//!   uplink --> carnet0 --> home address put in place --> ESP --> raw socket, which takes nothing without ESP --> message
+//!   message -> raw socket -> ESP, home address <-> home agent -> carnet0 -> care-of address in -> uplink
+//!   uplink -> carnet0 -> home address in -> ESP -> raw socket, which takes only ESP -> message
 //! ```
 //!
 //! The station remembers the care-of address under a flow label, which ESP in transport mode does not change.

@@ -85,8 +85,8 @@ impl Lan {
     }
 }
 
-/// Returns the first prefix that [`share_out`] gives each interface. `of_router` are the prefixes of the mobile
-/// network, and `named` those that the table of each interface names.
+/// Returns the first prefix that [`share_out`] gives each interface. `of_router` are the prefixes of the
+/// mobile network, and `named` those that the table of each interface names.
 pub(super) fn first_shares<'a, P: Copy + Into<IpNet> + 'a>(
     of_router: &[P],
     named: impl Iterator<Item = &'a [P]> + Clone,

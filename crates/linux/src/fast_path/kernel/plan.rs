@@ -7,13 +7,13 @@
 //! |---|---|---|
 //! | 88 | mobile router: in on a tunnel device, from a prefix of NAT64 | jumps to 90 |
 //! | 89 | mobile router: in on a tunnel device, from another address of `::/8` | drops: reserved sources |
-//! | 90 | in on a tunnel device, from (home agent) or to (mobile router) a prefix of its binding | jumps to 94 |
+//! | 90 | in on a tunnel device, from (home agent) or to (mobile router) a binding's prefix | jumps to 94 |
 //! | 92 | in on a tunnel device | drops (RFC 3963 9, RFC 6275 10.4.5) |
 //! | 94 | | does nothing: target of the jump from 90 |
-//! | 95 | from the remote to the local end, protocol 41 (mobile router: in on an uplink) | `local`: to the tunnel device |
-//! | 95 | home agent: in on `carnet0`, to the agent, ICMPv6 | `local`: packets that carnet writes back, see [`super`] |
-//! | 96 | mobile router: in on a tunnel device, from the agent to the home address, ICMPv6 | 13500: answers to probes |
-//! | 97 | mobile router: from the remote to the local end, protocol 41 | 13502: drops, unless it came by an uplink |
+//! | 95 | remote to local end, protocol 41 (mobile router: in on an uplink) | `local`: to tunnel device |
+//! | 95 | home agent: in on `carnet0`, to it, ICMPv6 | `local`: packets from carnet, see [`super`] |
+//! | 96 | mobile router: in on a tunnel device, agent to home address, ICMPv6 | 13500: answers to probes |
+//! | 97 | mobile router: remote to local end, protocol 41 | 13502: drops, unless it came by an uplink |
 //! | 98 | home agent: to the agent | 13503: `default dev carnet0` |
 //!
 //! A rule for a protocol matches the protocol after all extension headers. In a fragment it matches the
