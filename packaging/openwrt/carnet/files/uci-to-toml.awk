@@ -137,6 +137,9 @@ function element(kind) {
 	return ""
 }
 
+# Whether the elements of an array have several words, so that an option is one of them.
+function has_words(kind) { return kind ~ /^array of (options|reservations)$/ }
+
 # What an option is in TOML; nothing where there is a mistake, or no device yet (then `waits` says so).
 function written(section, option, kind, where,   n, i, one, text, all, parts, many) {
 	n = values[section, option]
@@ -159,8 +162,8 @@ function written(section, option, kind, where,   n, i, one, text, all, parts, ma
 	for (i = 1; i <= n; i++) {
 		text = value_of[section, option, i]
 		# An option with several words is a list, as elsewhere in UCI.
-		many = is_list[section, option] ? 1 : split(text, parts, /[ ,]+/)
-		if (is_list[section, option]) parts[1] = text
+		many = is_list[section, option] || has_words(kind) ? 1 : split(text, parts, /[ ,]+/)
+		if (is_list[section, option] || has_words(kind)) parts[1] = text
 		for (m = 1; m <= many; m++) {
 			text = parts[m]
 			if (text == "" && many > 1) continue
@@ -243,7 +246,9 @@ function one_section(s,   type, own, list, n, i, option, where, text, lines, bod
 		base = option
 		sub(/_.*/, "", base)
 		rest = substr(option, length(base) + 2)
-		if ((own, option) in kind && kind[own, option] !~ /^tables?$/ && !((own, option) in inline && value_of[s, option, 1] != "none")) {
+		if ((own, option) in kind && kind[own, option] ~ /^(tables?|array of tables)$/) {
+			mistake(where, "expected sections " own "_" option " in its place")
+		} else if ((own, option) in kind && !((own, option) in inline && value_of[s, option, 1] != "none")) {
 			text = written(s, option, kind[own, option], where)
 			if (text != "") body = body option " = " text "  # " where "\n"
 		} else if (rest != "" && (own, base) in inline && (base, rest) in kind) {
