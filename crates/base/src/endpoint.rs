@@ -61,7 +61,7 @@ impl Endpoint {
 
     /// Returns the octets of headers that a tunnel with this end adds to the inner packet: IPv6 40, IPv4 20,
     /// UDP 8.
-    pub fn overhead(self) -> u32 {
+    pub fn encapsulation_overhead(self) -> u32 {
         match self {
             Endpoint::Ipv6(_) => 40,
             Endpoint::Ipv4(_) => 20,
@@ -199,9 +199,9 @@ mod tests {
     #[test]
     fn endpoint_kinds_have_their_overhead_and_address() {
         let end = |text: &str| text.parse::<Endpoint>().expect("endpoint");
-        assert_eq!(end("2001:db8::1").overhead(), 40);
-        assert_eq!(end("192.0.2.1").overhead(), 20);
-        assert_eq!(end("udp:192.0.2.1:1").overhead(), 28);
+        assert_eq!(end("2001:db8::1").encapsulation_overhead(), 40);
+        assert_eq!(end("192.0.2.1").encapsulation_overhead(), 20);
+        assert_eq!(end("udp:192.0.2.1:1").encapsulation_overhead(), 28);
         assert_eq!((end("udp:192.0.2.1:1").port(), end("192.0.2.1").port()), (Some(1), None));
         assert_eq!(end("udp:192.0.2.1:1").address(), end("192.0.2.1").address());
         assert_eq!(end("udp:192.0.2.1:1").ipv4(), Some(Ipv4Addr::new(192, 0, 2, 1)));

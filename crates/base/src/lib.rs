@@ -25,7 +25,7 @@ pub use key::Key;
 pub use limiter::{Rate, RateLimiter};
 pub use link::{Address, DefaultRoute, Interface, Ipv4Router, Ipv6Router, LinkMessage, NeighbourState};
 pub use part::Part;
-pub use queue::next_of;
+pub use queue::pop_and_shrink;
 pub use rng::{Rng, Seed};
 pub use small_map::SmallMap;
 pub use status::{Counters, Role};

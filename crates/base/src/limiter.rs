@@ -18,7 +18,7 @@ pub struct Rate {
 impl Rate {
     /// Takes `count` tokens, or none if the bucket holds fewer. Returns whether it took them. `full_at` is
     /// the time at which the bucket is full again; the later this time, the fewer tokens the bucket holds.
-    pub fn take(self, full_at: &mut Time, now: Time, count: u32) -> bool {
+    pub fn take_tokens(self, full_at: &mut Time, now: Time, count: u32) -> bool {
         let later = (*full_at).max(now) + self.interval * count;
         let allowed = later.saturating_since(now) <= self.interval * self.burst;
         if allowed {
@@ -48,16 +48,16 @@ impl RateLimiter {
 
     /// Takes `count` tokens, or none if the bucket holds fewer. Returns whether it took them.
     pub fn allow_all(&mut self, now: Time, count: u32) -> bool {
-        self.rate.take(&mut self.full_at, now, count)
+        self.rate.take_tokens(&mut self.full_at, now, count)
     }
 
     /// Returns whether the bucket holds a token, without taking it.
     pub fn has_token(&self, now: Time) -> bool {
-        self.ready_at(now) <= now
+        self.token_available_at(now) <= now
     }
 
     /// Returns the time at which the next token is available if no call takes one before.
-    pub fn ready_at(&self, now: Time) -> Time {
+    pub fn token_available_at(&self, now: Time) -> Time {
         let others = self.rate.interval * self.rate.burst.saturating_sub(1);
         now + self.full_at.saturating_since(now).saturating_sub(others)
     }
@@ -96,14 +96,14 @@ mod tests {
     fn limiter_grants_as_many_tokens_as_it_announces() {
         let mut limiter = RateLimiter::new(2, Duration::from_secs(1));
         let mut now = Time::from_secs(100);
-        assert!(limiter.is_full(now) && limiter.has_token(now) && limiter.ready_at(now) == now);
+        assert!(limiter.is_full(now) && limiter.has_token(now) && limiter.token_available_at(now) == now);
         for _ in 0..20 {
             while limiter.has_token(now) {
                 assert!(limiter.allow(now));
                 assert!(!limiter.is_full(now));
             }
             assert!(!limiter.allow(now));
-            let ready = limiter.ready_at(now);
+            let ready = limiter.token_available_at(now);
             assert!(!limiter.has_token(ready - Duration::from_nanos(1)));
             now = ready;
             assert!(limiter.has_token(now));

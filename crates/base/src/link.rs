@@ -56,7 +56,7 @@ pub struct Interface {
 /// One next hop of a default route. An old recording has only the gateway, because earlier versions did not
 /// have this type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "WrittenRoute<A, N>", bound(deserialize = "A: Deserialize<'de>, N: Deserialize<'de>"))]
+#[serde(from = "SerializedRoute<A, N>", bound(deserialize = "A: Deserialize<'de>, N: Deserialize<'de>"))]
 pub struct DefaultRoute<A, N> {
     /// Address of the router; unspecified for a route without gateway, as on point-to-point links.
     pub gateway: A,
@@ -72,18 +72,18 @@ pub struct DefaultRoute<A, N> {
 /// The forms of a default route in recordings.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum WrittenRoute<A, N> {
+enum SerializedRoute<A, N> {
     Whole { gateway: A, source: Option<N>, preferred_source: Option<A>, neighbour: NeighbourState },
     Gateway(A),
 }
 
-impl<A, N> From<WrittenRoute<A, N>> for DefaultRoute<A, N> {
-    fn from(written: WrittenRoute<A, N>) -> Self {
+impl<A, N> From<SerializedRoute<A, N>> for DefaultRoute<A, N> {
+    fn from(written: SerializedRoute<A, N>) -> Self {
         match written {
-            WrittenRoute::Whole { gateway, source, preferred_source, neighbour } => {
+            SerializedRoute::Whole { gateway, source, preferred_source, neighbour } => {
                 DefaultRoute { gateway, source, preferred_source, neighbour }
             }
-            WrittenRoute::Gateway(gateway) => gateway.into(),
+            SerializedRoute::Gateway(gateway) => gateway.into(),
         }
     }
 }
@@ -92,14 +92,14 @@ impl<A, N> From<WrittenRoute<A, N>> for DefaultRoute<A, N> {
 fn ipv4_addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Ipv4Net>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Written {
+    enum SerializedAddress {
         Net(Ipv4Net),
         Address(Ipv4Addr),
     }
-    let written = Vec::<Written>::deserialize(deserializer)?;
+    let written = Vec::<SerializedAddress>::deserialize(deserializer)?;
     let net = |written| match written {
-        Written::Net(net) => net,
-        Written::Address(address) => Ipv4Net::from(address),
+        SerializedAddress::Net(net) => net,
+        SerializedAddress::Address(address) => Ipv4Net::from(address),
     };
     Ok(written.into_iter().map(net).collect())
 }

@@ -8,19 +8,20 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::Ipv6Addr;
 
 /// Number of bits in front of an IPv4 address in its IPv4-mapped form.
-const BITS: u8 = 96;
+const MAPPED_PREFIX_BITS: u8 = 96;
 /// The prefix of all IPv4 addresses.
-pub const ALL_IPV4: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), BITS);
+pub const ALL_IPV4: Ipv6Net =
+    Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), MAPPED_PREFIX_BITS);
 
 /// Returns an IPv4 prefix in IPv4-mapped form.
 pub fn from_ipv4(prefix: Ipv4Net) -> Ipv6Net {
     let address = prefix.addr().to_ipv6_mapped();
-    Ipv6Net::new(address, prefix.prefix_len() + BITS).unwrap_or(Ipv6Net::from(address))
+    Ipv6Net::new(address, prefix.prefix_len() + MAPPED_PREFIX_BITS).unwrap_or(Ipv6Net::from(address))
 }
 
 /// Returns the IPv4 prefix of a prefix in IPv4-mapped form; `None` for an IPv6 prefix.
 pub fn to_ipv4(prefix: Ipv6Net) -> Option<Ipv4Net> {
-    let length = prefix.prefix_len().checked_sub(BITS)?;
+    let length = prefix.prefix_len().checked_sub(MAPPED_PREFIX_BITS)?;
     Ipv4Net::new(prefix.addr().to_ipv4_mapped()?, length).ok()
 }
 
@@ -30,7 +31,7 @@ pub fn is_ipv4(address: Ipv6Addr) -> bool {
 }
 
 /// Divides prefixes into those of IPv6 and those of IPv4.
-pub fn divide(prefixes: impl IntoIterator<Item = Ipv6Net>) -> (Vec<Ipv6Net>, Vec<Ipv4Net>) {
+pub fn split_by_family(prefixes: impl IntoIterator<Item = Ipv6Net>) -> (Vec<Ipv6Net>, Vec<Ipv4Net>) {
     let (mut ipv6, mut ipv4) = (Vec::new(), Vec::new());
     for prefix in prefixes {
         match to_ipv4(prefix) {
@@ -42,7 +43,7 @@ pub fn divide(prefixes: impl IntoIterator<Item = Ipv6Net>) -> (Vec<Ipv6Net>, Vec
 }
 
 /// Joins prefixes of both families, those of IPv4 first and sorted: the order of a registration.
-pub fn join(ipv6: &[Ipv6Net], ipv4: &[Ipv4Net]) -> Vec<Ipv6Net> {
+pub fn join_families(ipv6: &[Ipv6Net], ipv4: &[Ipv4Net]) -> Vec<Ipv6Net> {
     let mut prefixes: Vec<Ipv6Net> = ipv4.iter().copied().map(from_ipv4).collect();
     prefixes.sort();
     prefixes.extend(ipv6);
@@ -50,7 +51,7 @@ pub fn join(ipv6: &[Ipv6Net], ipv4: &[Ipv4Net]) -> Vec<Ipv6Net> {
 }
 
 /// Returns a prefix as text: an IPv4 prefix in the notation of IPv4.
-pub fn text(prefix: Ipv6Net) -> String {
+pub fn format_prefix(prefix: Ipv6Net) -> String {
     to_ipv4(prefix).map_or_else(|| prefix.to_string(), |ipv4| ipv4.to_string())
 }
 
@@ -70,12 +71,12 @@ mod tests {
             assert_eq!(from_ipv4(ipv4), mapped);
             assert_eq!(to_ipv4(mapped), Some(ipv4));
             assert!(ALL_IPV4.contains(&mapped) && is_ipv4(mapped.addr()));
-            assert_eq!(text(mapped), ipv4.to_string());
+            assert_eq!(format_prefix(mapped), ipv4.to_string());
         }
         for ipv6 in ["2001:db8::/64", "::/0", "::ffff:0.0.0.0/95", "64:ff9b::192.0.2.1/128"] {
             let ipv6: Ipv6Net = ipv6.parse().expect("a prefix");
             assert_eq!(to_ipv4(ipv6), None, "{ipv6}");
-            assert_eq!(divide([ipv6]), (vec![ipv6], Vec::new()));
+            assert_eq!(split_by_family([ipv6]), (vec![ipv6], Vec::new()));
         }
     }
 }

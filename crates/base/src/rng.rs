@@ -49,7 +49,7 @@ impl Rng {
 
     /// Creates a second generator from the same seed: another stream of the same key. Its numbers reveal
     /// nothing about those of [`Rng::from_seed`].
-    pub fn beside(seed: Seed) -> Rng {
+    pub fn independent_of_seed(seed: Seed) -> Rng {
         let Rng(mut generator) = Rng::from_seed(seed);
         generator.set_stream(1);
         Rng(generator)
@@ -128,10 +128,10 @@ mod tests {
     #[test]
     fn independent_generator_shares_no_number() {
         let seed = Seed::Octets([9; 32]);
-        let (mut one, mut other) = (Rng::from_seed(seed), Rng::beside(seed));
+        let (mut one, mut other) = (Rng::from_seed(seed), Rng::independent_of_seed(seed));
         let drawn: std::collections::BTreeSet<u64> = (0..1000).map(|_| one.u64()).collect();
         assert!((0..1000).all(|_| !drawn.contains(&other.u64())));
-        assert_eq!(Rng::beside(seed).u64(), Rng::beside(seed).u64());
+        assert_eq!(Rng::independent_of_seed(seed).u64(), Rng::independent_of_seed(seed).u64());
     }
 
     #[test]

@@ -18,7 +18,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         SmallMap(Few::new())
     }
 
-    fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
+    fn position_of<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
     where
         K: Borrow<Q>,
     {
@@ -30,7 +30,7 @@ impl<K: Ord, V> SmallMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.place(key).ok().and_then(|at| self.0.as_slice().get(at)).map(|(_, value)| value)
+        self.position_of(key).ok().and_then(|at| self.0.as_slice().get(at)).map(|(_, value)| value)
     }
 
     /// Returns the value of the key for modification; `None` if the map has no such key.
@@ -38,7 +38,7 @@ impl<K: Ord, V> SmallMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        let at = self.place(key).ok()?;
+        let at = self.position_of(key).ok()?;
         self.0.as_mut_slice().get_mut(at).map(|(_, value)| value)
     }
 
@@ -47,12 +47,12 @@ impl<K: Ord, V> SmallMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.place(key).is_ok()
+        self.position_of(key).is_ok()
     }
 
     /// Sets the value of a key and returns the previous value, if there was one.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        match self.place::<K>(&key) {
+        match self.position_of::<K>(&key) {
             Ok(at) => self.0.as_mut_slice().get_mut(at).map(|(_, known)| std::mem::replace(known, value)),
             Err(at) => {
                 self.0.insert(at, (key, value));
@@ -63,7 +63,7 @@ impl<K: Ord, V> SmallMap<K, V> {
 
     /// Returns the value of a key; inserts `value()` if the map has no such key.
     pub fn get_or_insert_with(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
-        let at = self.place::<K>(&key).unwrap_or_else(|at| {
+        let at = self.position_of::<K>(&key).unwrap_or_else(|at| {
             self.0.insert(at, (key, value()));
             at
         });
@@ -75,7 +75,7 @@ impl<K: Ord, V> SmallMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        let at = self.place(key).ok()?;
+        let at = self.position_of(key).ok()?;
         self.0.remove(at).map(|(_, value)| value)
     }
 

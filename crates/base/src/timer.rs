@@ -10,54 +10,54 @@ use crate::Time;
 /// timer per binding.
 #[derive(Debug, Clone)]
 pub struct TimerTable<K> {
-    deadlines: BTreeMap<K, Time>,
-    order: BTreeSet<(Time, K)>,
+    deadline_by_timer: BTreeMap<K, Time>,
+    timers_by_deadline: BTreeSet<(Time, K)>,
 }
 
 impl<K: Ord + Copy> TimerTable<K> {
     /// Creates a table without running timers.
     pub fn new() -> Self {
-        TimerTable { deadlines: BTreeMap::new(), order: BTreeSet::new() }
+        TimerTable { deadline_by_timer: BTreeMap::new(), timers_by_deadline: BTreeSet::new() }
     }
 
     /// Sets the deadline of `timer` and replaces a previous one.
     pub fn set(&mut self, timer: K, deadline: Time) {
-        if let Some(previous) = self.deadlines.insert(timer, deadline) {
-            self.order.remove(&(previous, timer));
+        if let Some(previous) = self.deadline_by_timer.insert(timer, deadline) {
+            self.timers_by_deadline.remove(&(previous, timer));
         }
-        self.order.insert((deadline, timer));
+        self.timers_by_deadline.insert((deadline, timer));
     }
 
     /// Stops `timer` if it runs.
     pub fn stop(&mut self, timer: K) {
-        if let Some(previous) = self.deadlines.remove(&timer) {
-            self.order.remove(&(previous, timer));
+        if let Some(previous) = self.deadline_by_timer.remove(&timer) {
+            self.timers_by_deadline.remove(&(previous, timer));
         }
     }
 
     /// Returns the deadline of `timer`; `None` if it does not run.
     pub fn get(&self, timer: K) -> Option<Time> {
-        self.deadlines.get(&timer).copied()
+        self.deadline_by_timer.get(&timer).copied()
     }
 
     /// Returns the earliest deadline.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.first().map(|(deadline, _)| deadline)
+        self.next_timer().map(|(deadline, _)| deadline)
     }
 
     /// Returns the earliest deadline and its timer, the least timer among equal deadlines.
-    pub fn first(&self) -> Option<(Time, K)> {
-        self.order.first().copied()
+    pub fn next_timer(&self) -> Option<(Time, K)> {
+        self.timers_by_deadline.first().copied()
     }
 
     /// Removes and returns the timer with the earliest deadline if it is at or before `now`.
     pub fn pop_expired(&mut self, now: Time) -> Option<K> {
-        let (deadline, timer) = *self.order.first()?;
+        let (deadline, timer) = *self.timers_by_deadline.first()?;
         if deadline > now {
             return None;
         }
-        self.order.pop_first();
-        self.deadlines.remove(&timer);
+        self.timers_by_deadline.pop_first();
+        self.deadline_by_timer.remove(&timer);
         Some(timer)
     }
 }
@@ -82,7 +82,7 @@ mod tests {
         table.stop('c');
         table.stop('z');
         assert_eq!(table.next_deadline(), Some(Time::from_secs(1)));
-        assert_eq!(table.first(), Some((Time::from_secs(1), 'a')));
+        assert_eq!(table.next_timer(), Some((Time::from_secs(1), 'a')));
         assert_eq!(table.pop_expired(Time::ZERO), None);
         assert_eq!(table.pop_expired(Time::from_secs(5)), Some('a'));
         assert_eq!(table.pop_expired(Time::from_secs(5)), Some('b'));

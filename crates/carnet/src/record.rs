@@ -73,7 +73,7 @@ impl Recorder {
 pub fn replay(config: &Config, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let (header, inputs) = Inputs::open(path)?;
     let start = header.time;
-    let security = furnish(config, Rng::beside(header.seed), header.wall)?;
+    let security = furnish(config, Rng::independent_of_seed(header.seed), header.wall)?;
     let wall = header.wall;
     let mut station = header.station(config);
     if let Some(entity) = security.entity {

@@ -609,7 +609,7 @@ impl Runner {
             state: kept,
             gn_address: geonet.get().and_then(Geonet::address).map(|address| address.0),
         };
-        let furnished = furnish(&config, Rng::beside(header.seed), header.wall);
+        let furnished = furnish(&config, Rng::independent_of_seed(header.seed), header.wall);
         let LoadedSecurity { entity: security, warnings } = match furnished {
             Ok(furnished) => furnished,
             // If signatures fail, the station does not send unsigned packets instead; it continues without

@@ -15,28 +15,35 @@ use crate::retries::FailurePauses;
 pub(crate) struct Links {
     lost_at: Option<Time>,
     /// Time from which restored links count as connected.
-    sound_from: Time,
-    pause: Duration,
-    loss_pauses: FailurePauses,
+    connected_from: Time,
+    restoration_pause: Duration,
+    pauses_after_loss: FailurePauses,
 }
 
 impl Links {
     /// Creates the state of connected links.
     pub(crate) fn new(now: Time) -> Links {
-        Links { lost_at: None, sound_from: now, pause: Duration::ZERO, loss_pauses: FailurePauses::default() }
+        Links {
+            lost_at: None,
+            connected_from: now,
+            restoration_pause: Duration::ZERO,
+            pauses_after_loss: FailurePauses::default(),
+        }
     }
 
     /// Handles a change of the links; returns whether the state has changed.
-    pub(crate) fn change(&mut self, now: Time, are_there: bool, config: &SeatConfig) -> bool {
+    pub(crate) fn handle_link_change(&mut self, now: Time, are_there: bool, config: &SeatConfig) -> bool {
         if are_there == self.lost_at.is_none() {
             return false;
         }
         if are_there {
             self.lost_at = None;
-            self.sound_from = now + self.pause;
+            self.connected_from = now + self.restoration_pause;
         } else {
-            if self.are_sound(now) {
-                self.pause = self.loss_pauses.pause(Some(now.saturating_since(self.sound_from)), config);
+            if self.are_connected(now) {
+                self.restoration_pause = self
+                    .pauses_after_loss
+                    .next_pause(Some(now.saturating_since(self.connected_from)), config);
             }
             self.lost_at = Some(now);
         }
@@ -49,12 +56,12 @@ impl Links {
     }
 
     /// Returns whether the links are connected and have been for long enough.
-    pub(crate) fn are_sound(&self, now: Time) -> bool {
-        now >= self.sound_from()
+    pub(crate) fn are_connected(&self, now: Time) -> bool {
+        now >= self.connected_from()
     }
 
     /// Returns the time from which the links count as connected; [`Time::MAX`] if they are lost.
-    pub(crate) fn sound_from(&self) -> Time {
-        if self.lost_at.is_none() { self.sound_from } else { Time::MAX }
+    pub(crate) fn connected_from(&self) -> Time {
+        if self.lost_at.is_none() { self.connected_from } else { Time::MAX }
     }
 }

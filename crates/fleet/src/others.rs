@@ -42,7 +42,12 @@ impl OtherMembers {
 
     /// Returns the first of these members for which `holds` is true. Considers only members that are present
     /// and not cut off.
-    fn first(&self, now: Time, members: &[String], holds: impl Fn(&OtherMember) -> bool) -> Option<String> {
+    fn first_present_member(
+        &self,
+        now: Time,
+        members: &[String],
+        holds: impl Fn(&OtherMember) -> bool,
+    ) -> Option<String> {
         let is_there = |other: &OtherMember| {
             now.saturating_since(other.last_presence) < MEMBER_TIMEOUT && !other.cut_off
         };
@@ -56,14 +61,14 @@ impl OtherMembers {
     /// if no member is.
     pub(crate) fn preferred_member(&self, now: Time, config: &SeatConfig) -> Option<String> {
         let before = config.members.get(..config.rank_of(&config.member)).unwrap_or_default();
-        self.first(now, before, |other| {
+        self.first_present_member(now, before, |other| {
             other.last_presence.saturating_since(other.connected_since) >= config.fail_back_delay
         })
     }
 
     /// Returns a member that has announced since `after` that it is not cut off; `None` if no member has.
     pub(crate) fn connected_member(&self, now: Time, after: Time, config: &SeatConfig) -> Option<String> {
-        self.first(now, &config.members, |other| other.last_presence >= after)
+        self.first_present_member(now, &config.members, |other| other.last_presence >= after)
     }
 
     /// Returns the time until which a member that is not cut off counts as present, without further

@@ -14,7 +14,7 @@ pub(crate) struct FailurePauses(u32);
 impl FailurePauses {
     /// Returns the pause after a failure. `well` is the time for which the last attempt was successful;
     /// `None` if it never was.
-    pub(crate) fn pause(&mut self, well: Option<Duration>, config: &SeatConfig) -> Duration {
+    pub(crate) fn next_pause(&mut self, well: Option<Duration>, config: &SeatConfig) -> Duration {
         if well.is_some_and(|well| well > config.failure_pause + config.fail_back_delay) {
             self.0 = 0;
         }

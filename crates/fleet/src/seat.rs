@@ -47,10 +47,10 @@ use crate::store::{
 
 /// Maximum number of changes in one transaction. etcd permits 128 operations by default, and the token needs
 /// one.
-const MAX_CHANGES: usize = 100;
+const MAX_TRANSACTION_CHANGES: usize = 100;
 /// Maximum size of keys and values in one transaction, in octets. etcd accepts a request of 1.5 MiB by
 /// default. A single change is sent even if it is larger.
-const MAX_OCTETS: usize = 1 << 20;
+const MAX_TRANSACTION_OCTETS: usize = 1 << 20;
 /// Interval at which a standby writes its presence.
 const PRESENCE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -93,14 +93,14 @@ pub enum Role {
 #[derive(Debug)]
 struct OutstandingTransaction {
     /// Number of the last attempt.
-    id: RequestId,
+    last_request: RequestId,
     /// Number of the first attempt.
-    first: RequestId,
+    first_request: RequestId,
     transaction: Transaction,
     /// Time of the first attempt. A later attempt may find that the first has succeeded.
-    first_sent: Time,
+    first_sent_at: Time,
     /// Time of the next attempt.
-    next_attempt: Time,
+    next_attempt_at: Time,
     /// Number of the commit that this transaction completes.
     completed_commit: Option<u64>,
 }
@@ -109,18 +109,18 @@ struct OutstandingTransaction {
 #[derive(Debug)]
 struct LeaderState {
     /// Revision of [`Key::Owner`] after the member's last transaction.
-    revision: Revision,
+    owner_revision: Revision,
     /// Revision of the last transaction that took the leadership or changed records.
-    last_change: Revision,
+    last_change_revision: Revision,
     /// End of the lease.
-    lease_end: Time,
+    lease_ends_at: Time,
     /// Time of the last transaction.
-    last_transaction: Time,
+    last_transaction_at: Time,
     /// Commits that the store does not have yet, each with its changed records.
     commits: VecDeque<(u64, Vec<Change>)>,
-    agent_works: bool,
+    is_agent_working: bool,
     /// Whether the member gives up the leadership, and to which member; the inner `None` is any member.
-    giving_up: Option<Option<String>>,
+    giving_up_to: Option<Option<String>>,
 }
 
 /// State of the home agent of this member.
@@ -136,14 +136,14 @@ enum AgentState {
 #[derive(Debug)]
 pub struct Seat {
     config: SeatConfig,
-    process: u64,
+    process_number: u64,
     transaction_count: u64,
-    next_request: RequestId,
-    records: BTreeMap<String, String>,
+    next_request_id: RequestId,
+    stored_records: BTreeMap<String, String>,
     /// Revision of the store up to which `records` and `owner` are known.
     known_revision: Option<Revision>,
     /// Revision and token of the leader's key at the last change that this member has seen.
-    owner: (Revision, Option<Token>),
+    owner_token: (Revision, Option<Token>),
     /// Time of the last change of the leader's key.
     leader_changed_at: Time,
     other_members: OtherMembers,
@@ -151,16 +151,16 @@ pub struct Seat {
     /// Whether this member's last presence said that it is cut off.
     announced_cut_off: bool,
     /// Time at which this member writes its next presence.
-    next_presence: Time,
+    next_presence_at: Time,
     /// Time at which this member wrote its last presence.
-    last_presence: Time,
+    last_presence_at: Time,
     leader_state: Option<LeaderState>,
-    outstanding: Option<OutstandingTransaction>,
-    agent: AgentState,
+    outstanding_transaction: Option<OutstandingTransaction>,
+    agent_state: AgentState,
     /// Time from which this member may take the leadership again.
     may_lead_from: Time,
     /// Time from which this member may ask for the leadership again.
-    may_ask_from: Time,
+    may_request_leadership_from: Time,
     /// Failures of the home agent.
     agent_failures: FailurePauses,
     /// Time since which the home agent works.
@@ -176,23 +176,23 @@ impl Seat {
     pub fn new(config: SeatConfig, process: u64, now: Time) -> Seat {
         Seat {
             config,
-            process,
+            process_number: process,
             transaction_count: 0,
-            next_request: 1,
-            records: BTreeMap::new(),
+            next_request_id: 1,
+            stored_records: BTreeMap::new(),
             known_revision: None,
-            owner: (0, None),
+            owner_token: (0, None),
             leader_changed_at: now,
             other_members: OtherMembers::default(),
             links: Links::new(now),
             announced_cut_off: false,
-            next_presence: now,
-            last_presence: Time::ZERO,
+            next_presence_at: now,
+            last_presence_at: Time::ZERO,
             leader_state: None,
-            outstanding: None,
-            agent: AgentState::Stopped,
+            outstanding_transaction: None,
+            agent_state: AgentState::Stopped,
             may_lead_from: now,
-            may_ask_from: now,
+            may_request_leadership_from: now,
             agent_failures: FailurePauses::default(),
             agent_works_since: None,
             retired: false,
@@ -208,8 +208,8 @@ impl Seat {
     /// Returns the role of this member.
     pub fn role(&self) -> Role {
         match (&self.leader_state, self.known_revision) {
-            (Some(hold), _) if hold.giving_up.is_none() => Role::Leader,
-            _ if self.agent != AgentState::Stopped => Role::FormerLeader,
+            (Some(hold), _) if hold.giving_up_to.is_none() => Role::Leader,
+            _ if self.agent_state != AgentState::Stopped => Role::FormerLeader,
             (_, Some(_)) => Role::Standby,
             (_, None) => Role::WithoutStore,
         }
@@ -218,25 +218,25 @@ impl Seat {
     /// Returns whether this member leads and its lease has not ended. No two members have a lease at the same
     /// time.
     pub fn holds(&self, now: Time) -> bool {
-        self.leader_state.as_ref().is_some_and(|hold| now < hold.lease_end)
+        self.leader_state.as_ref().is_some_and(|hold| now < hold.lease_ends_at)
     }
 
     /// Returns the name of the leader, as far as this member knows; `None` if the seat is free or the leader
     /// is unknown.
     pub fn owner(&self) -> Option<&str> {
-        let token = self.owner.1.as_ref()?;
+        let token = self.owner_token.1.as_ref()?;
         (!matches!(token.state, TokenState::Free(_))).then_some(token.member.as_str())
     }
 
     /// Handles the whole content of the store for this seat.
     pub fn handle_snapshot(&mut self, now: Time, snapshot: Snapshot) {
-        self.records.clear();
+        self.stored_records.clear();
         self.other_members = OtherMembers::default();
         let mut owner = (snapshot.owner, None);
         for (key, value) in snapshot.values {
             match key {
                 Key::Owner => owner.1 = Token::of(&value),
-                Key::Record(key) => drop(self.records.insert(key, value)),
+                Key::Record(key) => drop(self.stored_records.insert(key, value)),
                 // Ignore a stored presence, which may be old. Only the next presence shows whether the member
                 // is alive.
                 Key::Member(_) => {}
@@ -244,12 +244,12 @@ impl Seat {
         }
         // Without a leader all members wait from now on; the first member of the list waits for the
         // shortest time.
-        if owner.0 != self.owner.0 || owner.0 == 0 {
+        if owner.0 != self.owner_token.0 || owner.0 == 0 {
             self.leader_changed_at = now;
         }
-        self.owner = owner;
+        self.owner_token = owner;
         self.known_revision = Some(snapshot.revision);
-        self.update(now);
+        self.decide_actions(now);
     }
 
     /// Handles the changes of one revision of the store. The caller has passed all earlier revisions before.
@@ -261,19 +261,19 @@ impl Seat {
         for event in events {
             match (event.key, event.value) {
                 // Ignore an event that is older than the answer to the member's own transaction.
-                (Key::Owner, _) if revision < self.owner.0 => {}
+                (Key::Owner, _) if revision < self.owner_token.0 => {}
                 (Key::Owner, value) => {
-                    self.owner =
+                    self.owner_token =
                         (if value.is_some() { revision } else { 0 }, value.as_deref().and_then(Token::of));
                     self.leader_changed_at = now;
                     // The leader is not a standby, so it is removed from the list of standbys. After a
                     // failure it must be present for the fail-back delay again.
-                    if let Some(token) = &self.owner.1 {
+                    if let Some(token) = &self.owner_token.1 {
                         self.other_members.remove(&token.member);
                     }
                 }
-                (Key::Record(key), Some(value)) => drop(self.records.insert(key, value)),
-                (Key::Record(key), None) => drop(self.records.remove(&key)),
+                (Key::Record(key), Some(value)) => drop(self.stored_records.insert(key, value)),
+                (Key::Record(key), None) => drop(self.stored_records.remove(&key)),
                 (Key::Member(name), Some(value))
                     if name != self.config.member && self.config.members.contains(&name) =>
                 {
@@ -283,16 +283,16 @@ impl Seat {
                     } else if cut_off {
                         // The leader is cut off and asks for a connected member, so write the next presence
                         // soon. A member that has just written its presence waits for the minimum interval.
-                        self.next_presence = self
-                            .next_presence
-                            .min(now.max(self.last_presence + self.config.keep_alive_interval));
+                        self.next_presence_at = self
+                            .next_presence_at
+                            .min(now.max(self.last_presence_at + self.config.keep_alive_interval));
                     }
                 }
                 (Key::Member(_), _) => {}
             }
         }
         self.known_revision = Some(revision);
-        self.update(now);
+        self.decide_actions(now);
     }
 
     /// Handles the loss of the watch of the store.
@@ -303,19 +303,22 @@ impl Seat {
 
     /// Handles the outcome of a transaction.
     pub fn handle_outcome(&mut self, now: Time, id: RequestId, outcome: Outcome) {
-        let Some(flight) = self.outstanding.take_if(|flight| (flight.first..=flight.id).contains(&id)) else {
+        let Some(flight) = self
+            .outstanding_transaction
+            .take_if(|flight| (flight.first_request..=flight.last_request).contains(&id))
+        else {
             return;
         };
         match outcome {
-            Outcome::Done(revision) => self.done(now, flight, revision),
+            Outcome::Done(revision) => self.handle_accepted_transaction(now, flight, revision),
             // The token is that of an earlier attempt whose outcome was unknown.
             Outcome::Refused(revision, Some(token)) if token == flight.transaction.token => {
-                self.done(now, flight, revision);
+                self.handle_accepted_transaction(now, flight, revision);
             }
-            Outcome::Refused(revision, token) => self.refused(now, revision, token),
-            Outcome::Unknown => self.outstanding = Some(flight),
+            Outcome::Refused(revision, token) => self.handle_refused_transaction(now, revision, token),
+            Outcome::Unknown => self.outstanding_transaction = Some(flight),
         }
-        self.update(now);
+        self.decide_actions(now);
     }
 
     /// Handles changes of the home agent's records. The store has accepted all of them when
@@ -323,67 +326,67 @@ impl Seat {
     pub fn commit(&mut self, now: Time, number: u64, changes: Vec<Change>) {
         // A member that has lost the leadership, or gives it up, writes no more changes. So the store
         // never gets changes that still wait.
-        if let Some(hold) = self.leader_state.as_mut().filter(|hold| hold.giving_up.is_none()) {
+        if let Some(hold) = self.leader_state.as_mut().filter(|hold| hold.giving_up_to.is_none()) {
             hold.commits.push_back((number, changes));
         }
-        self.update(now);
+        self.decide_actions(now);
     }
 
     /// Handles the report that the home agent works.
     pub fn handle_working(&mut self, now: Time) {
         if let Some(hold) = &mut self.leader_state {
-            hold.agent_works = true;
-            hold.last_transaction = Time::ZERO;
+            hold.is_agent_working = true;
+            hold.last_transaction_at = Time::ZERO;
             self.agent_works_since = Some(now);
         }
-        self.update(now);
+        self.decide_actions(now);
     }
 
     /// Handles the state of the links to the routers. At the start the member assumes that they are
     /// connected. Returns whether the state has changed.
     pub fn handle_links(&mut self, now: Time, are_there: bool) -> bool {
-        if !self.links.change(now, are_there, &self.config) {
+        if !self.links.handle_link_change(now, are_there, &self.config) {
             return false;
         }
         if !are_there && self.leader_state.is_some() {
-            self.next_presence = now + self.config.cut_off_wait;
+            self.next_presence_at = now + self.config.cut_off_wait;
         }
-        self.update(now);
+        self.decide_actions(now);
         true
     }
 
     /// Handles an unexpected end of the home agent. The member gives up the leadership and does not take it
     /// for a while.
     pub fn handle_ended(&mut self, now: Time) {
-        if self.agent == AgentState::Stopped {
+        if self.agent_state == AgentState::Stopped {
             return;
         }
-        self.agent = AgentState::Stopped;
+        self.agent_state = AgentState::Stopped;
         self.may_lead_from = now + self.config.failure_pause;
         let well = self.agent_works_since.take().map(|since| now.saturating_since(since));
-        self.may_ask_from = now + self.agent_failures.pause(well, &self.config);
+        self.may_request_leadership_from = now + self.agent_failures.next_pause(well, &self.config);
         if let Some(hold) = &mut self.leader_state {
             hold.commits.clear();
-            hold.giving_up = Some(None);
+            hold.giving_up_to = Some(None);
         }
-        self.update(now);
+        self.decide_actions(now);
     }
 
     /// Handles the end of a standby home agent. For a while after the last such end, this member neither
     /// takes the leadership nor asks for it.
     pub fn handle_unready(&mut self, now: Time) {
         self.may_lead_from = self.may_lead_from.max(now + self.config.failure_pause);
-        self.update(now);
+        self.decide_actions(now);
     }
 
     /// Gives the leadership to the named member, or to the first that takes it. The store has all commits
     /// before.
     pub fn give_up(&mut self, now: Time, to: Option<String>) {
         if let Some(hold) = &mut self.leader_state {
-            hold.giving_up = Some(to);
+            hold.giving_up_to = Some(to);
         }
         self.may_lead_from = now + self.config.failure_pause;
-        self.update(now);
+        self.decide_actions(now);
     }
 
     /// Gives the leadership to the first member that takes it. This member ends and never leads again.
@@ -394,40 +397,40 @@ impl Seat {
 
     /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn next_timeout(&self) -> Time {
-        let mut next = self.next_presence;
+        let mut next = self.next_presence_at;
         let mut at = |time: Time| next = next.min(time);
-        if let Some(flight) = &self.outstanding {
-            at(flight.next_attempt);
+        if let Some(flight) = &self.outstanding_transaction {
+            at(flight.next_attempt_at);
         } else if let Some(hold) = &self.leader_state {
-            at(hold.last_transaction + self.config.keep_alive_interval);
+            at(hold.last_transaction_at + self.config.keep_alive_interval);
         } else if self.known_revision.is_some() && !self.retired {
-            at(self.free_at());
+            at(self.may_take_leadership_at());
         }
         if let Some(hold) = &self.leader_state
-            && self.agent == AgentState::Running
+            && self.agent_state == AgentState::Running
         {
-            at(hold.lease_end + self.config.grace_period);
+            at(hold.lease_ends_at + self.config.grace_period);
         }
-        if let AgentState::ForwardsUntil(end) = self.agent {
+        if let AgentState::ForwardsUntil(end) = self.agent_state {
             at(end);
         }
         if self.announced_cut_off {
-            at(self.links.sound_from());
+            at(self.links.connected_from());
         }
         next
     }
 
     /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.update(now);
+        self.decide_actions(now);
     }
 
-    fn done(&mut self, now: Time, flight: OutstandingTransaction, revision: Revision) {
-        let until = flight.first_sent + self.config.lease.saturating_sub(self.config.lease_margin);
+    fn handle_accepted_transaction(&mut self, now: Time, flight: OutstandingTransaction, revision: Revision) {
+        let until = flight.first_sent_at + self.config.lease.saturating_sub(self.config.lease_margin);
         // Keep the newer owner: an event of a later change may have arrived before the outcome of this
         // transaction.
-        if revision > self.owner.0 {
-            self.owner = (revision, Some(flight.transaction.token.clone()));
+        if revision > self.owner_token.0 {
+            self.owner_token = (revision, Some(flight.transaction.token.clone()));
             self.leader_changed_at = now;
         }
         if let TokenState::Free(_) = flight.transaction.token.state {
@@ -435,52 +438,53 @@ impl Seat {
             return;
         }
         let hold = self.leader_state.get_or_insert(LeaderState {
-            revision,
-            last_change: revision,
-            lease_end: until,
-            last_transaction: flight.first_sent,
+            owner_revision: revision,
+            last_change_revision: revision,
+            lease_ends_at: until,
+            last_transaction_at: flight.first_sent_at,
             commits: VecDeque::new(),
-            agent_works: false,
+            is_agent_working: false,
             // If the member was asked to end while its transaction was outstanding, it gives up the
             // leadership at once.
-            giving_up: self.retired.then_some(None),
+            giving_up_to: self.retired.then_some(None),
         });
-        hold.revision = revision;
+        hold.owner_revision = revision;
         if !flight.transaction.changes.is_empty() {
-            hold.last_change = revision;
+            hold.last_change_revision = revision;
         }
-        hold.lease_end = hold.lease_end.max(until);
+        hold.lease_ends_at = hold.lease_ends_at.max(until);
         self.outputs.extend(flight.completed_commit.map(Output::Committed));
     }
 
     /// Handles a refused transaction: another member has changed the leader's key.
-    fn refused(&mut self, now: Time, revision: Revision, token: Option<Token>) {
-        if revision > self.owner.0 {
-            self.owner = (revision, token);
+    fn handle_refused_transaction(&mut self, now: Time, revision: Revision, token: Option<Token>) {
+        if revision > self.owner_token.0 {
+            self.owner_token = (revision, token);
             self.leader_changed_at = now;
         }
         // If the store refuses although the key is unchanged, the member waits before the next attempt.
         self.may_lead_from = self.may_lead_from.max(now + self.config.keep_alive_interval);
         if self.leader_state.take().is_some() {
-            let by = self.owner.1.as_ref().map_or("something else", |token| &token.member);
-            self.stop(format!("the seat has been taken by {by}"));
+            let by = self.owner_token.1.as_ref().map_or("something else", |token| &token.member);
+            self.stop_agent(format!("the seat has been taken by {by}"));
         }
     }
 
-    fn stop(&mut self, why: String) {
-        if self.agent != AgentState::Stopped {
-            self.agent = AgentState::Stopped;
+    fn stop_agent(&mut self, why: String) {
+        if self.agent_state != AgentState::Stopped {
+            self.agent_state = AgentState::Stopped;
             self.outputs.push_back(Output::Stop(why));
         }
     }
 
     /// Returns the time from which this member may take the leadership.
-    fn free_at(&self) -> Time {
+    fn may_take_leadership_at(&self) -> Time {
         // A member that is cut off waits until all other members could have taken the leadership.
-        let rank = self.config.rank_of(&self.config.member) + self.config.members.len() * self.grade();
+        let rank = self.config.rank_of(&self.config.member)
+            + self.config.members.len() * self.takeover_delay_factor();
         let courtesy = self.config.keep_alive_interval / 2 * u32::try_from(rank).unwrap_or(u32::MAX);
         let silence = self.leader_changed_at + self.config.lease + courtesy;
-        let at = match &self.owner {
+        let at = match &self.owner_token {
             (0, _) => self.leader_changed_at + courtesy,
             (_, Some(Token { state: TokenState::Free(Some(to)), .. })) if *to == self.config.member => {
                 self.leader_changed_at
@@ -497,7 +501,7 @@ impl Seat {
 
     /// Returns by how much the link state delays a takeover: 0 for connected links, 1 for links restored
     /// lately, 2 for lost links.
-    fn grade(&self) -> usize {
+    fn takeover_delay_factor(&self) -> usize {
         if !self.announced_cut_off {
             0
         } else if self.links.lost_since().is_none() {
@@ -508,93 +512,98 @@ impl Seat {
     }
 
     /// Makes all decisions and outputs the resulting actions.
-    fn update(&mut self, now: Time) {
-        self.look_at_agent(now);
-        self.look_at_links(now);
-        if let Some(flight) = &mut self.outstanding {
-            if now >= flight.next_attempt {
-                flight.id = self.next_request;
-                self.next_request += 1;
-                flight.next_attempt = now + self.config.keep_alive_interval;
-                self.outputs.push_back(Output::Transact(flight.id, flight.transaction.clone()));
+    fn decide_actions(&mut self, now: Time) {
+        self.start_or_stop_agent(now);
+        self.output_due_presence(now);
+        if let Some(flight) = &mut self.outstanding_transaction {
+            if now >= flight.next_attempt_at {
+                flight.last_request = self.next_request_id;
+                self.next_request_id += 1;
+                flight.next_attempt_at = now + self.config.keep_alive_interval;
+                self.outputs.push_back(Output::Transact(flight.last_request, flight.transaction.clone()));
             }
             return;
         }
         if self.leader_state.is_some() {
-            self.go_on(now);
-        } else if self.known_revision.is_some() && !self.retired && now >= self.free_at() {
-            let (revision, _) = self.owner;
-            self.transact(now, revision, TokenState::Starting, Vec::new(), None);
+            self.decide_next_write(now);
+        } else if self.known_revision.is_some() && !self.retired && now >= self.may_take_leadership_at() {
+            let (revision, _) = self.owner_token;
+            self.send_transaction(now, revision, TokenState::Starting, Vec::new(), None);
         }
     }
 
     /// Outputs the presence of this member if it is due.
-    fn look_at_links(&mut self, now: Time) {
-        let cut_off = !self.links.are_sound(now);
+    fn output_due_presence(&mut self, now: Time) {
+        let cut_off = !self.links.are_connected(now);
         if std::mem::replace(&mut self.announced_cut_off, cut_off) != cut_off && self.leader_state.is_none() {
-            self.next_presence = now;
+            self.next_presence_at = now;
         }
-        if now < self.next_presence {
+        if now < self.next_presence_at {
             return;
         }
-        self.next_presence = now + PRESENCE_INTERVAL;
+        self.next_presence_at = now + PRESENCE_INTERVAL;
         let says = match &self.leader_state {
             None => {
                 self.known_revision.is_some()
-                    && now >= self.may_lead_from.max(self.may_ask_from)
+                    && now >= self.may_lead_from.max(self.may_request_leadership_from)
                     && !self.retired
             }
             // A leader that is cut off writes its presence to ask the other members whether they are
             // connected.
-            Some(hold) => hold.giving_up.is_none() && self.doubted().is_some_and(|end| now >= end),
+            Some(hold) => {
+                hold.giving_up_to.is_none() && self.link_loss_counts_at().is_some_and(|end| now >= end)
+            }
         };
         if says {
-            self.last_presence = now;
-            self.outputs
-                .push_back(Output::WritePresence(Presence { process: self.process, cut_off }.to_text()));
+            self.last_presence_at = now;
+            self.outputs.push_back(Output::WritePresence(
+                Presence { process: self.process_number, cut_off }.to_text(),
+            ));
         }
     }
 
     /// Returns the end of the wait after which this leader's lost links count; `None` if the links are
     /// connected.
-    fn doubted(&self) -> Option<Time> {
+    fn link_loss_counts_at(&self) -> Option<Time> {
         self.links.lost_since().map(|lost| lost + self.config.cut_off_wait)
     }
 
     /// Starts and stops the home agent.
-    fn look_at_agent(&mut self, now: Time) {
-        if self.leader_state.is_some() && matches!(self.agent, AgentState::ForwardsUntil(_)) {
+    fn start_or_stop_agent(&mut self, now: Time) {
+        if self.leader_state.is_some() && matches!(self.agent_state, AgentState::ForwardsUntil(_)) {
             // The home agent continued while another member led, so its records may be outdated.
-            self.stop("the leadership has come back".into());
+            self.stop_agent("the leadership has come back".into());
         }
-        let writing = self.outstanding.as_ref().is_some_and(|flight| !flight.transaction.changes.is_empty());
-        match (&mut self.leader_state, self.agent) {
+        let writing = self
+            .outstanding_transaction
+            .as_ref()
+            .is_some_and(|flight| !flight.transaction.changes.is_empty());
+        match (&mut self.leader_state, self.agent_state) {
             (Some(hold), AgentState::Stopped)
-                if hold.giving_up.is_none()
-                    && now < hold.lease_end
+                if hold.giving_up_to.is_none()
+                    && now < hold.lease_ends_at
                     && !writing
-                    && self.known_revision.is_some_and(|known| known >= hold.last_change) =>
+                    && self.known_revision.is_some_and(|known| known >= hold.last_change_revision) =>
             {
-                self.agent = AgentState::Running;
-                self.outputs.push_back(Output::Start(self.records.clone()));
+                self.agent_state = AgentState::Running;
+                self.outputs.push_back(Output::Start(self.stored_records.clone()));
             }
-            (Some(hold), AgentState::Running) if now >= hold.lease_end + self.config.grace_period => {
-                hold.agent_works = false;
+            (Some(hold), AgentState::Running) if now >= hold.lease_ends_at + self.config.grace_period => {
+                hold.is_agent_working = false;
                 hold.commits.clear();
-                self.stop("the store was unreachable for longer than the grace period".into());
+                self.stop_agent("the store was unreachable for longer than the grace period".into());
             }
             (None, AgentState::Running) => {
-                self.agent = AgentState::ForwardsUntil(now + self.config.grace_period)
+                self.agent_state = AgentState::ForwardsUntil(now + self.config.grace_period)
             }
             (None, AgentState::ForwardsUntil(end)) => {
-                let next_works =
-                    self.owner.1.as_ref().is_some_and(|token| {
-                        token.state == TokenState::Working && token.process != self.process
-                    });
+                let next_works = self.owner_token.1.as_ref().is_some_and(|token| {
+                    token.state == TokenState::Working && token.process != self.process_number
+                });
                 if next_works {
-                    self.stop("another member is the leader now".into());
+                    self.stop_agent("another member is the leader now".into());
                 } else if now >= end {
-                    self.stop("the member has given the leadership up".into());
+                    self.stop_agent("the member has given the leadership up".into());
                 }
             }
             _ => {}
@@ -602,24 +611,24 @@ impl Seat {
     }
 
     /// Decides the next write of the leader.
-    fn go_on(&mut self, now: Time) {
-        let lost = self.doubted();
+    fn decide_next_write(&mut self, now: Time) {
+        let lost = self.link_loss_counts_at();
         let to = match lost {
             Some(doubted) => self.other_members.connected_member(now, doubted, &self.config),
             None => self.other_members.preferred_member(now, &self.config),
         };
         let Some(hold) = &mut self.leader_state else { return };
-        let idle = hold.agent_works && hold.commits.is_empty();
-        if hold.giving_up.is_none()
+        let idle = hold.is_agent_working && hold.commits.is_empty();
+        if hold.giving_up_to.is_none()
             && (idle || lost.is_some())
             && let Some(to) = to
         {
             let why = if lost.is_some() { "reaches its routers" } else { "precedes this member in the list" };
             self.outputs.push_back(Output::Log(format!("gives the leadership to {to}, which {why}")));
-            hold.giving_up = Some(Some(to));
+            hold.giving_up_to = Some(Some(to));
         }
-        let state = if hold.agent_works { TokenState::Working } else { TokenState::Starting };
-        let revision = hold.revision;
+        let state = if hold.is_agent_working { TokenState::Working } else { TokenState::Starting };
+        let revision = hold.owner_revision;
         if let Some((number, changes)) = hold.commits.front_mut() {
             let rest = changes.split_off(changes_per_transaction(changes));
             let piece = std::mem::replace(changes, rest);
@@ -627,21 +636,21 @@ impl Seat {
             if completes.is_some() {
                 hold.commits.pop_front();
             }
-            hold.last_transaction = now;
-            self.transact(now, revision, state, piece, completes);
-        } else if let Some(to) = &hold.giving_up {
+            hold.last_transaction_at = now;
+            self.send_transaction(now, revision, state, piece, completes);
+        } else if let Some(to) = &hold.giving_up_to {
             let state = TokenState::Free(to.clone());
             // End the lease before the transaction leaves, because another member may take the leadership
             // before its outcome arrives here.
-            hold.lease_end = hold.lease_end.min(now);
-            self.transact(now, revision, state, Vec::new(), None);
-        } else if now >= hold.last_transaction + self.config.keep_alive_interval {
-            hold.last_transaction = now;
-            self.transact(now, revision, state, Vec::new(), None);
+            hold.lease_ends_at = hold.lease_ends_at.min(now);
+            self.send_transaction(now, revision, state, Vec::new(), None);
+        } else if now >= hold.last_transaction_at + self.config.keep_alive_interval {
+            hold.last_transaction_at = now;
+            self.send_transaction(now, revision, state, Vec::new(), None);
         }
     }
 
-    fn transact(
+    fn send_transaction(
         &mut self,
         now: Time,
         expected: Revision,
@@ -652,20 +661,20 @@ impl Seat {
         self.transaction_count += 1;
         let token = Token {
             member: self.config.member.clone(),
-            process: self.process,
+            process: self.process_number,
             count: self.transaction_count,
             state,
         };
         let transaction = Transaction { expected, token, changes };
-        let id = self.next_request;
-        self.next_request += 1;
+        let id = self.next_request_id;
+        self.next_request_id += 1;
         self.outputs.push_back(Output::Transact(id, transaction.clone()));
-        self.outstanding = Some(OutstandingTransaction {
-            id,
-            first: id,
+        self.outstanding_transaction = Some(OutstandingTransaction {
+            last_request: id,
+            first_request: id,
             transaction,
-            first_sent: now,
-            next_attempt: now + self.config.keep_alive_interval,
+            first_sent_at: now,
+            next_attempt_at: now + self.config.keep_alive_interval,
             completed_commit: completes,
         });
     }
@@ -676,7 +685,7 @@ fn changes_per_transaction(changes: &[Change]) -> usize {
     let mut octets = 0;
     let fits = |(key, value): &&Change| {
         octets += key.len() + value.as_ref().map_or(0, String::len);
-        octets <= MAX_OCTETS
+        octets <= MAX_TRANSACTION_OCTETS
     };
-    changes.iter().take(MAX_CHANGES).take_while(fits).count().max(changes.len().min(1))
+    changes.iter().take(MAX_TRANSACTION_CHANGES).take_while(fits).count().max(changes.len().min(1))
 }

@@ -20,7 +20,7 @@ mod roles;
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
-use carnet_base::{Interface, Rng, Time, WallTime, next_of};
+use carnet_base::{Interface, Rng, Time, WallTime, pop_and_shrink};
 use carnet_mobility::agents::Agents;
 use carnet_mobility::home_agent::StoredBinding;
 use carnet_mobility::router_advertiser::RouterAdvertiser;
@@ -219,7 +219,7 @@ impl Nemo {
 
     /// Returns the next output; the caller calls this until it returns `None`.
     pub fn poll_output(&mut self) -> Option<Output> {
-        next_of(&mut self.data_path.outputs)
+        pop_and_shrink(&mut self.data_path.outputs)
     }
 
     /// Returns when the timers of the home agent or the mobile router are due next.

@@ -445,7 +445,7 @@ impl Nemo {
             .home_agent()
             .into_iter()
             .flat_map(|agent| agent.bindings().iter())
-            .map(|binding| (mapped::divide(binding.prefixes.iter().copied()), binding))
+            .map(|binding| (mapped::split_by_family(binding.prefixes.iter().copied()), binding))
             .map(|((prefixes, ipv4_prefixes), binding)| Binding {
                 role: Role::HomeAgent,
                 home_address: binding.home_address,

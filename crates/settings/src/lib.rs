@@ -57,7 +57,7 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                 nat: node.nat,
                 care_of_test: node.care_of_test,
                 home_address: node.home_address,
-                prefixes: mapped::join(&node.prefixes, &node.ipv4_prefixes).into(),
+                prefixes: mapped::join_families(&node.prefixes, &node.ipv4_prefixes).into(),
                 authentication: authentication(&node.auth),
             })
             .collect(),

@@ -61,7 +61,7 @@ fn position(place: i32) -> Input {
 }
 
 fn packet(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
-    carnet_virtual::data(source, destination, b"data")
+    carnet_virtual::data_packet(source, destination, b"data")
 }
 
 /// Passes the frames of one station to the other station, and returns the outputs of that station.

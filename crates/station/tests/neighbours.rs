@@ -192,7 +192,7 @@ impl World {
     /// Sends a packet from a host on board to the host of the other vehicle.
     fn host_sends(&mut self, who: usize) {
         let (from, to) = (host(who), host(1 - who));
-        let packet = carnet_virtual::data(from, to, &self.net.sent.to_be_bytes());
+        let packet = carnet_virtual::data_packet(from, to, &self.net.sent.to_be_bytes());
         self.net.sent += 1;
         let input = match self.straight(who, to) {
             Some(gateway) => Input::VirtualFrame(VirtualFrame {

@@ -35,8 +35,8 @@ fn rules(station: &Station) -> Vec<String> {
         format!(
             "{} {} {} {}{}{}",
             rule.priority,
-            rule.from.map_or("any".into(), mapped::text),
-            rule.to.map_or("any".into(), mapped::text),
+            rule.from.map_or("any".into(), mapped::format_prefix),
+            rule.to.map_or("any".into(), mapped::format_prefix),
             rule.table,
             if mark { " unmarked" } else { "" },
             if rule.without_default { " specific" } else { "" },

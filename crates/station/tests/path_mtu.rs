@@ -98,7 +98,7 @@ impl World {
         let delay = (Duration::from_millis(20), Duration::from_millis(22));
         let internet = Internet {
             ways: BTreeMap::from([(FIRST, first), (SECOND, second)]),
-            link: Link { delay, ..Link::GOOD },
+            link: Link { delay_range: delay, ..Link::LOSSLESS },
             echoes: true,
             route_optimization: false,
             unbound: false,
@@ -162,10 +162,10 @@ impl World {
         if packet.len() > 1000 && header.next_header == protocol::IPV6 {
             self.net.quotable = Some(packet.clone());
         }
-        if !way.open || self.net.rng.chance(self.net.link.loss) {
+        if !way.open || self.net.rng.chance(self.net.link.loss_probability) {
             return;
         }
-        let delay = self.net.rng.duration(self.net.link.delay.0, self.net.link.delay.1);
+        let delay = self.net.rng.duration(self.net.link.delay_range.0, self.net.link.delay_range.1);
         if packet.len() <= mtu {
             let inner = packet.get(HEADER_LEN..).unwrap_or_default();
             let for_end = |inner: &Header| [AGENT, HOME].contains(&inner.destination.to_string().as_str());
@@ -199,7 +199,7 @@ impl World {
             hop_limit: 60,
             message,
         };
-        let delay = self.net.rng.duration(self.net.link.delay.0, self.net.link.delay.1);
+        let delay = self.net.rng.duration(self.net.link.delay_range.0, self.net.link.delay_range.1);
         self.send(delay, ROUTER, Input::Icmpv6(message));
     }
 
@@ -255,7 +255,7 @@ impl World {
 }
 
 fn data(source: &str, destination: &str, length: usize) -> Vec<u8> {
-    carnet_virtual::filled(address(source), address(destination), length)
+    carnet_virtual::filled_packet(address(source), address(destination), length)
 }
 
 const fn way(mtu: usize, tells: bool) -> Way {
@@ -467,8 +467,8 @@ fn loss_and_reordering_do_not_disturb_mtu_search() {
         for (mtu, expected) in [(1500, 1460), (1400, 1360)] {
             let mut world = World::new(way(mtu, false), WIDE);
             world.net.rng = Rng::new(seed);
-            world.net.link.loss = 0.1;
-            world.net.link.delay = (Duration::from_millis(10), Duration::from_millis(60));
+            world.net.link.loss_probability = 0.1;
+            world.net.link.delay_range = (Duration::from_millis(10), Duration::from_millis(60));
             world.start();
             world.talk(60);
             assert_eq!(world.mtus(), (expected, expected), "seed {seed}, {mtu}: {:?}", world.net.set);
@@ -491,7 +491,7 @@ fn each_direction_has_its_own_path_mtu() {
 #[test]
 fn slow_round_trips_do_not_lower_mtu() {
     let mut world = World::new(WIDE, WIDE);
-    world.net.link.delay = (Duration::from_millis(500), Duration::from_millis(900));
+    world.net.link.delay_range = (Duration::from_millis(500), Duration::from_millis(900));
     world.start();
     world.talk(120);
     assert_eq!(world.mtus(), (1460, 1460));

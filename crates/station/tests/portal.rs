@@ -96,7 +96,7 @@ impl Bench {
                         "{} {} {} {}",
                         rule.priority,
                         rule.input_interface.as_deref().unwrap_or("*"),
-                        rule.from.map_or("any".into(), mapped::text),
+                        rule.from.map_or("any".into(), mapped::format_prefix),
                         rule.table
                     ))
                 }

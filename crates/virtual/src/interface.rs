@@ -7,7 +7,7 @@ use carnet_base::{Address, Interface};
 use crate::packet::address;
 
 /// Returns an address that the operator has configured, with a prefix of 64 bits.
-pub fn configured(address: Ipv6Addr) -> Address {
+pub fn configured_address(address: Ipv6Addr) -> Address {
     Address {
         address,
         prefix_length: 64,
@@ -20,12 +20,12 @@ pub fn configured(address: Ipv6Addr) -> Address {
 }
 
 /// Returns the [`configured`] addresses that these texts write.
-pub fn configured_all(texts: &[&str]) -> Vec<Address> {
-    texts.iter().map(|text| configured(address(text))).collect()
+pub fn configured_addresses(texts: &[&str]) -> Vec<Address> {
+    texts.iter().map(|text| configured_address(address(text))).collect()
 }
 
 /// Returns a running interface with an MTU of 1500 octets, without a default router.
-pub fn running(name: &str, link_address: [u8; 6], addresses: Vec<Address>) -> Interface {
+pub fn running_interface(name: &str, link_address: [u8; 6], addresses: Vec<Address>) -> Interface {
     Interface {
         name: name.into(),
         running: true,

@@ -13,7 +13,7 @@ mod link;
 mod packet;
 mod timeline;
 
-pub use interface::{configured, configured_all, running};
+pub use interface::{configured_address, configured_addresses, running_interface};
 pub use link::Link;
-pub use packet::{address, data, filled, packet, prefix};
+pub use packet::{address, data_packet, filled_packet, packet, prefix};
 pub use timeline::Timeline;

@@ -8,32 +8,32 @@ use carnet_base::Rng;
 #[derive(Debug, Clone, Copy)]
 pub struct Link {
     /// Probability that a packet is lost.
-    pub loss: f64,
+    pub loss_probability: f64,
     /// Probability that a packet is sent twice.
-    pub duplicate: f64,
+    pub duplication_probability: f64,
     /// Shortest and longest one-way delay.
-    pub delay: (Duration, Duration),
+    pub delay_range: (Duration, Duration),
 }
 
 impl Link {
     /// 10 ms one-way delay, no loss.
-    pub const GOOD: Link = Link::with_delay(Duration::from_millis(10));
+    pub const LOSSLESS: Link = Link::with_delay(Duration::from_millis(10));
     /// All packets are lost.
-    pub const DEAF: Link = Link { loss: 1.0, ..Link::GOOD };
+    pub const LOSING_EVERYTHING: Link = Link { loss_probability: 1.0, ..Link::LOSSLESS };
 
     /// Returns a link with this delay and without loss.
     pub const fn with_delay(delay: Duration) -> Link {
-        Link { loss: 0.0, duplicate: 0.0, delay: (delay, delay) }
+        Link { loss_probability: 0.0, duplication_probability: 0.0, delay_range: (delay, delay) }
     }
 
     /// Returns the delay of each copy of a packet that arrives. The order of the draws is part of every
     /// seeded schedule: duplication, then for each copy loss and delay.
-    pub fn arrivals(&self, rng: &mut Rng) -> Vec<Duration> {
-        let copies = if rng.chance(self.duplicate) { 2 } else { 1 };
+    pub fn arrival_delays(&self, rng: &mut Rng) -> Vec<Duration> {
+        let copies = if rng.chance(self.duplication_probability) { 2 } else { 1 };
         (0..copies)
             .filter_map(|_| {
-                let (shortest, longest) = self.delay;
-                (!rng.chance(self.loss)).then(|| rng.duration(shortest, longest))
+                let (shortest, longest) = self.delay_range;
+                (!rng.chance(self.loss_probability)).then(|| rng.duration(shortest, longest))
             })
             .collect()
     }
@@ -47,12 +47,12 @@ mod tests {
     fn virtual_link_loses_duplicates_and_delays_packets() {
         let arrivals = |link: Link| {
             let mut rng = Rng::new(1);
-            (0..1000).flat_map(|_| link.arrivals(&mut rng)).collect::<Vec<Duration>>()
+            (0..1000).flat_map(|_| link.arrival_delays(&mut rng)).collect::<Vec<Duration>>()
         };
-        assert_eq!(arrivals(Link::GOOD), [Duration::from_millis(10); 1000]);
-        assert_eq!(arrivals(Link::DEAF), []);
+        assert_eq!(arrivals(Link::LOSSLESS), [Duration::from_millis(10); 1000]);
+        assert_eq!(arrivals(Link::LOSING_EVERYTHING), []);
         let delay = (Duration::from_millis(5), Duration::from_millis(50));
-        let bad = Link { loss: 0.5, duplicate: 0.2, delay };
+        let bad = Link { loss_probability: 0.5, duplication_probability: 0.2, delay_range: delay };
         let delays = arrivals(bad);
         // 1000 packets, a fifth of them twice, and half of all copies arrive.
         assert!((500..700).contains(&delays.len()), "{}", delays.len());

@@ -6,7 +6,7 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use ipnet::Ipv6Net;
 
 /// Octet of payloads without meaning.
-const FILLER: u8 = 0x55;
+const FILLER_OCTET: u8 = 0x55;
 
 /// Parses an address.
 ///
@@ -51,13 +51,15 @@ pub fn packet(source: Ipv6Addr, destination: Ipv6Addr, next_header: u8, payload:
 /// # Panics
 ///
 /// The length is below that of an IPv6 header.
-pub fn filled(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
-    let payload =
-        vec![FILLER; length.checked_sub(HEADER_LEN).expect("a packet is at least as long as its header")];
+pub fn filled_packet(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
+    let payload = vec![
+        FILLER_OCTET;
+        length.checked_sub(HEADER_LEN).expect("a packet is at least as long as its header")
+    ];
     packet(source, destination, protocol::NO_NEXT_HEADER, &payload)
 }
 
 /// Returns a packet with these octets as its payload.
-pub fn data(source: Ipv6Addr, destination: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
+pub fn data_packet(source: Ipv6Addr, destination: Ipv6Addr, payload: &[u8]) -> Vec<u8> {
     packet(source, destination, protocol::NO_NEXT_HEADER, payload)
 }

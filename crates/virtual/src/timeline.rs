@@ -9,20 +9,20 @@ use carnet_base::Time;
 pub struct Timeline<E> {
     pending: BTreeMap<(Time, u64), E>,
     /// Number of events scheduled so far.
-    scheduled: u64,
+    scheduled_count: u64,
 }
 
 impl<E> Default for Timeline<E> {
     fn default() -> Timeline<E> {
-        Timeline { pending: BTreeMap::new(), scheduled: 0 }
+        Timeline { pending: BTreeMap::new(), scheduled_count: 0 }
     }
 }
 
 impl<E> Timeline<E> {
     /// Adds an event at `at`.
     pub fn schedule(&mut self, at: Time, event: E) {
-        self.scheduled += 1;
-        self.pending.insert((at, self.scheduled), event);
+        self.scheduled_count += 1;
+        self.pending.insert((at, self.scheduled_count), event);
     }
 
     /// Returns the number of pending events.
@@ -36,12 +36,12 @@ impl<E> Timeline<E> {
     }
 
     /// Returns the time of the earliest event.
-    pub fn next(&self) -> Option<Time> {
+    pub fn next_time(&self) -> Option<Time> {
         self.pending.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Removes and returns the earliest event if it is due at `now`.
-    pub fn due(&mut self, now: Time) -> Option<E> {
+    pub fn pop_due(&mut self, now: Time) -> Option<E> {
         self.pending.first_entry().filter(|entry| entry.key().0 <= now).map(|entry| entry.remove())
     }
 }
@@ -57,9 +57,9 @@ mod tests {
             timeline.schedule(Time::from_secs(at), event);
         }
         assert_eq!((timeline.len(), timeline.is_empty()), (4, false));
-        assert_eq!(timeline.next(), Some(Time::from_secs(1)));
-        let due: Vec<_> = std::iter::from_fn(|| timeline.due(Time::from_secs(2))).collect();
+        assert_eq!(timeline.next_time(), Some(Time::from_secs(1)));
+        let due: Vec<_> = std::iter::from_fn(|| timeline.pop_due(Time::from_secs(2))).collect();
         assert_eq!(due, ["first", "second", "third"]);
-        assert_eq!(timeline.next(), Some(Time::from_secs(3)));
+        assert_eq!(timeline.next_time(), Some(Time::from_secs(3)));
     }
 }

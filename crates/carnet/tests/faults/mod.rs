@@ -151,7 +151,7 @@ fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
         name: UPLINKS[0].into(),
         running: true,
         mtu: 1500,
-        addresses: vec![carnet_virtual::configured(care_of(router, 0, 0))],
+        addresses: vec![carnet_virtual::configured_address(care_of(router, 0, 0))],
         routers: vec![world::ROUTER.into()],
         ..Default::default()
     };
@@ -265,7 +265,7 @@ fn hand_over(world: &mut World, router: usize, to: usize) {
 /// Ends the faults, and checks the recovery.
 fn recover(world: &mut World) {
     // A router may have to send its messages several times.
-    world.link = Link { loss: 0.6, ..good(DELAY) };
+    world.link = Link { loss_probability: 0.6, ..good(DELAY) };
     // A node that has accepted a clock that was ahead rejects older messages (RFC 4285 5). So the test never
     // sets clocks back for good.
     world.ahead += AHEAD;
@@ -313,8 +313,8 @@ fn day(seed: u64) {
     let mut world = World::new(agent, routers, rng);
     for _ in 0..1 + world.rng.below(2) {
         world.link = Link {
-            loss: world.rng.below(41) as f64 / 100.0,
-            duplicate: if world.rng.chance(0.5) { 0.2 } else { 0.0 },
+            loss_probability: world.rng.below(41) as f64 / 100.0,
+            duplication_probability: if world.rng.chance(0.5) { 0.2 } else { 0.0 },
             ..good(Duration::from_millis(2 + world.rng.below(3000)))
         };
         for _ in 0..world.rng.below(50) {

@@ -78,7 +78,7 @@ pub fn care_of(router: usize, uplink: usize, network: u64) -> Ipv6Addr {
 fn data(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Vec<u8> {
     let mut payload = number.to_be_bytes().to_vec();
     payload.resize(DATA, 0x55);
-    carnet_virtual::data(source, destination, &payload)
+    carnet_virtual::data_packet(source, destination, &payload)
 }
 
 fn number_of(packet: &[u8]) -> Option<u32> {
@@ -93,7 +93,7 @@ pub fn tunnelled(source: Ipv6Addr, destination: Ipv6Addr, inner: &[u8]) -> Vec<u
 
 /// Returns a network between the machines that loses no packet, with at most this delay.
 pub const fn good(delay: Duration) -> Link {
-    Link { delay: (Duration::from_millis(1), delay), ..Link::GOOD }
+    Link { delay_range: (Duration::from_millis(1), delay), ..Link::LOSSLESS }
 }
 
 #[derive(Debug)]
@@ -249,7 +249,7 @@ impl World {
         let (at, index) = due
             .enumerate()
             .filter_map(|(index, at)| Some((at?, index)))
-            .chain(self.wire.next().map(|at| (at, usize::MAX)))
+            .chain(self.wire.next_time().map(|at| (at, usize::MAX)))
             .min()
             .expect("advertisements never end");
         if at > end {
@@ -265,7 +265,7 @@ impl World {
         let now = self.now;
         match self.nodes.get_mut(index) {
             Some(node) => node.serve(now),
-            None => match self.wire.due(now) {
+            None => match self.wire.pop_due(now) {
                 Some(Event::Packet(index, interface, packet)) => {
                     self.receive(index, &interface, packet);
                 }
@@ -366,9 +366,9 @@ impl World {
         }
         let Some((to, interface)) = to else { return };
         // If an operator's routes form a loop, the network must not multiply packets in it.
-        let duplicate = if self.wire.len() < CROWD { self.link.duplicate } else { 0.0 };
-        let link = Link { duplicate, ..self.link };
-        for span in link.arrivals(&mut self.rng) {
+        let duplicate = if self.wire.len() < CROWD { self.link.duplication_probability } else { 0.0 };
+        let link = Link { duplication_probability: duplicate, ..self.link };
+        for span in link.arrival_delays(&mut self.rng) {
             self.schedule(span, Event::Packet(to, interface.into(), packet.clone()));
         }
     }

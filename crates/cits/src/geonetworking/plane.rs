@@ -23,7 +23,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use carnet_base::{RateLimiter, Rng, Time, next_of};
+use carnet_base::{RateLimiter, Rng, Time, pop_and_shrink};
 use carnet_geonet::dcc::Gate;
 use carnet_geonet::geo_destinations::GeoDestinations;
 use carnet_geonet::ipv6_adaptation::in_order::ReorderingBuffer;
@@ -149,7 +149,7 @@ impl Geonet {
 
     /// Returns the next output; the caller calls this until it returns `None`.
     pub fn poll_output(&mut self) -> Option<Output> {
-        next_of(&mut self.outputs)
+        pop_and_shrink(&mut self.outputs)
     }
 
     /// Takes back the buffer of an executed [`Output::Frame`] or [`Output::Ipv6`].

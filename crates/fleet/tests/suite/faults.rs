@@ -10,90 +10,104 @@ use std::time::Duration;
 use carnet_base::Rng;
 use carnet_fleet::SeatConfig;
 
-use crate::world::{NAMES, NOTICES, World};
+use crate::simulated_fleet::{MAX_LINK_DETECTION_TIME, MEMBER_NAMES, SimulatedFleet};
 
 /// A time longer than a schedule.
-const FOR_EVER: Duration = Duration::from_secs(1_000_000);
+const LONGER_THAN_ANY_SCHEDULE: Duration = Duration::from_secs(1_000_000);
 
-fn config(config: &mut SeatConfig) {
+fn shorten_delays(config: &mut SeatConfig) {
     config.fail_back_delay = Duration::from_secs(3);
     config.grace_period = Duration::from_secs(2);
 }
 
 /// Returns the longest time until a member with links leads. It includes the longest pause after restored
 /// links, and the doubt about the leader's links.
-fn bound(world: &World) -> Duration {
+fn longest_time_without_leader(world: &SimulatedFleet) -> Duration {
     let mut config = SeatConfig::new("anna", Vec::new());
-    (world.config)(&mut config);
+    (world.configure)(&mut config);
     config.failure_pause * (1 << 8)
         + config.fail_back_delay
         + config.grace_period
         + config.cut_off_wait
-        + NOTICES
+        + MAX_LINK_DETECTION_TIME
         + Duration::from_secs(20)
 }
 
 /// Runs a schedule; returns its numbers of takeovers, kills, cuts and losses of links.
-fn schedule(seed: u64) -> [u64; 4] {
-    let mut world = World::new(seed, config);
+fn run_schedule(seed: u64) -> [u64; 4] {
+    let mut world = SimulatedFleet::new(seed, shorten_delays);
     let mut rng = Rng::new(seed ^ 0x5eed);
-    world.loss = [0, 0, 20, 200][rng.below(4) as usize];
-    world.far = [2, 10, 60, 150].map(Duration::from_millis)[rng.below(4) as usize];
-    let any = |rng: &mut Rng| rng.below(NAMES.len() as u64) as usize;
+    world.loss_per_mille = [0, 0, 20, 200][rng.below(4) as usize];
+    world.max_delay = [2, 10, 60, 150].map(Duration::from_millis)[rng.below(4) as usize];
+    let any = |rng: &mut Rng| rng.below(MEMBER_NAMES.len() as u64) as usize;
     let long = |rng: &mut Rng| rng.duration(Duration::from_millis(20), Duration::from_secs(5));
     for _ in 0..30 {
         let pause = rng.duration(Duration::from_millis(5), Duration::from_secs(3));
-        world.run(pause);
+        world.advance_time(pause);
         let member = any(&mut rng);
         match rng.below(14) {
-            0..3 => world.kill(member, long(&mut rng)),
-            3..6 => world.cut(member, long(&mut rng)),
-            6 => (0..NAMES.len()).for_each(|member| world.cut(member, long(&mut rng))),
-            7 => world.fail(member),
-            8 => world.give_up(member, None),
-            9 => world.give_up(member, Some(NAMES[any(&mut rng)])),
-            10..13 => world.unlink(member, long(&mut rng)),
-            _ => (0..NAMES.len()).for_each(|member| world.unlink(member, long(&mut rng))),
+            0..3 => world.kill_member(member, long(&mut rng)),
+            3..6 => world.cut_off_from_store(member, long(&mut rng)),
+            6 => (0..MEMBER_NAMES.len()).for_each(|member| world.cut_off_from_store(member, long(&mut rng))),
+            7 => world.fail_agent(member),
+            8 => world.give_up_leadership(member, None),
+            9 => world.give_up_leadership(member, Some(MEMBER_NAMES[any(&mut rng)])),
+            10..13 => world.cut_off_from_routers(member, long(&mut rng)),
+            _ => {
+                (0..MEMBER_NAMES.len()).for_each(|member| world.cut_off_from_routers(member, long(&mut rng)))
+            }
         }
     }
     // Some or all members stay without links; every combination occurs.
-    let without = rng.below(1 << NAMES.len());
-    for member in (0..NAMES.len()).filter(|member| without >> member & 1 == 1) {
-        world.unlink(member, FOR_EVER);
+    let without = rng.below(1 << MEMBER_NAMES.len());
+    for member in (0..MEMBER_NAMES.len()).filter(|member| without >> member & 1 == 1) {
+        world.cut_off_from_routers(member, LONGER_THAN_ANY_SCHEDULE);
     }
     // Without further faults exactly one home agent works.
-    (world.loss, world.far) = (0, Duration::from_millis(5));
-    world.run(Duration::from_secs(20));
-    let linked = |world: &World| matches!(world.working()[..], [one] if world.members[one].linked);
-    if without != (1 << NAMES.len()) - 1 {
-        let most = bound(&world);
-        let found = world.until(most, linked);
-        assert!(found.is_some(), "seed {seed}: {:?} without links {without:b}", world.working());
+    (world.loss_per_mille, world.max_delay) = (0, Duration::from_millis(5));
+    world.advance_time(Duration::from_secs(20));
+    let linked = |world: &SimulatedFleet| matches!(world.members_with_working_agent()[..], [one] if world.members[one].reaches_routers);
+    if without != (1 << MEMBER_NAMES.len()) - 1 {
+        let most = longest_time_without_leader(&world);
+        let found = world.advance_until(most, linked);
+        assert!(
+            found.is_some(),
+            "seed {seed}: {:?} without links {without:b}",
+            world.members_with_working_agent()
+        );
         // The leader keeps the seat, or gives it to another member with links.
         for _ in 0..5 {
-            world.run(Duration::from_secs(1));
-            let working = world.working();
-            assert!(working.iter().any(|one| world.members[*one].linked), "seed {seed}: {working:?}");
+            world.advance_time(Duration::from_secs(1));
+            let working = world.members_with_working_agent();
+            assert!(
+                working.iter().any(|one| world.members[*one].reaches_routers),
+                "seed {seed}: {working:?}"
+            );
         }
-        world.until(most, |world| world.working().len() == 1);
+        world.advance_until(most, |world| world.members_with_working_agent().len() == 1);
     }
-    assert_eq!(world.working().len(), 1, "seed {seed}: {:?}", [0, 1, 2].map(|member| world.role(member)));
+    assert_eq!(
+        world.members_with_working_agent().len(),
+        1,
+        "seed {seed}: {:?}",
+        [0, 1, 2].map(|member| world.role_of_member(member))
+    );
     let before = world.acknowledged.clone();
-    world.run(Duration::from_secs(1));
+    world.advance_time(Duration::from_secs(1));
     assert_ne!(world.acknowledged, before, "seed {seed}: nothing is acknowledged");
-    [world.takeovers, world.kills, world.cuts, world.unlinks]
+    [world.takeover_count, world.kill_count, world.cut_count, world.link_loss_count]
 }
 
 #[test]
 fn random_faults_give_one_leader_and_lose_no_acknowledged_binding() {
     if let Some(seed) = option_env!("CARNET_SEED").and_then(|text| text.parse().ok()) {
-        schedule(seed);
+        run_schedule(seed);
         return;
     }
     let count = option_env!("CARNET_SCHEDULES").and_then(|text| text.parse().ok()).unwrap_or(60);
     let mut total = [0; 4];
     for seed in 0..count {
-        for (sum, one) in total.iter_mut().zip(schedule(seed)) {
+        for (sum, one) in total.iter_mut().zip(run_schedule(seed)) {
             *sum += one;
         }
     }

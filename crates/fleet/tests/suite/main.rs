@@ -2,5 +2,5 @@
 //! guarantees.
 
 mod faults;
-mod one_by_one;
-mod world;
+mod simulated_fleet;
+mod single_events;

@@ -168,10 +168,10 @@ impl Air {
             let timer = (0..self.routers.len())
                 .filter_map(|node| self.routers[node].poll_timeout().map(|due| (due, node)))
                 .min();
-            match (self.flights.next(), timer) {
+            match (self.flights.next_time(), timer) {
                 (Some(at), timer) if at <= end && timer.is_none_or(|(due, _)| at <= due) => {
                     self.now = at;
-                    let flight = self.flights.due(at).expect("a flight");
+                    let flight = self.flights.pop_due(at).expect("a flight");
                     let (router, destination) = (&mut self.routers[flight.to], flight.destination);
                     let _ = if flight.returned {
                         router.handle_unacknowledged(self.now, destination, &flight.frame)

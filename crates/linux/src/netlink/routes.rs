@@ -160,7 +160,7 @@ fn message(table: u32, destination: Ipv6Net, metric: u32) -> RouteMessage {
 
 fn describe(route: &Route) -> String {
     let Route { table, destination, .. } = route;
-    let destination = mapped::text(*destination);
+    let destination = mapped::format_prefix(*destination);
     match &*route.action {
         RouteAction::Forward { interface, gateway: Some(gateway) } => {
             format!("route {destination} via {gateway} dev {interface} to table {table}")
@@ -286,7 +286,7 @@ impl Routes<'_> {
             message.header.scope = RouteScope::NoWhere;
         }
         let result = self.0.change(RouteNetlinkMessage::DelRoute(message), 0, || {
-            format!("remove route {} from table {table}", mapped::text(destination))
+            format!("remove route {} from table {table}", mapped::format_prefix(destination))
         });
         tolerate(result, &[libc::ESRCH, libc::ENOENT, libc::ENODEV])
     }

@@ -151,8 +151,8 @@ fn describe(rule: &Rule, action: Action) -> String {
     let mut text = format!("rule pref {}", rule.priority);
     for (word, value) in [
         ("iif", rule.input_interface.clone()),
-        ("from", rule.from.map(mapped::text)),
-        ("to", rule.to.map(mapped::text)),
+        ("from", rule.from.map(mapped::format_prefix)),
+        ("to", rule.to.map(mapped::format_prefix)),
         ("ipproto", rule.protocol.map(|p| p.to_string())),
         ("fwmark", rule.mark.map(|Mark { mask, value }| format!("{value:#x}/{mask:#x}"))),
     ] {

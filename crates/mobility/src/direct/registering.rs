@@ -59,7 +59,7 @@ impl Direct {
         due.sort_unstable();
         for (_, network) in due {
             let may_ask = self.questions.has_token(now);
-            let ready = self.questions.ready_at(now);
+            let ready = self.questions.token_available_at(now);
             let fresh = self.rng.u64();
             let Some(candidate) = self.candidates.get_mut(&network) else { continue };
             let is_first = candidate.exchange.retransmission.is_fresh();

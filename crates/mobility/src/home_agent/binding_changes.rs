@@ -465,7 +465,7 @@ impl HomeAgent {
                 }
                 Some(_) => "refreshed",
             };
-            let (prefixes, ipv4_prefixes) = mapped::divide(binding.prefixes.iter().copied());
+            let (prefixes, ipv4_prefixes) = mapped::split_by_family(binding.prefixes.iter().copied());
             events.push(Event::Binding {
                 home_address,
                 care_of_address: binding.care_of_address,

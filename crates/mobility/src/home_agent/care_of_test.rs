@@ -148,7 +148,7 @@ impl CareOfTests {
         let limit =
             self.limits.entry(home_address).or_insert_with(|| RateLimiter::new(PROBE_BURST, PROBE_INTERVAL));
         if !limit.allow(now) {
-            let ready = limit.ready_at(now).max(now + PROBE_INTERVAL);
+            let ready = limit.token_available_at(now).max(now + PROBE_INTERVAL);
             timers.set(timer, ready);
             return;
         }

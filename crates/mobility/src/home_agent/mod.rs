@@ -65,7 +65,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime, next_of};
+use carnet_base::{
+    Endpoint, Interface, LinkMessage, RateLimiter, Rng, Time, TimerTable, WallTime, pop_and_shrink,
+};
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use carnet_wire::mobility::message::Heartbeat;
 use carnet_wire::mobility::status::Status;
@@ -386,7 +388,7 @@ impl HomeAgent {
 
     /// Returns the next output. Call it until it returns `None` after every `handle_*`.
     pub fn poll_output(&mut self) -> Option<Output> {
-        next_of(&mut self.outputs)
+        pop_and_shrink(&mut self.outputs)
     }
 
     /// Asserts that the caller has taken all outputs of the last input.
@@ -694,7 +696,7 @@ impl HomeAgent {
     /// home agent has handled it.
     fn pop_expired(&mut self, now: Time) -> Option<Timer> {
         match self.cache.next_due() {
-            Some(due) if self.timers.first().is_none_or(|first| due < first) => {
+            Some(due) if self.timers.next_timer().is_none_or(|first| due < first) => {
                 Some(due).filter(|(at, _)| *at <= now).map(|(_, timer)| timer)
             }
             _ => self.timers.pop_expired(now),

@@ -242,7 +242,7 @@ impl HomeAgent {
     }
 
     fn store(&self, now: Time, wall: WallTime, binding: &Binding) -> StoredRegistration {
-        let (prefixes, ipv4_prefixes) = mapped::divide(binding.prefixes.iter().copied());
+        let (prefixes, ipv4_prefixes) = mapped::split_by_family(binding.prefixes.iter().copied());
         StoredRegistration {
             bid: binding.bid,
             priority: binding.priority,

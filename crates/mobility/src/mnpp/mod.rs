@@ -748,7 +748,7 @@ impl Mnpp {
 
     /// Returns when the next test may be sent; `None` while no test is possible.
     fn test_at(&self, now: Time) -> Option<Time> {
-        (self.has_tunnel && self.station.is_some()).then(|| self.tests.ready_at(now))
+        (self.has_tunnel && self.station.is_some()).then(|| self.tests.token_available_at(now))
     }
 
     /// Sends a test through the home agents, and returns its cookie; `None` if it can send no test now.

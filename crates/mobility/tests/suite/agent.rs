@@ -8,7 +8,7 @@ use carnet_mobility::home_agent::{
     AuthorizedNode, Binding, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents,
 };
 use carnet_mobility::{Authentication, Event, HomeAgent, MobilityDrop, Output};
-use carnet_virtual::configured;
+use carnet_virtual::configured_address;
 use carnet_wire::{icmpv6, nd};
 
 use crate::craft::*;
@@ -125,8 +125,9 @@ impl Agent {
     }
 
     fn home_link_with(&mut self, running: bool, tentative: bool) -> Vec<Seen> {
-        let own = Address { tentative, ..configured(addr("fe80::1")) };
-        let interface = Interface { running, ..carnet_virtual::running("h0", AGENT_MAC, vec![own]) };
+        let own = Address { tentative, ..configured_address(addr("fe80::1")) };
+        let interface =
+            Interface { running, ..carnet_virtual::running_interface("h0", AGENT_MAC, vec![own]) };
         self.machine.handle_interface(&interface, self.now);
         self.drain()
     }

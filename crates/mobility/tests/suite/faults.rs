@@ -107,9 +107,9 @@ fn day(seed: u64, traffic: bool) {
     let mut rng = Rng::new(seed);
     let mut pair = Pair::new(setup(&mut rng));
     pair.conditions = Link {
-        loss: rng.below(41) as f64 / 100.0,
-        duplicate: if rng.chance(0.5) { 0.2 } else { 0.0 },
-        delay: (Duration::ZERO, Duration::from_millis(1 + rng.below(3000))),
+        loss_probability: rng.below(41) as f64 / 100.0,
+        duplication_probability: if rng.chance(0.5) { 0.2 } else { 0.0 },
+        delay_range: (Duration::ZERO, Duration::from_millis(1 + rng.below(3000))),
     };
     for _ in 0..rng.below(60) {
         disturb(&mut pair, &mut rng);
@@ -124,7 +124,7 @@ fn day(seed: u64, traffic: bool) {
         pair.run_until(end);
     }
     // The faults end.
-    pair.conditions = Link::GOOD;
+    pair.conditions = Link::LOSSLESS;
     pair.agent_down = false;
     for router in 0..2 {
         pair.router_does(router, |machine, now, wall| machine.handle_handover(now, wall, None))

@@ -254,7 +254,7 @@ fn mutated_updates_without_authentication_stay_within_the_configuration() {
 fn mutated_acknowledgements_create_no_registration() {
     let mut rng = Rng::new(4);
     let mut pair = Pair::new(Setup::authenticated());
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", CARE_OF);
     for round in 0..ROUNDS {
         let update = pair.last_update();
@@ -303,7 +303,7 @@ fn mutated_acknowledgements_create_no_registration() {
 fn mutated_acknowledgements_without_authentication_do_no_lasting_harm() {
     let mut rng = Rng::new(5);
     let mut pair = Pair::new(Setup::plain());
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", CARE_OF);
     for round in 0..ROUNDS {
         let status = [0, 1, 128, 133, 135, 139, 140, 141, 142, 144, 146][rng.below(11) as usize];
@@ -324,7 +324,7 @@ fn mutated_acknowledgements_without_authentication_do_no_lasting_harm() {
             pair.sent.extend(keep);
         }
     }
-    pair.conditions = Link::GOOD;
+    pair.conditions = Link::LOSSLESS;
     pair.router_does(0, |machine, now, wall| machine.handle_handover(now, wall, None)).expect("handover");
     pair.register();
 }

@@ -82,7 +82,7 @@ impl Pair {
             agent_stored: Vec::new(),
             agent_down: false,
             routers,
-            conditions: Link::GOOD,
+            conditions: Link::LOSSLESS,
             dead: Vec::new(),
             dead_routers: Vec::new(),
             rng,
@@ -103,7 +103,8 @@ impl Pair {
 
     fn agent_home_link(&mut self) {
         if let Some(name) = self.agent_config.home_link.clone() {
-            let interface = carnet_virtual::running(&name, agent::AGENT_MAC, addresses(&["fe80::1"]));
+            let interface =
+                carnet_virtual::running_interface(&name, agent::AGENT_MAC, addresses(&["fe80::1"]));
             let now = self.now;
             self.agent_does(|agent| agent.handle_interface(&interface, now));
         }
@@ -161,8 +162,11 @@ impl Pair {
         routers: Vec<Ipv6Router>,
     ) {
         let link_address = [2, 0, 0, 0, 1, router as u8];
-        let interface =
-            Interface { running, routers, ..carnet_virtual::running(name, link_address, addresses) };
+        let interface = Interface {
+            running,
+            routers,
+            ..carnet_virtual::running_interface(name, link_address, addresses)
+        };
         self.routers[router].interfaces.insert(name.into(), interface.clone());
         self.router_does(router, |machine, now, wall| machine.handle_interface(now, wall, &interface));
     }
@@ -185,14 +189,14 @@ impl Pair {
     /// Returns the time of the next event.
     pub fn next_wake_up(&self) -> Option<Time> {
         let timers = self.routers.iter().filter_map(|router| router.machine.poll_timeout());
-        timers.chain(self.agent.poll_timeout()).chain(self.flights.next()).min()
+        timers.chain(self.agent.poll_timeout()).chain(self.flights.next_time()).min()
     }
 
     /// Handles the next event if it is not after `end`; returns false without an event.
     pub fn step(&mut self, end: Time) -> bool {
         let Some(at) = self.next_wake_up().filter(|at| *at <= end) else { return false };
         self.advance(at);
-        if let Some(flight) = self.flights.due(self.now) {
+        if let Some(flight) = self.flights.pop_due(self.now) {
             self.arrive(flight);
         } else if self.agent.poll_timeout().is_some_and(|at| at <= self.now) {
             let now = self.now;
@@ -264,7 +268,7 @@ impl Pair {
             (Some(registration), Some(binding)) => {
                 registration.care_of_address == binding.care_of_address.address()
                     && router.machine.path() == Some(binding.care_of_address)
-                    && mapped::divide(binding.prefixes.iter().copied()).0 == router.config.prefixes
+                    && mapped::split_by_family(binding.prefixes.iter().copied()).0 == router.config.prefixes
             }
             _ => false,
         }
@@ -432,7 +436,7 @@ impl Pair {
         if self.dead.contains(&header.source) || self.dead.contains(&header.destination) {
             return;
         }
-        for delay in self.conditions.arrivals(&mut self.rng) {
+        for delay in self.conditions.arrival_delays(&mut self.rng) {
             self.fly(delay, Flight::Packet(packet.clone()));
         }
     }
@@ -586,7 +590,7 @@ impl Pair {
                 if !placed
                     && !self.agent_down
                     && self.agent.misses_binding(path.into(), home).is_some()
-                    && !self.rng.chance(self.conditions.loss)
+                    && !self.rng.chance(self.conditions.loss_probability)
                 {
                     // The station answers by an ICMPv6 error, which comes back at once.
                     let _ = self.router_does(index, |machine, now, wall| {

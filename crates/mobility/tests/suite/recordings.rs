@@ -140,7 +140,7 @@ impl World {
 
     fn attach(&mut self) {
         let mut interface =
-            carnet_virtual::running("wifi", [2, 0, 0, 0, 1, 0], addresses(&["fe80::2", CARE_OF]));
+            carnet_virtual::running_interface("wifi", [2, 0, 0, 0, 1, 0], addresses(&["fe80::2", CARE_OF]));
         interface.routers = vec![addr("fe80::ff").into()];
         let wall = self.wall(self.router_ahead);
         self.router.handle_interface(self.now, wall, &interface);

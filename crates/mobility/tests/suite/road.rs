@@ -281,7 +281,7 @@ impl Road {
             routers: ipv6.iter().map(|_| addr("fe80::ff").into()).collect(),
             ipv4_addresses: ipv4.into_iter().map(Into::into).collect(),
             ipv4_routers: ipv4.iter().map(|_| Ipv4Addr::new(10, 0, 0, 1).into()).collect(),
-            ..carnet_virtual::running(name, [2, 0, 0, 0, 1, 0], addresses)
+            ..carnet_virtual::running_interface(name, [2, 0, 0, 0, 1, 0], addresses)
         };
         self.interfaces.insert(name.into(), interface.clone());
         self.router_does(|router, now, wall| router.handle_interface(now, wall, &interface));
@@ -314,10 +314,10 @@ impl Road {
     // Time
 
     pub fn step(&mut self, end: Time) -> bool {
-        let timers = [self.router.poll_timeout(), self.agent.poll_timeout(), self.flights.next()];
+        let timers = [self.router.poll_timeout(), self.agent.poll_timeout(), self.flights.next_time()];
         let Some(at) = timers.into_iter().flatten().min().filter(|at| *at <= end) else { return false };
         self.now = self.now.max(at);
-        if let Some(flight) = self.flights.due(self.now) {
+        if let Some(flight) = self.flights.pop_due(self.now) {
             self.arrive(flight);
         } else if self.agent.poll_timeout().is_some_and(|at| at <= self.now) {
             let now = self.now;

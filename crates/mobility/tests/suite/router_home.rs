@@ -108,7 +108,7 @@ fn coming_home_deregisters_from_the_home_address() {
 #[test]
 fn the_tunnel_is_used_until_the_return_is_acknowledged() {
     let mut pair = away();
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", AT_HOME);
     for _ in 0..30 {
         pair.run(1.0);
@@ -118,7 +118,7 @@ fn the_tunnel_is_used_until_the_return_is_acknowledged() {
         assert!(!pair.machine().is_home() && pair.machine().home_uplink().is_none());
     }
     assert!(!pair.events.iter().any(|(_, _, e)| matches!(e, Event::AtHome { .. } | Event::Handover { .. })));
-    pair.conditions = Link::GOOD;
+    pair.conditions = Link::LOSSLESS;
     let acknowledged = |pair: &Pair| pair.machine().is_home();
     pair.run_while(40.0, "the acknowledgement", |pair| !acknowledged(pair));
     assert_eq!(pair.machine().active_uplink(), Some(0));
@@ -133,14 +133,14 @@ fn the_tunnel_is_used_until_the_return_is_acknowledged() {
 #[test]
 fn an_uplink_that_comes_home_with_its_old_address_uses_it_until_the_answer() {
     let mut pair = away();
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.set_interface(0, "cell", true, &["fe80::2", AT_HOME, OTHER_CARE_OF], &["fe80::ff"]);
     pair.run(10.0);
     assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
     let accepted: Vec<(Option<Ipv6Addr>, usize)> =
         pair.machine().paths().iter().map(|path| (path.local.ipv6(), path.uplink)).collect();
     assert_eq!(accepted, [(Some(addr(OTHER_CARE_OF)), 1)]);
-    pair.conditions = Link::GOOD;
+    pair.conditions = Link::LOSSLESS;
     pair.run(10.0);
     assert!(pair.machine().is_home());
 }
@@ -215,12 +215,12 @@ fn the_router_announces_its_address_on_the_home_link_after_the_acknowledgement()
 #[test]
 fn a_refused_deregistration_is_tried_again_and_not_announced() {
     let mut pair = away();
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", AT_HOME);
     pair.run(1.0);
     pair.answer(130).expect("an answer");
     assert!(advertised(&pair).is_empty());
-    pair.conditions = Link::GOOD;
+    pair.conditions = Link::LOSSLESS;
     pair.run(40.0);
     assert_eq!(pair.bound(), None);
     assert_eq!(advertised(&pair).len(), 1);
@@ -243,12 +243,12 @@ fn starting_at_home_is_answered_133() {
 #[test]
 fn the_deregistration_is_repeated_until_it_is_answered() {
     let mut pair = away();
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", AT_HOME);
     pair.run(10.0);
     assert!(pair.updates().len() >= 3);
     assert!(pair.bound().is_some());
-    pair.conditions = Link::GOOD;
+    pair.conditions = Link::LOSSLESS;
     pair.run(10.0);
     assert_eq!(pair.bound(), None);
 }
@@ -272,10 +272,10 @@ fn a_late_refresh_from_abroad_does_not_undo_the_return() {
     let mut pair = away();
     let late = Update::explicit(pair.machine().registration().expect("registered").sequence.wrapping_add(1))
         .from(OTHER_CARE_OF);
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.run(40.0); // a refresh leaves and is lost, so the router has really sent the number above
     assert!(!pair.updates().is_empty());
-    pair.conditions = Link::GOOD;
+    pair.conditions = Link::LOSSLESS;
     pair.attach(0, "wifi", AT_HOME);
     pair.run(2.0);
     assert_eq!(pair.bound(), None);
@@ -291,10 +291,10 @@ fn a_late_refresh_from_abroad_does_not_undo_the_return() {
 #[test]
 fn a_shutdown_at_home_finishes_the_deregistration() {
     let mut pair = away();
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", AT_HOME);
     pair.run(1.1);
-    pair.conditions = Link::GOOD;
+    pair.conditions = Link::LOSSLESS;
     pair.router_does(0, |machine, now, wall| machine.handle_shutdown(now, wall));
     pair.run(5.0);
     assert_eq!(pair.bound(), None);

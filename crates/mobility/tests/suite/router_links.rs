@@ -286,7 +286,7 @@ fn a_dead_home_agent_makes_no_uplink_flap() {
     let mut pair = Pair::new(Setup::plain());
     pair.attach_both();
     pair.register();
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.run(120.0);
     pair.forget();
     pair.run(1800.0);
@@ -295,7 +295,7 @@ fn a_dead_home_agent_makes_no_uplink_flap() {
     let changes = sources.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
     assert!(changes <= 30, "{changes} changes in half an hour");
     assert!(changes > 2, "each has its turn");
-    pair.conditions = Link::GOOD;
+    pair.conditions = Link::LOSSLESS;
     pair.dead = vec![addr(CARE_OF)];
     pair.run(200.0);
     assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
@@ -305,7 +305,7 @@ fn a_dead_home_agent_makes_no_uplink_flap() {
 #[test]
 fn the_only_uplink_is_kept() {
     let mut pair = Pair::new(Setup::plain());
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", CARE_OF);
     pair.run(100.0);
     assert_eq!(sources(&pair).iter().map(|s| s.0).collect::<Vec<_>>(), [0, 1, 4, 10, 22, 46, 78]);

@@ -13,7 +13,7 @@ use crate::pair::{Link, Pair, Setup};
 /// A router whose updates the test answers.
 fn by_hand() -> Pair {
     let mut pair = Pair::new(Setup::plain());
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", CARE_OF);
     pair
 }
@@ -92,16 +92,16 @@ fn a_home_agent_that_starts_and_refuses_once_is_registered_with_again_after_two_
         let mut pair = registered_by_hand();
         pair.answer(status).expect("an answer");
         assert_eq!(pair.machine().state(), State::Refused(Status(status)));
-        pair.conditions = Link::GOOD;
+        pair.conditions = Link::LOSSLESS;
         pair.run(2.1);
         assert!(pair.is_registered(0), "{status}");
         // The next refusal counts as a first one again.
         pair.run(40.0);
-        pair.conditions = Link::DEAF;
+        pair.conditions = Link::LOSING_EVERYTHING;
         pair.forget();
         pair.run(10.0);
         pair.answer(status).expect("an answer");
-        pair.conditions = Link::GOOD;
+        pair.conditions = Link::LOSSLESS;
         pair.run(2.1);
         assert!(pair.is_registered(0), "{status}");
     }
@@ -176,7 +176,7 @@ fn accepted_update_after_refusal_ends_the_pause() {
 #[test]
 fn an_acceptance_after_a_refusal_has_to_be_signed() {
     let mut pair = Pair::new(Setup::authenticated());
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", CARE_OF);
     let asked = pair.last_update();
     let answer = |status, key: SecurityAssociation| {
@@ -321,13 +321,13 @@ fn status_139_starts_over() {
     let mut pair = Pair::new(setup);
     // Another sender has registered this home address without the R flag.
     let foreign = Update::node(1).alternate(CARE_OF);
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", CARE_OF);
     let before = pair.last_update().sequence().wrapping_sub(5);
     pair.inject(Update { sequence: before, ..foreign }.packet());
     pair.run(0.1);
     assert_eq!(pair.bound(), Some(addr(CARE_OF)));
-    pair.conditions = Link::GOOD;
+    pair.conditions = Link::LOSSLESS;
     pair.register();
     let statuses: Vec<u8> =
         pair.sent.iter().filter(|sent| sent.router.is_none()).map(|sent| sent.seen.status()).collect();
@@ -339,7 +339,7 @@ fn status_139_starts_over() {
 #[test]
 fn status_146_is_followed_by_a_pause() {
     let mut pair = Pair::new(Setup::authenticated());
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", CARE_OF);
     let mut answer = Acknowledgement::to(&pair.last_update(), 146);
     answer.association = Some(association());
@@ -362,7 +362,7 @@ fn status_146_does_not_hold_up_a_refresh() {
     pair.attach(0, "wifi", CARE_OF);
     pair.register();
     pair.run(40.0);
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.forget();
     for _ in 0..10 {
         pair.run(1.0);
@@ -374,7 +374,7 @@ fn status_146_does_not_hold_up_a_refresh() {
     }
     assert!(pair.updates().len() >= 3, "{} updates", pair.updates().len());
     assert_eq!(pair.path(), Some(addr(CARE_OF)));
-    pair.conditions = Link::GOOD;
+    pair.conditions = Link::LOSSLESS;
     pair.run(8.0);
     assert!(pair.is_registered(0));
 }
@@ -442,7 +442,7 @@ fn a_wrong_clock_is_adjusted_by_status_144() {
 #[test]
 fn an_answer_with_another_timestamp_is_ignored() {
     let mut pair = timed(Duration::ZERO);
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", CARE_OF);
     let mut answer = Acknowledgement::to(&pair.last_update(), 0);
     answer.association = Some(by_time());
@@ -490,7 +490,7 @@ fn timestamps_last_beyond_the_end_of_the_ntp_era() {
 #[test]
 fn endless_status_144_ends_in_the_back_off() {
     let mut pair = timed(Duration::ZERO);
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", CARE_OF);
     for _ in 0..300 {
         let mut answer = Acknowledgement::to(&pair.last_update(), 144);

@@ -13,7 +13,7 @@ use crate::pair::{Link, Pair, Setup, addresses};
 /// A router whose Binding Updates are all lost.
 fn unheard() -> Pair {
     let mut pair = Pair::new(Setup::plain());
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair
 }
 
@@ -87,7 +87,7 @@ fn refreshes_are_retransmitted_from_one_second_on() {
     let mut pair = Pair::new(Setup::plain());
     pair.attach(0, "wifi", CARE_OF);
     pair.register();
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.forget();
     pair.run(150.0);
     let updates = pair.updates();
@@ -102,7 +102,7 @@ fn a_move_begins_the_back_off_anew() {
     let mut pair = Pair::new(Setup::plain());
     pair.attach(0, "wifi", CARE_OF);
     pair.register();
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", "2001:db8:f3::10");
     pair.run(10.0);
     pair.forget();
@@ -305,7 +305,7 @@ fn answer_to_earlier_transmission_is_accepted() {
 #[test]
 fn acknowledgements_without_a_right_mac_are_ignored() {
     let mut pair = Pair::new(Setup::authenticated());
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", CARE_OF);
     assert!(pair.last_update().is_signed(&association(), CARE_OF, HOME));
     for status in [0, 135, 139, 142, 146] {

@@ -21,7 +21,7 @@ fn warnings(events: &[Event]) -> Vec<&str> {
 #[test]
 fn silent_only_uplink_is_reported() {
     let mut pair = Pair::new(Setup::authenticated());
-    pair.conditions = Link::DEAF;
+    pair.conditions = Link::LOSING_EVERYTHING;
     pair.attach(0, "wifi", CARE_OF);
     assert_eq!(pair.machine().response(0), Response::Asked);
     pair.run(20.0);
@@ -33,7 +33,7 @@ fn silent_only_uplink_is_reported() {
     let said = warnings(&events);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("the SPI 300") && said[0].contains(HOME), "{said:?}");
-    pair.conditions = Link::GOOD;
+    pair.conditions = Link::LOSSLESS;
     pair.run(40.0);
     assert_eq!(pair.machine().response(0), Response::Answers);
 }
@@ -84,7 +84,7 @@ fn missing_ipv4_home_agent_is_reported() {
 fn a_refused_uplink_shows_the_reason() {
     let answered = |answer: &dyn Fn(&mut Acknowledgement)| {
         let mut pair = Pair::new(Setup::authenticated());
-        pair.conditions = Link::DEAF;
+        pair.conditions = Link::LOSING_EVERYTHING;
         pair.attach(0, "wifi", CARE_OF);
         let mut acknowledgement = Acknowledgement {
             association: Some(association()),

@@ -8,7 +8,7 @@ use carnet_base::{Address, Interface, LinkMessage, Time};
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, StoredSequence, UplinkConfig};
 use carnet_mobility::{Authentication, MobileRouter};
-pub use carnet_virtual::{Link, configured_all as addresses};
+pub use carnet_virtual::{Link, configured_addresses as addresses};
 use carnet_wire::{icmpv6, nd};
 
 use crate::agent;

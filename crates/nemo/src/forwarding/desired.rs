@@ -11,7 +11,7 @@ use std::hash::{Hash, Hasher};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use carnet_base::{Endpoint, next_of};
+use carnet_base::{Endpoint, pop_and_shrink};
 pub use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use foldhash::{HashMap, HashMapExt};
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -554,7 +554,7 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
 
     /// Returns the oldest change that the caller has not fetched yet; `None` if the caller has fetched all.
     pub fn poll_change(&mut self) -> Option<Change> {
-        next_of(&mut self.changes)
+        pop_and_shrink(&mut self.changes)
     }
 
     /// Returns all entries, in order of installation.

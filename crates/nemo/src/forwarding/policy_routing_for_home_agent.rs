@@ -167,7 +167,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             remote,
             inner: inner.clone(),
             transmit,
-            mtu: PATH_MTU.saturating_sub(remote.overhead()),
+            mtu: PATH_MTU.saturating_sub(remote.encapsulation_overhead()),
         }))
     };
     let mut entries = Vec::new();
@@ -194,7 +194,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             remote,
             inner,
             transmit: true,
-            mtu: PATH_MTU.saturating_sub(remote.overhead()),
+            mtu: PATH_MTU.saturating_sub(remote.encapsulation_overhead()),
         })));
     }
     // Bindings with the same two tunnel ends share one tunnel; the preferred binding defines it.

@@ -360,7 +360,7 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter], breakouts: &[Breakou
             remote: path.remote,
             inner: inner.clone(),
             transmit: ways.transmit.contains(&(path.local, path.remote)),
-            mtu: mtu.saturating_sub(path.remote.overhead()),
+            mtu: mtu.saturating_sub(path.remote.encapsulation_overhead()),
         }))
     });
     let distribution =

@@ -255,7 +255,7 @@ impl Security {
     /// Returns the time at which the caller must next call [`Self::poll_verified`] if no frame arrives
     /// before.
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
-        let next = (!self.queue.is_empty()).then(|| self.verifications.ready_at(now));
+        let next = (!self.queue.is_empty()).then(|| self.verifications.token_available_at(now));
         let parked = self.parked.front().map(|parked| parked.deadline);
         [next, parked].into_iter().flatten().min()
     }

@@ -17,7 +17,7 @@ use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, Uplin
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_station::{GeonetSettings, MobileRouterSettings, OwnTraffic, StationConfig};
 pub use carnet_virtual::address;
-use carnet_virtual::configured_all;
+use carnet_virtual::configured_addresses;
 use carnet_wire::geonet::GnAddress;
 use carnet_wire::ipv6::HEADER_LEN;
 
@@ -75,7 +75,7 @@ pub fn passenger_car() -> FacilitiesSettings {
 
 /// Returns an IPv6 packet of 60 octets with an upper-layer protocol that no receiver knows.
 pub fn data(source: &str, destination: &str) -> Vec<u8> {
-    carnet_virtual::filled(address(source), address(destination), HEADER_LEN + 60)
+    carnet_virtual::filled_packet(address(source), address(destination), HEADER_LEN + 60)
 }
 
 fn authentication() -> Authentication {
@@ -166,10 +166,10 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
 }
 
 pub fn interface(name: &str, care_of_address: &str, running: bool) -> Interface {
-    let mut interface = carnet_virtual::running(name, [2, 0, 0, 0, 0, 1], Vec::new());
+    let mut interface = carnet_virtual::running_interface(name, [2, 0, 0, 0, 0, 1], Vec::new());
     interface.running = running;
     if running {
-        interface.addresses = configured_all(&["fe80::1", care_of_address]);
+        interface.addresses = configured_addresses(&["fe80::1", care_of_address]);
         interface.routers = vec![address("fe80::ffff").into()];
     }
     interface

@@ -120,7 +120,7 @@ impl<N: Network> World<N> {
                     N::carry(self, from, output);
                 }
             }
-            let Some((to, input)) = self.wire.due(self.now) else { return };
+            let Some((to, input)) = self.wire.pop_due(self.now) else { return };
             self.feed(to, input);
         }
         panic!("the stations never come to rest");
@@ -131,7 +131,7 @@ impl<N: Network> World<N> {
     pub fn step(&mut self, end: Time) -> bool {
         self.settle();
         let timers = self.stations.iter().filter_map(Station::poll_timeout);
-        let Some(next) = timers.chain(self.wire.next()).min().filter(|next| *next <= end) else {
+        let Some(next) = timers.chain(self.wire.next_time()).min().filter(|next| *next <= end) else {
             return false;
         };
         self.now = self.now.max(next);

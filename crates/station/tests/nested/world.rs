@@ -21,8 +21,8 @@ use carnet_nemo::forwarding::desired::{
 };
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_station::{MobileRouterSettings, OwnTraffic, PersistentState, Station, StationConfig};
-use carnet_virtual::{Timeline, configured, running};
-pub use carnet_virtual::{address, filled as data, prefix as net};
+use carnet_virtual::{Timeline, configured_address, running_interface};
+pub use carnet_virtual::{address, filled_packet as data, prefix as net};
 use carnet_wire::extension::upper_layer;
 use carnet_wire::icmpv6::{self, types};
 use carnet_wire::ipv6::{Header, protocol};
@@ -208,7 +208,7 @@ pub fn link_local(node: &str, interface: &str) -> (Ipv6Addr, [u8; 6]) {
 }
 
 fn known(address: Ipv6Addr, prefix_length: u8) -> Address {
-    Address { prefix_length, ..configured(address) }
+    Address { prefix_length, ..configured_address(address) }
 }
 
 impl World {
@@ -247,7 +247,7 @@ impl World {
                 _ => None,
             });
             let addresses = [known(own, 64)].into_iter().chain(wanted).collect();
-            self.set_interface(name, running(interface, link_address, addresses));
+            self.set_interface(name, running_interface(interface, link_address, addresses));
         }
     }
 
@@ -722,9 +722,9 @@ impl World {
             steps += 1;
             assert!(steps < 1_000_000, "the stations never come to rest");
             let timeouts = self.nodes.values().filter_map(|node| node.station.poll_timeout());
-            let due = timeouts.chain(self.flights.next()).chain([end]).min().expect("one");
+            let due = timeouts.chain(self.flights.next_time()).chain([end]).min().expect("one");
             self.now = due.max(self.now);
-            while let Some(flight) = self.flights.due(self.now) {
+            while let Some(flight) = self.flights.pop_due(self.now) {
                 self.land(flight);
             }
             let names: Vec<String> = self.nodes.keys().cloned().collect();

@@ -199,16 +199,16 @@ impl World {
             let next = self.now + self.step;
             while self.now < next {
                 let timers = self.routers.iter().filter_map(Direct::poll_timeout).min();
-                let arrivals = self.packets.next().into_iter().chain(self.data.next());
+                let arrivals = self.packets.next_time().into_iter().chain(self.data.next_time());
                 let at = timers.into_iter().chain(arrivals).min().unwrap_or(next);
                 self.now = at.clamp(self.now, next);
                 if at > next {
                     break;
                 }
-                while let Some(data) = self.data.due(self.now) {
+                while let Some(data) = self.data.pop_due(self.now) {
                     self.receive_data(&data);
                 }
-                while let Some(packet) = self.packets.due(self.now) {
+                while let Some(packet) = self.packets.pop_due(self.now) {
                     self.deliver(packet);
                 }
                 for number in 0..self.routers.len() {

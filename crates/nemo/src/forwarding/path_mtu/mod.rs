@@ -58,7 +58,7 @@ use std::net::Ipv6Addr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use carnet_base::{Endpoint, Rng, SmallMap, Time, TimerTable, next_of};
+use carnet_base::{Endpoint, Rng, SmallMap, Time, TimerTable, pop_and_shrink};
 use foldhash::{HashMap, HashMapExt};
 
 use super::desired::{Tunnel, TunnelEnd};
@@ -222,7 +222,7 @@ impl PathMtus {
 
     /// Returns the next action that the station must carry out.
     pub fn poll_order(&mut self) -> Option<Order> {
-        next_of(&mut self.orders)
+        pop_and_shrink(&mut self.orders)
     }
 
     /// Returns when [`Self::handle_timeout`] is due next.
@@ -392,7 +392,7 @@ impl PathMtus {
     /// Sends the rounds of probes that are due, within the rate limits.
     pub fn send(&mut self, now: Time) {
         while self.paid_at <= now + PROBE_INTERVAL * PROBE_BURST
-            && let Some(ends) = next_of(&mut self.queue)
+            && let Some(ends) = pop_and_shrink(&mut self.queue)
         {
             let Some(path) = self.paths.get_mut(&ends) else { continue };
             path.queued = false;

@@ -32,7 +32,7 @@ pub(super) struct Limits {
 
 impl Limits {
     pub(super) fn of(end: Endpoint) -> Limits {
-        let overhead = end.overhead();
+        let overhead = end.encapsulation_overhead();
         let outer = if end.ipv4().is_some() { IPV4_BASE } else { MIN_MTU as u32 };
         Limits { base: outer - overhead, overhead }
     }

@@ -268,7 +268,7 @@ fn fast_path_leaves_large_packets_inside_ipv4_to_slow_path() {
         if bench.end == TunnelEnd::HomeAgent {
             ip("link set ha0 mtu 1400");
             bench.forget();
-            let room = 1400 - tunnel.remote.overhead() as usize - 40;
+            let room = 1400 - tunnel.remote.encapsulation_overhead() as usize - 40;
             sent(&bench.enters(&udp(source, destination, room)));
             assert_eq!(bench.enters(&udp(source, destination, room + 1)), ProgramAction::Left("too_big"));
         }

@@ -22,7 +22,7 @@ fn way(end: TunnelEnd, way: usize, transmit: bool) -> Tunnel {
     let (router, agent) = WAYS[way];
     let (local, remote) = if end == TunnelEnd::MobileRouter { (router, agent) } else { (agent, router) };
     let made = tunnel(end, local, remote, transmit);
-    let mtu = 1500 - made.remote.overhead();
+    let mtu = 1500 - made.remote.encapsulation_overhead();
     Tunnel { mtu, bid: Some(way as u16 + 1), ..made }
 }
 
