@@ -349,9 +349,10 @@ static WHEN_HOME_AGENT_IS_AWAY: Key<bool> = with_default(
     "when_home_agent_is_away",
     words(&[("block", false), ("breakout", true)]),
     r#""block""#,
-    r#"Treatment of packets of hosts on board if the home agent does not answer, or refuses, for 10 seconds.
-       `"block"`: they are answered as unreachable. `"breakout"`: they leave by an uplink [past the
-       tunnel](on-board.md#past-the-tunnel) until the home agent is back. It needs `lan`."#,
+    r#"Treatment of packets of hosts on board if the home agent does not answer, or refuses. `"block"`: they
+       take the tunnel until the binding's lifetime ends, then they are answered as unreachable. `"breakout"`:
+       after 10 seconds they leave by an uplink [past the tunnel](on-board.md#past-the-tunnel) until the home
+       agent is back. It needs `lan`."#,
 );
 static NESTING: Key<bool> = with_default(
     "nesting",

@@ -63,11 +63,11 @@ static STATE_DIR: Optional<PathBuf> = optional(
     "state_dir",
     kinds::PATH,
     "Directory in which bindings, sequence numbers and used volumes outlive a restart and a crash, in
-     `NAME.state`. It also holds crash reports (`NAME.crash.SECONDS.txt`, see [After a
-     crash](operating.md#after-a-crash)). With it, a home agent acknowledges a registration when the disk has
-     it, and acknowledges none while the disk is full. Without it, a restart forgets all of that: a home agent
-     then cannot tell a replayed Binding Update from a new one. A mobile router then takes its first sequence
-     number from the clock, which uses up the numbers of its key sooner.",
+     `NAME.state`. It also holds crash reports (`NAME.crash.SECONDS.txt`, see [Crash
+     reports](operating.md#crash-reports)). With it, a home agent acknowledges a registration when the disk
+     has it, and acknowledges none while the disk is full. Without it, a restart forgets all of that: a home
+     agent then cannot tell a replayed Binding Update from a new one. A mobile router then takes its first
+     sequence number from the clock, which uses up the numbers of its key sooner.",
 );
 static RECORD: Optional<PathBuf> = optional(
     "record",
