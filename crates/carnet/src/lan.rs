@@ -312,6 +312,9 @@ impl LanServices {
 fn why(error: &io::Error, port: u16) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => format!("another program of this machine has port {port}"),
+        io::ErrorKind::PermissionDenied => {
+            format!("no permission for port {port}, which needs CAP_NET_BIND_SERVICE")
+        }
         _ => error.to_string(),
     }
 }
