@@ -38,6 +38,8 @@ may carnet-its carnet-base carnet-geonet carnet-wire foldhash thiserror
 may carnet-security aws-lc-rs bp256 bp384 carnet-base carnet-geonet carnet-its carnet-wire ecdsa p256 p384 sha2 thiserror zeroize
 may carnet-fleet carnet-base serde serde_json
 may carnet-lan carnet-base carnet-wire ipnet serde
+# The library of the sessions has its time and its seed handed in.
+may carnet-wireguard base64 carnet-base sanstun thiserror zeroize
 may carnet-nemo carnet-base carnet-mobility carnet-wire foldhash ipnet serde
 may carnet-cits carnet-base carnet-geonet carnet-its carnet-security carnet-wire ipnet serde thiserror
 may carnet-station carnet-base carnet-cits carnet-geonet carnet-mobility carnet-nemo carnet-wire serde

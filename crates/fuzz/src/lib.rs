@@ -10,6 +10,7 @@
 //! * [`secured`]: a station that verifies signatures, fed with signed and with unsigned packets.
 //! * [`story`], [`stations`]: a station's inputs with their times, as octets. Any change of the octets gives
 //!   another valid story.
+//! * [`wireguard`]: sessions of mobile router and home agent over a hostile network.
 //!
 //! Left out: answers of the kernel (netlink, `/proc`). The crates that read them have tests of their own.
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@ pub mod parsers;
 pub mod secured;
 pub mod stations;
 pub mod story;
+pub mod wireguard;
 
 /// A function to fuzz.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "secured", run: secured::secured },
     Target { name: "dhcp", run: hosts::dhcp },
     Target { name: "dns", run: hosts::dns },
+    Target { name: "wireguard", run: wireguard::wireguard },
     Target { name: "ipv6", run: parsers::ipv6 },
     Target { name: "icmpv6", run: parsers::icmpv6 },
     Target { name: "mobility", run: parsers::mobility },

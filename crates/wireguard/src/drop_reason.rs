@@ -1,0 +1,58 @@
+//! Reasons for which a datagram or a payload was dropped.
+
+use sanstun::Error;
+
+carnet_base::drop_reasons! {
+    /// Reason for which the engine dropped a datagram, or did not send a payload.
+    pub enum WireguardDrop {
+        /// The datagram has no length or type of a WireGuard message.
+        Malformed = "malformed",
+        /// The first MAC of a handshake message is wrong: the sender does not know the public key.
+        Mac = "mac",
+        /// The second MAC is missing or wrong while handshakes are limited. The engine has sent a cookie.
+        Cookie = "cookie",
+        /// A handshake of a source that has used up its share while handshakes are limited.
+        RateLimited = "rate_limited",
+        /// The queue for handshakes is full.
+        QueueFull = "queue_full",
+        /// A handshake or data message does not decrypt.
+        Authentication = "authentication",
+        /// A handshake of a public key that is not configured.
+        UnknownKey = "unknown_key",
+        /// The timestamp of a handshake is not later than the last one of this path.
+        OldTimestamp = "old_timestamp",
+        /// A handshake with a path number above the limit.
+        PathNumber = "path_number",
+        /// A key with more handshakes than its share.
+        Share = "share",
+        /// A handshake response or a cookie without an outstanding handshake.
+        Unexpected = "unexpected",
+        /// A data message of a session that does not exist or has ended.
+        NoSession = "no_session",
+        /// A data message whose counter was received before, or is too old.
+        Replayed = "replayed",
+        /// A payload for a path that has no session yet.
+        NotEstablished = "not_established",
+        /// A payload that is empty, or longer than the buffer for its datagram.
+        Length = "length",
+    }
+}
+
+impl From<Error> for WireguardDrop {
+    fn from(error: Error) -> WireguardDrop {
+        match error {
+            Error::InvalidPacket => WireguardDrop::Malformed,
+            Error::InvalidMac => WireguardDrop::Mac,
+            Error::RateLimited => WireguardDrop::RateLimited,
+            Error::InvalidAeadTag | Error::LowOrderPoint => WireguardDrop::Authentication,
+            Error::WrongKey => WireguardDrop::UnknownKey,
+            Error::ReplayedHandshakeInitiation => WireguardDrop::OldTimestamp,
+            Error::InvalidCounter | Error::DuplicateCounter => WireguardDrop::Replayed,
+            Error::UnexpectedPacket => WireguardDrop::Unexpected,
+            Error::WrongIndex | Error::NoCurrentSession | Error::ConnectionExpired => {
+                WireguardDrop::NoSession
+            }
+            Error::EmptyPlaintext | Error::DestinationBufferTooSmall { .. } => WireguardDrop::Length,
+        }
+    }
+}

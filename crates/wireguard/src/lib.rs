@@ -1,0 +1,43 @@
+//! WireGuard sessions of mobile router and home agent, without I/O.
+//!
+//! A WireGuard session has one endpoint, and a mobile router has several uplinks. So each path (one key of a
+//! peer, one uplink number) has a session of its own. [`Engine`] holds the sessions of one private key. The
+//! caller passes datagrams and the time, and sends the datagrams that the engine returns. `docs/tunnel.md`
+//! describes the octets.
+//!
+//! The library `sanstun` has the whole cryptography and the protocol's state machine. This crate adds:
+//!
+//! * the path number inside the handshake's timestamp ([`PathNumber`]), and replay protection for each path;
+//! * two bounded queues for handshakes, so that data do not wait behind them;
+//! * retransmission of a lost handshake after 250 ms, doubled each time;
+//! * a lower limit for the handshake's timestamp, for routers without a battery clock;
+//! * counters of drops, by reason.
+//!
+//! Left out: padding and content of a payload. The caller parses a payload by the lengths in it.
+#![forbid(unsafe_code)]
+
+mod drop_reason;
+mod engine;
+mod handshake_queue;
+mod key;
+mod path;
+mod session;
+mod timestamp;
+
+pub use drop_reason::WireguardDrop;
+pub use engine::{Engine, Output, Peer, PeerId, Received, Settings};
+pub use key::{KeyError, PresharedKey, PrivateKey, PublicKey};
+pub use path::{Path, PathNumber};
+pub use session::Route;
+pub use timestamp::Timestamp;
+
+/// Octets that a data message adds to its padded payload: header 16, authentication tag 16.
+pub const OVERHEAD: usize = 32;
+
+/// A payload is padded with zeros to a multiple of this number of octets.
+pub const PADDING: usize = 16;
+
+/// Returns the length of the datagram that carries a payload of `length` octets.
+pub fn datagram_length(length: usize) -> usize {
+    length.next_multiple_of(PADDING) + OVERHEAD
+}

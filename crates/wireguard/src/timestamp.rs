@@ -1,0 +1,126 @@
+//! The timestamp of a handshake, and the path number in it.
+//!
+//! WireGuard's handshake carries a TAI64N timestamp: 64 bits of seconds and 32 bits of nanoseconds. The
+//! responder only checks that it grows. WireGuard in Linux and in Go sets the low 24 bits of the nanoseconds
+//! to zero, because exact times of a sender help attackers. This module writes a mark of 16 bits and the
+//! path number into these 24 bits. The handshake encrypts and authenticates the timestamp. So an attacker cannot
+//! change the number, and a recorded handshake opens only its own path.
+
+use std::time::{Duration, Instant};
+
+use carnet_base::Time;
+
+use crate::PathNumber;
+
+/// Nanoseconds of one step: a sender's timestamps of one path differ by this much at least.
+const STEP: u32 = 1 << 24;
+/// The bits 8 to 23 of the nanoseconds of a timestamp with a path number: "CA" in ASCII.
+const MARK: u32 = 0x4341 << 8;
+/// Nanoseconds of one second.
+const SECOND: u32 = 1_000_000_000;
+// The largest step that still fits into a second has room for the mark and each number.
+const _: () = assert!((SECOND - 1) / STEP * STEP + MARK + 0xff < SECOND);
+
+/// The timestamp of a handshake initiation: seconds in the upper 64 bits, nanoseconds in the lower 32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub u128);
+
+impl Timestamp {
+    /// Returns the path number in the timestamp; 0 if the timestamp has no mark.
+    pub fn path_number(self) -> u8 {
+        let nanos = self.0 as u32;
+        if nanos & (STEP - 1) & !0xff == MARK { nanos as u8 } else { 0 }
+    }
+}
+
+/// Clock of handshakes: the caller's monotonic time, and the date that belongs to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    /// The library's time at [`Time::ZERO`]. Only spans from it matter, so its value has no meaning.
+    origin: Instant,
+    /// Time of the caller at the start.
+    start: Time,
+    /// Time since the UNIX epoch at the start.
+    unix: Duration,
+}
+
+impl Clock {
+    pub(crate) fn new(start: Time, unix: Duration) -> Clock {
+        Clock { origin: Instant::now(), start, unix }
+    }
+
+    /// Returns the library's time for `now`.
+    pub(crate) fn instant(&self, now: Time) -> Instant {
+        self.origin + Duration::from_nanos(now.as_nanos())
+    }
+
+    /// Returns the caller's time for a time of the library.
+    pub(crate) fn time(&self, instant: Instant) -> Time {
+        Time::ZERO + instant.saturating_duration_since(self.origin)
+    }
+
+    /// Returns the time since the UNIX epoch at the start.
+    pub(crate) fn unix_at_start(&self) -> Duration {
+        self.unix
+    }
+
+    /// Returns the first time not before `now` at which the date has the mark and `number` in its
+    /// nanoseconds. This time is at most 17 ms after `now`, except at the end of a second.
+    pub(crate) fn marked(&self, now: Time, number: PathNumber) -> Time {
+        let date = self.unix + now.saturating_since(self.start);
+        let low = MARK | u32::from(number.get());
+        let nanos = date.subsec_nanos();
+        let mut marked = (nanos / STEP * STEP) | low;
+        if marked < nanos {
+            marked += STEP;
+        }
+        let marked = if marked < SECOND {
+            Duration::new(date.as_secs(), marked)
+        } else {
+            Duration::new(date.as_secs() + 1, low)
+        };
+        self.start + (marked - self.unix)
+    }
+
+    /// Returns the date at `now`, as the time since the UNIX epoch.
+    pub(crate) fn date(&self, now: Time) -> Duration {
+        self.unix + now.saturating_since(self.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn timestamp_of_another_implementation_has_no_number() {
+        assert_eq!(Timestamp(0x4000_0000_0000_002a_3b00_0000).path_number(), 0);
+        assert_eq!(Timestamp(0x4000_0000_0000_002a_3b43_4107).path_number(), 7);
+        assert_eq!(Timestamp(0x4000_0000_0000_002a_3b43_4207).path_number(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn marked_time_carries_the_number_and_never_goes_back(
+            unix in 0u64..4_000_000_000_000_000_000,
+            steps in proptest::collection::vec(0u64..2_000_000_000, 1..20),
+            number in 0u8..=PathNumber::MAX,
+        ) {
+            let number = PathNumber::new(number).expect("in range");
+            let clock = Clock::new(Time::from_secs(5), Duration::from_nanos(unix));
+            let (mut now, mut last) = (Time::from_secs(5), Time::ZERO);
+            for step in steps {
+                now += Duration::from_nanos(step);
+                let marked = clock.marked(now, number);
+                prop_assert!(marked >= now && marked >= last);
+                prop_assert!(marked.saturating_since(now) <= Duration::from_millis(30));
+                let date = clock.date(marked);
+                let timestamp = Timestamp(u128::from(date.as_secs()) << 32 | u128::from(date.subsec_nanos()));
+                prop_assert_eq!(timestamp.path_number(), number.get());
+                last = marked;
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! A stock WireGuard peer (wireguard-go and `wg`) against the engine, in both directions, over loopback.
+//!
+//! The test starts itself again in a network namespace of its own, which needs root. Without root or without
+//! the two programs (tools/setup.sh unpacks them) it says so and ends; with `CARNET_REQUIRE_ROOT=1` it fails.
+#![allow(clippy::disallowed_methods, reason = "the test runs programs in real time")]
+
+use std::io::Write;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use carnet_base::Time;
+use carnet_wireguard::{
+    Engine, Output, Path, PathNumber, Peer, PeerId, PresharedKey, PrivateKey, Received, Route, Settings,
+    datagram_length,
+};
+
+const STOCK_PORT: u16 = 51820;
+const PATH: Path = Path { peer: PeerId(1), number: PathNumber::UNNUMBERED };
+
+fn tool(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../out/tools/others/usr/bin").join(name)
+}
+
+#[test]
+fn stock_peer_and_engine_exchange_packets_in_both_directions() {
+    let ready = tool("wireguard-go").exists() && tool("wg").exists();
+    let is_root =
+        Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success());
+    if !(ready && is_root) {
+        assert!(std::env::var_os("CARNET_REQUIRE_ROOT").is_none(), "no root, or no wireguard-go");
+        println!("skipped: the test needs root, wireguard-go and wg");
+        return;
+    }
+    let itself = std::env::current_exe().expect("the test");
+    let output = Command::new("unshare")
+        .args(["--net", "--mount", "--pid", "--fork", "--kill-child"])
+        .arg(itself)
+        .args(["--exact", "inside", "--ignored", "--nocapture"])
+        .output()
+        .expect("unshare");
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+/// A stock peer in this namespace; dropping the value ends it.
+struct Stock(Child);
+
+impl Drop for Stock {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run(words: &[&str]) {
+    let output = Command::new(words[0]).args(&words[1..]).output().expect(words[0]);
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The engine with its socket.
+struct Host {
+    engine: Engine,
+    socket: UdpSocket,
+    start: Instant,
+    established: bool,
+}
+
+impl Host {
+    fn now(&self) -> Time {
+        Time::ZERO + self.start.elapsed()
+    }
+
+    fn send(&mut self, payload: &[u8]) -> bool {
+        let mut datagram = vec![0; datagram_length(payload.len())];
+        let sent = self.engine.send(self.now(), PATH, payload, &mut datagram);
+        if let Ok((route, length)) = sent {
+            self.socket.send_to(&datagram[..length], route.remote).expect("a datagram");
+        }
+        self.flush();
+        sent.is_ok()
+    }
+
+    fn flush(&mut self) {
+        while let Some(output) = self.engine.poll_output() {
+            match output {
+                Output::Send { route, datagram } => {
+                    self.socket.send_to(&datagram, route.remote).expect("a datagram");
+                }
+                Output::Established { .. } => self.established = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// Receives for a moment, and returns the payload if one has arrived.
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        let mut datagram = [0; 2048];
+        let mut payload = None;
+        if let Ok((length, remote)) = self.socket.recv_from(&mut datagram) {
+            let mut buffer = [0; 2048];
+            let route = Route { socket: 0, remote };
+            match self.engine.receive(self.now(), route, &datagram[..length], &mut buffer) {
+                Received::Payload { payload: octets, .. } => payload = Some(octets.to_vec()),
+                Received::Dropped(reason) => panic!("dropped: {reason}"),
+                Received::Handled | Received::Queued => {}
+            }
+        }
+        let now = self.now();
+        self.engine.handle_handshakes(now, 16);
+        self.engine.handle_timeout(now);
+        self.flush();
+        payload
+    }
+}
+
+fn checksum(octets: &[u8]) -> [u8; 2] {
+    let sum: u32 = octets.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
+}
+
+/// An ICMP echo (type 8: request, 0: reply) in IPv4, with `number`.
+fn echo(kind: u8, source: [u8; 4], destination: [u8; 4], rest: &[u8]) -> Vec<u8> {
+    let mut icmp = vec![kind, 0, 0, 0];
+    icmp.extend(rest);
+    let sum = checksum(&icmp);
+    icmp[2..4].copy_from_slice(&sum);
+    let length = (20 + icmp.len()) as u16;
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 1, 0, 0];
+    packet[2..4].copy_from_slice(&length.to_be_bytes());
+    packet.extend(source);
+    packet.extend(destination);
+    let sum = checksum(&packet);
+    packet[10..12].copy_from_slice(&sum);
+    packet.extend(icmp);
+    packet
+}
+
+#[test]
+#[ignore = "the other test runs it in a namespace"]
+fn inside() {
+    let (ours, theirs) = (PrivateKey::from_random([21; 32]), PrivateKey::from_random([22; 32]));
+    let preshared_key = PresharedKey::from_random([23; 32]);
+    run(&["mount", "-t", "tmpfs", "tmpfs", "/var/run"]);
+    run(&["ip", "link", "set", "lo", "up"]);
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+    let port = socket.local_addr().expect("an address").port();
+
+    let mut program = Command::new(tool("wireguard-go"));
+    program.args(["--foreground", "wg0"]).env("LOG_LEVEL", "error").stdin(Stdio::null());
+    let _stock = Stock(program.spawn().expect("wireguard-go"));
+    let begin = Instant::now();
+    while !PathBuf::from("/var/run/wireguard/wg0.sock").exists() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "wireguard-go has no socket");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let config = format!(
+        "[Interface]\nPrivateKey = {}\nListenPort = {STOCK_PORT}\n[Peer]\nPublicKey = {}\nPresharedKey = {}\n\
+         AllowedIPs = 10.9.0.2/32\nEndpoint = 127.0.0.1:{port}\n",
+        *theirs.to_text(),
+        ours.public_key(),
+        *preshared_key.to_text(),
+    );
+    let wg = tool("wg").to_string_lossy().into_owned();
+    let mut setconf =
+        Command::new(&wg).args(["setconf", "wg0", "/dev/stdin"]).stdin(Stdio::piped()).spawn().expect("wg");
+    setconf.stdin.take().expect("a pipe").write_all(config.as_bytes()).expect("a config");
+    assert!(setconf.wait().expect("wg").success());
+    run(&["ip", "address", "add", "10.9.0.1/24", "dev", "wg0"]);
+    run(&["ip", "link", "set", "wg0", "up"]);
+
+    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
+    let settings = |seed| Settings { private_key: ours.clone(), seed: [seed; 32], now: Time::ZERO, unix };
+    let peer = || Peer {
+        id: PATH.peer,
+        public_key: theirs.public_key(),
+        preshared_key: Some(preshared_key.clone()),
+    };
+    let mut engine = Engine::new(settings(24));
+    assert!(engine.set_peer(peer()));
+    let mut host = Host { engine, socket, start: Instant::now(), established: false };
+    let patience = Duration::from_secs(60);
+
+    // The engine opens the session, and the stock peer answers an echo request.
+    let remote: SocketAddr = ([127, 0, 0, 1], STOCK_PORT).into();
+    assert!(host.engine.connect(Time::ZERO, PATH, Route { socket: 0, remote }));
+    host.flush();
+    let request = echo(8, [10, 9, 0, 2], [10, 9, 0, 1], &[0, 7, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    let mut sent = false;
+    let reply = loop {
+        assert!(host.start.elapsed() < patience, "no reply");
+        if host.established && !sent {
+            sent = host.send(&request);
+        }
+        if let Some(payload) = host.receive() {
+            break payload;
+        }
+    };
+    assert_eq!((reply[9], reply[20]), (1, 0), "an echo reply: {reply:?}");
+    assert_eq!(reply[24..38], request[24..38]);
+    let shown = Command::new(&wg).args(["show", "wg0"]).output().expect("wg");
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("latest handshake") && shown.contains(&ours.public_key().to_string()), "{shown}");
+
+    // An engine without a session: the stock peer opens one for its ping, and the engine answers.
+    host.engine = Engine::new(settings(25));
+    assert!(host.engine.set_peer(peer()));
+    host.established = false;
+    run(&[&wg, "set", "wg0", "peer", &ours.public_key().to_string(), "remove"]);
+    let mut setconf =
+        Command::new(&wg).args(["addconf", "wg0", "/dev/stdin"]).stdin(Stdio::piped()).spawn().expect("wg");
+    let peers = &config[config.find("[Peer]").expect("a peer")..];
+    setconf.stdin.take().expect("a pipe").write_all(peers.as_bytes()).expect("a config");
+    assert!(setconf.wait().expect("wg").success());
+    let mut ping = Command::new("ping").args(["-c", "1", "-W", "50", "10.9.0.2"]).spawn().expect("ping");
+    let begin = Instant::now();
+    let status = loop {
+        assert!(begin.elapsed() < patience, "no ping");
+        if let Some(request) = host.receive()
+            && request[9] == 1
+            && request[20] == 8
+        {
+            let length = usize::from(u16::from_be_bytes([request[2], request[3]]));
+            assert!(host.send(&echo(0, [10, 9, 0, 2], [10, 9, 0, 1], &request[24..length])));
+        }
+        if let Some(status) = ping.try_wait().expect("ping") {
+            break status;
+        }
+    };
+    assert!(status.success(), "{status}");
+    assert!(host.established);
+}

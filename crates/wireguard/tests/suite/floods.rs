@@ -1,0 +1,165 @@
+//! Floods of handshakes: bounded work and memory, no answer to strangers, routers still get in.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use carnet_wireguard::{Output, Received, Route, WireguardDrop};
+
+use crate::network::{Network, TODAY, engine, home_key, path, uplink};
+
+fn random_source(number: u32) -> SocketAddr {
+    SocketAddr::from(([10, (number >> 16) as u8, (number >> 8) as u8, number as u8], 1024))
+}
+
+/// The attacker does not know the home agent's public key: 100,000 handshakes draw no answer, and a router
+/// registers and sends at once.
+#[test]
+fn forged_handshakes_draw_no_answer_and_delay_neither_data_nor_routers() {
+    let mut network = Network::established(&[1]);
+    let mut buffer = [0; 2048];
+    let mut forged = [0; 148];
+    forged[0] = 1;
+    for number in 0..100_000u32 {
+        forged[8..12].copy_from_slice(&number.to_le_bytes());
+        let route = Route { socket: 0, remote: random_source(number) };
+        let received = network.home.receive(network.now, route, &forged, &mut buffer);
+        assert!(matches!(received, Received::Queued | Received::Dropped(WireguardDrop::QueueFull)));
+        if number % 1000 == 0 {
+            network.send(1, b"data").expect("session");
+            network.deliver_all();
+            network.home.handle_handshakes(network.now, 16);
+        }
+        if number == 50_000 {
+            network.connect(2);
+        }
+    }
+    assert_eq!(network.at_home.len(), 100);
+    while network.home.has_handshakes() {
+        network.home.handle_handshakes(network.now, 16);
+    }
+    assert!(network.home.poll_output().is_none(), "no answer to a stranger");
+    let full = network.home.drops(WireguardDrop::QueueFull);
+    assert!(full > 50_000, "{full}");
+    assert!(full + network.home.drops(WireguardDrop::Mac) >= 100_000);
+    network.tick(network.now + Duration::from_millis(250));
+    network.deliver_all();
+    assert!(network.home.is_established(path(2)));
+}
+
+/// The attacker knows the public key and has no address of its own: above 1000 handshakes a second it gets
+/// cookies only. A router sends its initiation again with the cookie, and is in without waiting.
+#[test]
+fn flood_with_the_public_key_draws_cookies_and_routers_get_in_at_once() {
+    let mut network = Network::new();
+    let mut attacker = engine(
+        carnet_wireguard::PrivateKey::from_random([66; 32]),
+        6,
+        network.now,
+        TODAY,
+        home_key().public_key(),
+    );
+    attacker.connect(network.now, path(0), Route { socket: 0, remote: crate::network::home_address() });
+    let Some(Output::Send { datagram, .. }) = attacker.poll_output() else { panic!("no initiation") };
+    let mut buffer = [0; 2048];
+    let mut cookies = 0;
+    for number in 0..1500 {
+        let route = Route { socket: 0, remote: random_source(number) };
+        network.home.receive(network.now, route, &datagram, &mut buffer);
+        network.home.handle_handshakes(network.now, 16);
+        while let Some(output) = network.home.poll_output() {
+            let Output::Send { datagram, .. } = output else { panic!("{output:?}") };
+            assert_eq!((datagram[0], datagram.len()), (3, 64), "a cookie, shorter than the handshake");
+            cookies += 1;
+        }
+    }
+    assert_eq!(cookies, 500);
+    assert_eq!(network.home.drops(WireguardDrop::UnknownKey), 1000);
+    assert_eq!(network.home.drops(WireguardDrop::Cookie), 500);
+
+    network.connect(1);
+    let before = network.now;
+    network.deliver_all();
+    assert!(network.router.is_established(path(1)) && network.home.is_established(path(1)));
+    assert_eq!(network.now, before, "no time has passed");
+    assert_eq!(network.home.drops(WireguardDrop::Cookie), 501);
+}
+
+/// An attacker who sees the initiations and knows the public key can forge cookies. Each interval of the
+/// retransmission has one more initiation at most.
+#[test]
+fn many_cookies_cause_one_initiation_until_the_next_retransmission() {
+    let mut network = Network::new();
+    let mut buffer = [0; 2048];
+    network.connect(1);
+    let mut initiations = 1;
+    for seed in 0..10 {
+        // The attacker's cookies look like those of a home agent that has just started and is under load.
+        let Some(initiation) = network.wire.pop_front() else { break };
+        network.home =
+            engine(home_key(), 100 + seed, network.now, TODAY, crate::network::router_key().public_key());
+        let route = Route { socket: 0, remote: uplink(1) };
+        for _ in 0..1001 {
+            network.home.receive(network.now, route, &initiation.octets, &mut buffer);
+            network.home.handle_handshakes(network.now, 1);
+        }
+        while let Some(output) = network.home.poll_output() {
+            if let Output::Send { datagram, .. } = output
+                && datagram[0] == 3
+            {
+                let home = Route { socket: 1, remote: crate::network::home_address() };
+                let received = network.router.receive(network.now, home, &datagram, &mut buffer);
+                assert_eq!(received, Received::Handled, "the cookie is believed");
+            }
+        }
+        network.collect();
+        initiations += network.wire.len();
+    }
+    assert_eq!(initiations, 2);
+}
+
+/// A router under an attacker's control begins handshakes without end: its share is 16 and 8 a second.
+#[test]
+fn authentic_handshakes_of_one_path_have_a_share() {
+    let mut network = Network::new();
+    let mut accepted = 0;
+    for number in 0..100u8 {
+        network.router = engine(
+            crate::network::router_key(),
+            number,
+            network.now,
+            TODAY + 100 + u64::from(number),
+            home_key().public_key(),
+        );
+        network.connect(1);
+        let initiation = network.wire.pop_front().expect("initiation");
+        accepted += u32::from(network.deliver(&initiation).is_none());
+        network.wire.clear();
+    }
+    assert_eq!(accepted, 16);
+    assert_eq!(network.home.drops(WireguardDrop::Share), 84);
+    assert_eq!(network.home.sessions(), 1);
+}
+
+/// The renewal of a session waits in a queue of its own, which a flood from other addresses does not fill.
+#[test]
+fn renewal_of_a_session_passes_a_full_queue() {
+    let mut network = Network::established(&[1]);
+    let mut buffer = [0; 2048];
+    for number in 0..10_000 {
+        let mut forged = [0; 148];
+        forged[0] = 1;
+        let route = Route { socket: 0, remote: random_source(number) };
+        network.home.receive(network.now, route, &forged, &mut buffer);
+    }
+    assert!(network.home.drops(WireguardDrop::QueueFull) > 5000);
+    network.now += Duration::from_secs(1);
+    network.router.renew(network.now, path(1));
+    network.collect();
+    network.home_outputs.clear();
+    let initiation = network.wire.pop_front().expect("initiation");
+    let route = Route { socket: 0, remote: initiation.source };
+    assert_eq!(network.home.receive(network.now, route, &initiation.octets, &mut buffer), Received::Queued);
+    network.home.handle_handshakes(network.now, 1);
+    network.collect();
+    assert!(matches!(network.home_outputs[..], [Output::Accepted { .. }]), "{:?}", network.home_outputs);
+}
