@@ -116,6 +116,20 @@ Examples:
   IPsec also for the tunnelled traffic, with certificates:
   carnet ipsec --config bus-42.toml --gateway 2001:db8:ff::2 --data --auth pubkey")]
     Ipsec(Ipsec),
+    #[cfg(feature = "wireguard")]
+    /// Make a key pair for the encrypted tunnel (X25519, in WireGuard's base64).
+    ///
+    /// With --out the private key goes into the file, with mode 0600, and the public key to standard output.
+    /// Without it the private key goes to standard output, and the public key to standard error.
+    #[command(after_help = "\
+Examples:
+  carnet key --out /etc/carnet/bus-42.key    make a key file, and print the public key
+  carnet key >bus-42.key                     the same as `wg genkey`, with the mode of the shell's umask")]
+    Key {
+        /// New file for the private key. The command does not overwrite a file.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
     #[cfg(feature = "replay")]
     /// Replay a recording (`station.record`), and print what the station did, as JSON lines.
     #[command(after_help = "\

@@ -23,6 +23,8 @@ mod faults;
 mod geonet;
 mod http;
 mod ipsec;
+#[cfg(feature = "wireguard")]
+mod key;
 mod lan;
 mod log;
 mod record;
@@ -75,6 +77,8 @@ fn main() -> ExitCode {
             Ok(config) => ipsec::swanctl(&config, &wanted).and_then(|text| print(&text)),
             Err(errors) => return check::refuse(&errors),
         },
+        #[cfg(feature = "wireguard")]
+        Command::Key { out } => key::make(out.as_deref()),
         #[cfg(feature = "replay")]
         Command::Replay { config, recording } => match Config::load(&config) {
             Ok(config) => record::replay(&config, &recording, &mut io::stdout().lock()),
@@ -163,6 +167,8 @@ fn talk(command: Command) -> anyhow::Result<()> {
             Command::SupportBundle(command) => support::bundle(command).await,
             // `main` has handled these commands before the runtime starts.
             Command::Run { .. } | Command::Check { .. } | Command::Ipsec(_) => Ok(()),
+            #[cfg(feature = "wireguard")]
+            Command::Key { .. } => Ok(()),
             #[cfg(feature = "replay")]
             Command::Replay { .. } => Ok(()),
         }

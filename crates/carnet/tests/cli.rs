@@ -67,6 +67,40 @@ fn http(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
+#[cfg(feature = "wireguard")]
+#[test]
+fn key_pair_is_that_of_wireguard_and_its_file_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let path = scratch("key");
+    let file = path.to_string_lossy().into_owned();
+    let output = carnet(&["key", "--out", &file]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+    assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o7777, 0o600);
+    let written = std::fs::read_to_string(&path).expect("a file");
+    let private: carnet_wireguard::PrivateKey = written.parse().expect("a private key");
+    assert_eq!(stdout(&output), format!("{}\n", private.public_key()));
+    assert_eq!((written.len(), stdout(&output).len()), (45, 45));
+
+    let again = carnet(&["key", "--out", &file]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(stderr(&again).contains("cannot write the private key"), "{}", stderr(&again));
+    assert_eq!(stdout(&again), "");
+    assert_eq!(std::fs::read_to_string(&path).expect("a file"), written, "the file is not overwritten");
+    let _ = std::fs::remove_file(&path);
+}
+
+#[cfg(feature = "wireguard")]
+#[test]
+fn private_key_alone_goes_to_standard_output() {
+    let output = carnet(&["key"]);
+    assert!(output.status.success());
+    let private: carnet_wireguard::PrivateKey = stdout(&output).parse().expect("a private key");
+    assert_eq!(stderr(&output), format!("public key: {}\n", private.public_key()));
+    assert_ne!(stdout(&output), stdout(&carnet(&["key"])));
+}
+
 #[test]
 fn check_accepts_and_warns() {
     let path = scratch("good.toml");
