@@ -125,7 +125,7 @@ impl Session {
 
     /// Takes a token of the path's share of handshakes.
     pub(crate) fn take_share(&mut self, now: Time) -> bool {
-        SHARE.take(&mut self.share, now, 1)
+        SHARE.take_tokens(&mut self.share, now, 1)
     }
 
     /// Begins a handshake unless one is in progress, and returns the initiation.
