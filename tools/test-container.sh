@@ -79,11 +79,11 @@ look "$home" >"$work/before"
 mkdir "$work/etc" "$work/run" "$work/state"
 cp packaging/examples/home.toml "$work/etc/carnet.toml"
 # As docs/operating.md has it, but for the places.
-rights="--cap-drop all --cap-add net_admin,net_raw,bpf,perfmon --security-opt no-new-privileges --security-opt unmask=/proc/sys"
+rights="--cap-drop all --cap-add net_admin,net_raw,net_bind_service,bpf,perfmon --security-opt no-new-privileges --security-opt unmask=/proc/sys"
 rights="$rights --security-opt seccomp=packaging/container/seccomp.json"
 places="--volume $work/etc:/etc/carnet:ro --volume $work/state:/var/lib/carnet --volume $work/run:/run/carnet"
 rights="$rights --read-only --device /dev/net/tun"
-for right in net_admin net_raw bpf perfmon; do
+for right in net_admin net_raw net_bind_service bpf perfmon; do
   grep -q "^CapabilityBoundingSet=.*CAP_$(echo $right | tr a-z A-Z)" packaging/systemd/carnet@.service ||
     fail "the service goes without $right"
 done
@@ -111,7 +111,7 @@ until_holds 10 "the health check" podman healthcheck run "$container"
 held "it runs, answers and is healthy"
 process=$(podman inspect --format '{{.State.Pid}}' "$container")
 grep -q '^CapEff:.*000000c000003000$' "/proc/$process/status" || fail "other rights than these: $(grep Cap "/proc/$process/status")"
-held "it has its four capabilities and no other"
+held "it keeps the four capabilities that a home agent needs, and no other"
 
 # A mobile router registers, and a packet of its network comes back from the home agent.
 own=${program:-${CARGO_TARGET_DIR:-target}/$(uname -m)-unknown-linux-musl/release/carnet}
