@@ -1,7 +1,9 @@
 //! The door of the mobile network. From outside, hosts get only packets of connections that they began. This
 //! holds on each data path, and also while carnet is dead.
 
-use std::net::Ipv6Addr;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
@@ -232,4 +234,134 @@ fn open_door_has_no_rules_and_a_warning() {
     assert!(!bed.core.pings(INSIDE), "{}", router.log());
     wait_until("a ping", seconds(10), || bed.host.pings(CORRESPONDENT));
     assert_eq!(router.show("status")["mobile_router"]["lan"][0]["inbound"], "established");
+}
+
+/// Timeout of connection tracking for a flow without packets, in seconds. The kernel's values are 2 minutes
+/// for UDP, and 5 days for TCP.
+const FORGOTTEN_AFTER: u64 = 4;
+/// Number of rests of a flow. All rests together are twice as long as the timeout.
+const RESTS: usize = 4;
+
+/// A UDP flow and a TCP connection that a host on board has begun to the correspondent.
+struct Flows {
+    host_udp: UdpSocket,
+    server_udp: UdpSocket,
+    host_tcp: TcpStream,
+    server_tcp: TcpStream,
+}
+
+impl Flows {
+    fn begin(bed: &Testbed) -> Flows {
+        let server = (address(CORRESPONDENT), 0);
+        let (server_udp, listener) = bed.core.run(move || {
+            (UdpSocket::bind(server).expect("a socket"), TcpListener::bind(server).expect("a listener"))
+        });
+        let to = server_udp.local_addr().expect("an address");
+        let to_listener = listener.local_addr().expect("an address");
+        let (host_udp, host_tcp) = bed.host.run(move || {
+            let socket = UdpSocket::bind((address(INSIDE), 0)).expect("a socket");
+            socket.connect(to).expect("connected");
+            (socket, TcpStream::connect(to_listener).expect("a connection"))
+        });
+        let (server_tcp, _) = listener.accept().expect("a connection");
+        let flows = Flows { host_udp, server_udp, host_tcp, server_tcp };
+        flows.patience(seconds(20));
+        flows.host_sends();
+        let mut buffer = [0; 8];
+        let (_, from) = flows.server_udp.recv_from(&mut buffer).expect("the host's datagram");
+        flows.server_udp.connect(from).expect("connected");
+        flows
+    }
+
+    /// Sets how long the ends wait for data.
+    fn patience(&self, time: Duration) {
+        for socket in [&self.host_udp, &self.server_udp] {
+            socket.set_read_timeout(Some(time)).expect("a timeout");
+        }
+        for stream in [&self.host_tcp, &self.server_tcp] {
+            stream.set_read_timeout(Some(time)).expect("a timeout");
+            stream.set_nodelay(true).expect("an option");
+        }
+    }
+
+    fn host_sends(&self) {
+        self.host_udp.send(b"host").expect("sent");
+        (&self.host_tcp).write_all(b"host").expect("sent");
+    }
+
+    fn server_sends(&self) {
+        self.server_udp.send(b"serv").expect("sent");
+        (&self.server_tcp).write_all(b"serv").expect("sent");
+    }
+
+    /// Returns whether the host receives what the server has sent in each flow.
+    fn host_receives(&self) -> (bool, bool) {
+        let mut buffer = [0; 4];
+        let datagram = match self.host_udp.recv(&mut buffer) {
+            Ok(length) => length == 4 && buffer == *b"serv",
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+                false
+            }
+        };
+        let data = match (&self.host_tcp).read_exact(&mut buffer) {
+            Ok(()) => buffer == *b"serv",
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+                false
+            }
+        };
+        (datagram, data)
+    }
+}
+
+/// The flows rest several times for less than the timeout, and for twice the timeout in all: they go on.
+/// After a longer rest, the door refuses packets of the correspondent until the host sends.
+#[test]
+fn idle_flows_pass_the_door_until_the_kernel_forgets_them() {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    let _agent = Station::start(&bed.agent, &bed.agent_config());
+    for name in ["udp_timeout", "udp_timeout_stream", "tcp_timeout_established"] {
+        let setting = format!("net.netfilter.nf_conntrack_{name}={FORGOTTEN_AFTER}");
+        let output = bed.router.output(&["sysctl", "-qw", &setting]);
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let mut router = Station::start(&bed.router, &with_table(&bed, "", "tun"));
+    router.registered();
+    wait_until("a ping", seconds(10), || bed.host.pings(CORRESPONDENT));
+    let flows = Flows::begin(&bed);
+    let (mut rests, began) = (0, Instant::now());
+    while rests < RESTS {
+        assert!(began.elapsed() < seconds(300), "the machine is too busy for this test");
+        flows.host_sends();
+        let resting = Instant::now();
+        std::thread::sleep(seconds(FORGOTTEN_AFTER) / 2);
+        flows.server_sends();
+        // On a busy machine the rest may be too long, and shows nothing.
+        if resting.elapsed() < seconds(FORGOTTEN_AFTER) * 3 / 4 {
+            assert_eq!(flows.host_receives(), (true, true), "after rest {rests}");
+            rests += 1;
+        } else {
+            flows.host_sends();
+            flows.host_receives();
+        }
+    }
+    assert!(began.elapsed() >= seconds(FORGOTTEN_AFTER) * 2, "{:?}", began.elapsed());
+
+    std::thread::sleep(seconds(FORGOTTEN_AFTER + 1));
+    let before = refused(&bed.router);
+    flows.patience(seconds(1));
+    flows.server_sends();
+    assert_eq!(flows.host_receives(), (false, false), "after the timeout");
+    assert!(refused(&bed.router) >= before + 2, "the door has refused {}", refused(&bed.router) - before);
+
+    flows.patience(seconds(60));
+    flows.host_sends();
+    // The datagram was lost, and TCP sends its data again.
+    flows.server_udp.send(b"serv").expect("sent");
+    assert_eq!(flows.host_receives(), (true, true), "after the host has sent again");
+    router.terminate();
 }
