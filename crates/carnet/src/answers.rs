@@ -14,6 +14,7 @@ use carnet_nemo::forwarding::packet_rules::{OutsideTraffic, PacketCount};
 use carnet_station::Station;
 use carnet_station::io::Event;
 use carnet_wire::address::MacAddress;
+use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::lan::{LanLink, LanServices};
 
@@ -291,12 +292,10 @@ pub fn event_text(event: &Event) -> String {
             lifetime_s,
             change,
         } => {
-            let ipv4 = ipv4_prefixes.iter().map(ToString::to_string);
-            let prefixes: Vec<String> = prefixes.iter().map(ToString::to_string).chain(ipv4).collect();
             format!(
                 "binding {change}: {home_address}{} at {care_of_address} with {} for {lifetime_s} s",
                 identified(*bid),
-                if prefixes.is_empty() { "no prefix".into() } else { prefixes.join(", ") }
+                networks(prefixes, ipv4_prefixes)
             )
         }
         Event::BindingRemoved { home_address, bid, reason } => {
@@ -313,6 +312,19 @@ pub fn event_text(event: &Event) -> String {
             format!("the config has changed: {}", parts.join("; "))
         }
         Event::Warning { message } => message.clone(),
+    }
+}
+
+/// Returns the networks of a binding for people. A single IPv4 address without a network beside it is the
+/// IPv4 home address of a mobile node.
+fn networks(prefixes: &[Ipv6Net], ipv4_prefixes: &[Ipv4Net]) -> String {
+    match (prefixes, ipv4_prefixes) {
+        ([], []) => "no prefix".into(),
+        ([], [home]) if home.prefix_len() == 32 => format!("IPv4 home address {}", home.addr()),
+        _ => {
+            let ipv4 = ipv4_prefixes.iter().map(ToString::to_string);
+            prefixes.iter().map(ToString::to_string).chain(ipv4).collect::<Vec<_>>().join(", ")
+        }
     }
 }
 

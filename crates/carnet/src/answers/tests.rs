@@ -21,6 +21,7 @@ use carnet_security::crypto::{Backend, Portable, SigningKey};
 use carnet_security::keys::Curve;
 use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, ValidityPeriod};
 use carnet_security::{Now, Policy, Security, SecurityDrop, Ticket, pki};
+use carnet_station::io::Event;
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::geonet::GnAddress;
 
@@ -196,3 +197,25 @@ dcc = {}
 
 [facilities]
 ";
+
+#[test]
+fn binding_event_names_the_networks_or_the_ipv4_home_address() {
+    let text = |prefixes: &[&str], ipv4: &[&str]| {
+        let event = Event::Binding {
+            home_address: "2001:db8:1::77".parse().expect("an address"),
+            care_of_address: std::net::Ipv4Addr::new(198, 51, 100, 9).into(),
+            bid: None,
+            prefixes: prefixes.iter().map(|it| it.parse().expect("a prefix")).collect(),
+            ipv4_prefixes: ipv4.iter().map(|it| it.parse().expect("an IPv4 prefix")).collect(),
+            lifetime_s: 60,
+            change: "created".into(),
+        };
+        crate::answers::event_text(&event)
+    };
+    let with = |what| format!("binding created: 2001:db8:1::77 at 198.51.100.9 with {what} for 60 s");
+    assert_eq!(text(&[], &[]), with("no prefix"));
+    assert_eq!(text(&[], &["10.42.7.7/32"]), with("IPv4 home address 10.42.7.7"));
+    assert_eq!(text(&[], &["10.42.7.0/24"]), with("10.42.7.0/24"));
+    let both = text(&["2001:db8:a::/64"], &["10.42.7.7/32"]);
+    assert_eq!(both, with("2001:db8:a::/64, 10.42.7.7/32"));
+}
