@@ -215,6 +215,7 @@ bench-micro:
 	@tools/setup.sh demo
 	$(CARGO) bench --package carnet-station --bench forwarder -- $(BENCH_ARGS)
 	$(CARGO) bench --package carnet-mobility --bench registration -- $(BENCH_ARGS)
+	$(CARGO) bench --package carnet-wireguard --bench sessions -- $(BENCH_ARGS)
 	$(CARGO) bench --package carnet-its --bench messages -- $(BENCH_ARGS)
 	$(CARGO) bench --package carnet-its --bench map -- $(BENCH_ARGS)
 

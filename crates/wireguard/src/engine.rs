@@ -28,6 +28,8 @@ const RESPONSE_LENGTH: usize = 92;
 const SESSIONS_PER_TIMEOUT: usize = 64;
 /// Time between two checks of the timers of a session that carries data.
 const CHECK: Duration = Duration::from_secs(1);
+/// Largest age of a stored timestamp.
+const STORED: Duration = Duration::from_secs(60);
 /// Handshakes a second above which the engine answers with cookies.
 const HANDSHAKES_WITHOUT_COOKIE: u64 = 1000;
 
@@ -55,9 +57,15 @@ pub struct Settings {
     pub seed: [u8; 32],
     /// The caller's monotonic time.
     pub now: Time,
-    /// The date of `now` as the time since the UNIX epoch. The caller takes the later one of the system's
-    /// clock and a time above [`Engine::newest_timestamp`] of the last run.
+    /// The date of `now` as the time since the UNIX epoch, from [`date_at_start`].
     pub unix: Duration,
+}
+
+/// Returns the date with which an engine starts: that of the system's clock, or 60 s after the newest
+/// timestamp of the last run if this is later. `stored` is a value of [`Engine::newest_timestamp`] that is at
+/// most 60 s old. So a router without a battery clock sends no timestamp twice.
+pub fn date_at_start(system: Duration, stored: Option<Duration>) -> Duration {
+    stored.map_or(system, |stored| system.max(stored.saturating_add(STORED)))
 }
 
 /// Instruction or report for the caller.

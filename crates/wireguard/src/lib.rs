@@ -25,7 +25,7 @@ mod session;
 mod timestamp;
 
 pub use drop_reason::WireguardDrop;
-pub use engine::{Engine, Output, Peer, PeerId, Received, Settings};
+pub use engine::{Engine, Output, Peer, PeerId, Received, Settings, date_at_start};
 pub use key::{KeyError, PresharedKey, PrivateKey, PublicKey};
 pub use path::{Path, PathNumber};
 pub use session::Route;

@@ -16,6 +16,8 @@ use crate::PathNumber;
 const STEP: u32 = 1 << 24;
 /// The bits 8 to 23 of the nanoseconds of a timestamp with a path number: "CA" in ASCII.
 const MARK: u32 = 0x4341 << 8;
+/// Latest date of a start: a damaged file with a later one does not overflow the timestamps.
+const LATEST: Duration = Duration::from_secs(1 << 40);
 /// Nanoseconds of one second.
 const SECOND: u32 = 1_000_000_000;
 // The largest step that still fits into a second has room for the mark and each number.
@@ -46,7 +48,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new(start: Time, unix: Duration) -> Clock {
-        Clock { origin: Instant::now(), start, unix }
+        Clock { origin: Instant::now(), start, unix: unix.min(LATEST) }
     }
 
     /// Returns the library's time for `now`.
@@ -99,6 +101,13 @@ mod tests {
         assert_eq!(Timestamp(0x4000_0000_0000_002a_3b00_0000).path_number(), 0);
         assert_eq!(Timestamp(0x4000_0000_0000_002a_3b43_4107).path_number(), 7);
         assert_eq!(Timestamp(0x4000_0000_0000_002a_3b43_4207).path_number(), 0);
+    }
+
+    #[test]
+    fn date_of_a_damaged_file_does_not_overflow() {
+        let clock = Clock::new(Time::ZERO, Duration::MAX);
+        let number = PathNumber::new(3).expect("in range");
+        assert!(clock.date(clock.marked(Time::from_secs(1), number)) > LATEST);
     }
 
     proptest! {

@@ -136,10 +136,20 @@ fn router_with_a_reset_clock_is_refused_until_it_uses_its_stored_time() {
     assert!(network.wire.is_empty());
     assert_eq!(network.home_outputs, [Output::OldTimestamp { path: path(1) }]);
 
-    network.router = engine(router_key(), 11, now, newest.as_secs() + 1, home_key().public_key());
+    let date = carnet_wireguard::date_at_start(Duration::ZERO, Some(newest));
+    network.router = engine(router_key(), 11, now, date.as_secs(), home_key().public_key());
     network.connect(1);
     network.deliver_all();
     assert!(network.router.is_established(path(1)));
+}
+
+#[test]
+fn date_at_start_is_the_later_one_of_clock_and_stored_time() {
+    let day = Duration::from_secs(86_400);
+    assert_eq!(carnet_wireguard::date_at_start(day, None), day);
+    assert_eq!(carnet_wireguard::date_at_start(day, Some(day / 2)), day);
+    assert_eq!(carnet_wireguard::date_at_start(day, Some(day)), day + Duration::from_secs(60));
+    assert_eq!(carnet_wireguard::date_at_start(Duration::ZERO, Some(Duration::MAX)), Duration::MAX);
 }
 
 #[test]
