@@ -3,8 +3,8 @@
 //! WireGuard's handshake carries a TAI64N timestamp: 64 bits of seconds and 32 bits of nanoseconds. The
 //! responder only checks that it grows. WireGuard in Linux and in Go sets the low 24 bits of the nanoseconds
 //! to zero, because exact times of a sender help attackers. This module writes a mark of 16 bits and the
-//! path number into these 24 bits. The handshake encrypts and authenticates the timestamp. So an attacker cannot
-//! change the number, and a recorded handshake opens only its own path.
+//! path number into these 24 bits. The handshake encrypts and authenticates the timestamp. So an attacker
+//! cannot change the number, and a recorded handshake opens only its own path.
 
 use std::time::{Duration, Instant};
 

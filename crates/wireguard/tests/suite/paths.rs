@@ -30,7 +30,8 @@ fn handshakes_of_two_paths_that_overtake_each_other_are_both_answered() {
     assert_eq!(network.texts_at_home(), expected);
 }
 
-/// The attacker knows the home agent's public key, so it can write the index and a right MAC into a recording.
+/// The attacker knows the home agent's public key. So it can write another index and a right MAC into a
+/// recording.
 #[test]
 fn recorded_handshake_opens_no_path_again_and_no_other_path() {
     let mut network = Network::established(&[2]);

@@ -49,7 +49,9 @@ proptest! {
 
     /// Each payload arrives at most once, unchanged, and on its own path. Afterwards the paths work.
     #[test]
-    fn payloads_arrive_once_and_unchanged_over_random_networks(steps in proptest::collection::vec(step(), 1..120)) {
+    fn payloads_arrive_once_and_unchanged_over_random_networks(
+        steps in proptest::collection::vec(step(), 1..120),
+    ) {
         let mut network = Network::new();
         for number in [1, 2, 3] {
             network.connect(number);
