@@ -54,16 +54,18 @@ async function ask() {
   if (status === null || typeof status !== "object") throw new Error("no status");
   const geonet = Boolean(status.geonet);
   const none = Promise.resolve([]);
-  const [uplinks, tunnels, bindings, counters, locations, areas] = await Promise.all([
+  const onBoard = Boolean(status.mobile_router);
+  const [uplinks, tunnels, bindings, counters, locations, areas, lan] = await Promise.all([
     get("/v1/uplinks"), get("/v1/tunnels"), get("/v1/bindings"), get("/v1/counters"),
     geonet ? get("/v1/locations").catch(() => []) : none, geonet ? get("/v1/areas").catch(() => []) : none,
+    onBoard ? get("/v1/lan").catch(() => []) : none,
   ]);
   if (![uplinks, tunnels, bindings].every(Array.isArray) || counters === null || typeof counters !== "object") throw new Error("no lists");
   if (seen && (seen.status.name !== status.name || seen.status.uptime_s > status.uptime_s)) history.forgetCounters();
   const now = Date.now();
   history.sawUplinks(uplinks, now);
   history.sawCounters(counters, tunnels, now);
-  seen = { status, uplinks, tunnels, bindings, counters, locations, areas };
+  seen = { status, uplinks, tunnels, bindings, counters, locations, areas, lan };
   live("good", "live");
   draw();
 }

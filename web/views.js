@@ -25,16 +25,19 @@ const table = (caption, heads, rows, key) =>
 const row = (heads, ...cells) => el("tr", null, cells.map((cell, at) =>
   at === 0 ? el("th", { scope: "row" }, cell) : el("td", { class: heads[at].startsWith("#") ? "n" : null }, cell)));
 
+const counted = (value, one, several) => `${count(value)} ${value === 1 ? one : several}`;
+const family = (name) => ({ ipv4: "IPv4", ipv6: "IPv6" })[name] ?? name;
+
 /** A state in words and colour. */
 function badge(state) {
   const [word] = String(state).split(":");
-  const kind = { active: "good", registered: "good", home: "good", up: "good", fix: "good", standby: "calm", registering: "warn", untested: "warn",
+  const kind = { active: "good", registered: "good", home: "good", up: "good", "in force": "good", fix: "good", standby: "calm", registering: "warn", untested: "warn",
     silent: "warn", disconnected: "bad", refused: "bad", down: "bad", missing: "bad" }[word] ?? "calm";
   return el("span", { class: `badge ${kind}` }, state);
 }
 
 /** Faults of the station: `{kind, text}`. */
-export function alerts(now, { status, uplinks }) {
+export function alerts(now, { status, uplinks, lan }) {
   const found = [];
   const add = (kind, text) => found.push({ kind, text });
   const router = status.mobile_router;
@@ -43,6 +46,10 @@ export function alerts(now, { status, uplinks }) {
     else if (router.reachable === false) add("bad", "No uplink leads to the home agent. The registration outlives the uplinks, but nothing goes through.");
     for (const lan of list(router.lan)) {
       if (lan.state !== "up") add("warn", `${lan.interface}, an interface of the mobile network: ${lan.state}.`);
+      if (lan.closed) add("bad", `${lan.interface} gets no packets from others: ${lan.closed}.`);
+    }
+    for (const ipv4 of list(router.ipv4_prefixes)) {
+      if (!ipv4.accepted) add("warn", `The tunnel carries no packets of ${ipv4.prefix}: ${ipv4.reason}.`);
     }
     if (router.wanted_uplink) add("calm", `An operator asked for ${router.wanted_uplink}: carnet does not choose now.`);
   }
@@ -54,6 +61,17 @@ export function alerts(now, { status, uplinks }) {
       add("warn", `${uplink.interface} has used ${Math.round((uplink.volume_used / uplink.volume) * 100)} % of its volume for this ${uplink.volume_period}.`);
     }
   }
+  for (const { interface: name, dhcp, dns } of list(lan)) {
+    if (dhcp?.failure) add("warn", `The DHCP server on ${name} does not run: ${dhcp.failure}.`);
+    if (dhcp?.other_server) add("warn", `Another DHCP server answers hosts on ${name}: ${dhcp.other_server}.`);
+    if (dhcp && dhcp.free === 0) add("warn", `${name} has no free address for another host.`);
+    for (const { address, failure } of list(dns)) if (failure) add("warn", `Hosts on ${name} get no answers from the DNS forwarder at ${address}: ${failure}.`);
+  }
+  for (const nat of list(status.home_agent?.nat)) {
+    if (!nat.in_force) add("bad", `NAT for ${family(nat.family)} on ${nat.interface} is not in force: ${nat.failure}.`);
+  }
+  const proxy = status.home_agent?.ndp_proxy;
+  if (proxy && proxy.state !== "up") add("bad", `The home agent does not answer for the mobile networks on ${proxy.interface}: the interface is ${proxy.state}.`);
   const geonet = status.geonet;
   if (geonet) {
     if (geonet.waits_for) add("bad", `GeoNetworking waits for ${geonet.waits_for}.`);
@@ -88,11 +106,17 @@ function statusPanels({ status }) {
       ["Home agent", router.home_agent === "::" ? "not known yet" : el("code", null, router.home_agent)],
       ["Home address", el("code", null, router.home_address)],
       ["Care-of addresses", list(router.care_of_addresses).length ? addresses(router.care_of_addresses) : "none"],
-      ["Mobile network", [addresses(router.prefixes), list(router.lan).map((lan) => el("span", null, ` ${lan.interface} ${lan.state}`))]],
+      ["Mobile network", [addresses([...list(router.prefixes), ...list(router.ipv4_prefixes).map((ipv4) => ipv4.prefix)]), list(router.lan).map((lan) => el("span", null, ` ${lan.interface} ${lan.state}`))]],
     ])),
     agent && panel("agent", "Home agent", facts([
       ["Bindings", el("strong", { class: "figure" }, count(agent.bindings))],
       ["Address", el("code", null, agent.address)],
+      ...list(agent.nat).map((nat) => [`NAT for ${family(nat.family)}`, [badge(nat.in_force ? "in force" : "down"), ` ${nat.interface}`, el("br"),
+        `${count(nat.translated?.packets_out)} packets out, ${count(nat.translated?.packets_in)} in`, el("br"),
+        `${octets(nat.translated?.octets_out)} out, ${octets(nat.translated?.octets_in)} in`]]),
+      agent.ndp_proxy && ["Proxy Neighbor Discovery", [badge(agent.ndp_proxy.state), ` ${agent.ndp_proxy.interface}`, el("br"),
+        `for ${counted(agent.ndp_proxy.addresses, "address", "addresses")} and ${counted(agent.ndp_proxy.prefixes, "network", "networks")}`, el("br"),
+        `${count(agent.ndp_proxy.answered)} answers, ${count(agent.ndp_proxy.refused)} refused`]],
     ])),
     geonet && panel("geonet", "GeoNetworking", facts([
       ["Stations in range", el("strong", { class: "figure" }, count(geonet.neighbours))],
@@ -121,10 +145,39 @@ function uplinkPanel({ status, uplinks }, from, now, width) {
     signal(uplink.signal_dbm), fixed(uplink.rtt_ms, "ms", 1), Number.isFinite(uplink.loss) ? fixed(uplink.loss * 100, "%", 1) : "–",
     [octets(uplink.volume_used), uplink.volume && ` of ${octets(uplink.volume)}`, uplink.volume_period && ` this ${uplink.volume_period}`],
     known(uplink.care_of_address, (address) => el("code", null, address))));
+  const portals = list(uplinks).filter((uplink) => uplink.captive_portal || uplink.portal_access || uplink.portal_outside);
   const lines = [...history.trips].map(([name, values], at) => ({ name, kind: `k${at % 6}`, values }));
   return panel("uplinks", "Uplinks", table("Uplinks", heads, rows, "uplinks-table"),
     el("p", { class: "actions" }, el("button", { type: "button", "data-handover": "", disabled: !wanted }, "Let carnet choose")),
+    portals.length > 0 && portalTable(portals),
     el("h3", null, "Round trip to the home agent, ms"), legend(lines), chart(lines, from, now, width, 150, "ms"));
+}
+
+/** Captive portals, and the host on board that may reach one. */
+function portalTable(uplinks) {
+  const heads = ["Uplink", "Captive portal", "Host with access", "#Time left", "Servers", "#Octets out", "#Octets in"];
+  const rows = uplinks.map(({ interface: name, captive_portal: portal, portal_access: access, portal_outside: traffic }) => row(heads, name, known(portal),
+    access ? [el("code", null, access.host), ` on ${access.interface}`] : "none", known(access?.remaining_s, duration),
+    list(access?.dns).length ? addresses(access.dns) : "–", octets(traffic?.octets_out), octets(traffic?.octets_in)));
+  return [el("h3", null, "Captive portals"), table("Captive portals", heads, rows, "portals-table")];
+}
+
+/** The mobile network: its interfaces, and the hosts with a lease. */
+function lanPanel({ lan }) {
+  const links = list(lan);
+  if (links.length === 0) return null;
+  const doors = { established: "only what hosts began", any: "everything" };
+  const heads = ["Interface", "State", "From outside", "IPv4 prefix", "DNS forwarder", "#Free addresses"];
+  const rows = links.map((link) => row(heads, link.interface, badge(link.closed ? "closed" : link.state),
+    [doors[link.inbound] ?? known(link.inbound || null), list(link.allow).length > 0 && `, ${counted(link.allow.length, "exception", "exceptions")}`, link.isolated && ", isolated"],
+    known(link.ipv4_prefix, (prefix) => el("code", null, prefix)), list(link.dns).length ? addresses(link.dns.map((dns) => dns.address)) : "–",
+    link.dhcp ? `${count(link.dhcp.free)} of ${count(link.dhcp.addresses)}` : "–"));
+  const hosts = links.flatMap((link) => list(link.hosts).map((host) => ({ ...host, link: link.interface })));
+  const columns = ["Host", "Address", "Link-layer address", "Interface", "#Lease left", "Reserved"];
+  const lines = hosts.map((host) => row(columns, known(host.name), el("code", null, host.address), el("code", null, host.mac), host.link,
+    duration(host.remaining_s), host.reserved ? "yes" : "no"));
+  return panel("lan", "On board", table("Interfaces on board", heads, rows, "lan-table"), el("h3", null, `Hosts on board with a lease: ${count(hosts.length)}`),
+    hosts.length > 0 ? table("Hosts on board", columns, lines, "hosts-table") : el("p", { class: "none" }, "No host has an address from DHCP."));
 }
 
 const legend = (lines) => el("p", { class: "legend" }, lines.map(({ name, kind }) =>
@@ -168,7 +221,7 @@ function bindingPanel({ bindings }, filter) {
   const all = list(bindings);
   const wanted = filter ? all.filter((binding) => JSON.stringify(binding).toLowerCase().includes(filter.toLowerCase())) : all;
   const rows = wanted.map((binding) => row(heads, el("code", null, binding.home_address), badge(binding.state),
-    known(binding.care_of_address, (address) => el("code", null, address)), known(binding.stay_s, duration), known(binding.bid), addresses(binding.prefixes),
+    known(binding.care_of_address, (address) => el("code", null, address)), known(binding.stay_s, duration), known(binding.bid), addresses([...list(binding.prefixes), ...list(binding.ipv4_prefixes)]),
     `${duration(binding.remaining_s)} of ${duration(binding.lifetime_s)}`));
   return panel("bindings", all.some((binding) => binding.role === "home_agent") ? "Bindings: who is where" : "Bindings", all.length > 10 && el("p", null, el("label", { for: "filter" }, "Those with "), el("input", { id: "filter", type: "search", autocomplete: "off" }), ` ${wanted.length} of ${all.length}`),
     rows.length === 0 ? el("p", { class: "none" }, all.length ? "None has that." : "None.") : table("Bindings", heads, rows, "bindings-table"));
@@ -216,6 +269,7 @@ export function page(seen, { now, zoom, filter, width }) {
     el("div", { class: "row", "data-key": "row-status" }, statusPanels(seen)),
     router && uplinkPanel(seen, from, now, inner),
     router && handoverPanel(from, now, inner),
+    router && lanPanel(seen),
     // Show the bindings first: operators of a home agent look for them first.
     agent && bindingPanel(seen, filter),
     packetPanel(seen, from, now, inner),

@@ -14,6 +14,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 AXE = ROOT / "out/tools/axe/node_modules/axe-core/axe.min.js"
 
 
+# Link-layer address of the host on board.
+HOST_MAC = "02:00:00:00:00:77"
+
+
 class Bed:
     """The namespaces and the stations; all of it goes with `end`."""
 
@@ -21,7 +25,8 @@ class Bed:
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="carnet-web-"))
         self.program = program
         self.mark = f"cw{os.getpid()}"
-        self.home, self.bus = f"{self.mark}h", f"{self.mark}b"
+        # The home agent, the bus, and a host on board of it.
+        self.home, self.bus, self.host = f"{self.mark}h", f"{self.mark}b", f"{self.mark}o"
         self.processes = []
 
     def ip(self, *arguments):
@@ -31,7 +36,7 @@ class Bed:
         return ["nsenter", f"--net=/run/netns/{space}"]
 
     def build(self):
-        for space in (self.home, self.bus):
+        for space in (self.home, self.bus, self.host):
             self.ip("netns", "add", space)
             self.ip("-n", space, "link", "set", "lo", "up")
         for at, name in enumerate(["wlan0", "wwan0"], 1):
@@ -40,9 +45,9 @@ class Bed:
                 self.ip("-n", space, "addr", "add", f"2001:db8:f{at}::{end}/64", "dev", device, "nodad")
                 self.ip("-n", space, "link", "set", device, "up")
             self.ip("-n", self.bus, "route", "add", "default", "via", f"2001:db8:f{at}::1", "dev", name, "metric", str(at))
-        self.ip("-n", self.bus, "link", "add", "i0", "type", "veth", "peer", "name", "i1")
-        for device in ("i0", "i1"):
-            self.ip("-n", self.bus, "link", "set", device, "up")
+        self.ip("-n", self.bus, "link", "add", "i0", "type", "veth", "peer", "name", "i1", "address", HOST_MAC, "netns", self.host)
+        for space, device in ((self.bus, "i0"), (self.host, "i1")):
+            self.ip("-n", space, "link", "set", device, "up")
         subprocess.run([*self.within(self.home), "sysctl", "-qw", "net.ipv6.conf.all.forwarding=1"], check=True)
 
     def start(self, space, name, config, **values):
@@ -63,6 +68,11 @@ class Bed:
                 raise RuntimeError("the stations do not start")
             time.sleep(0.1)
 
+    def get_address(self):
+        """Makes the host on board ask for an address by DHCP."""
+        words = ["busybox", "udhcpc", "-i", "i1", "-f", "-q", "-n", "-t", "10", "-T", "2", "-s", "/bin/true", "-x", "hostname:terminal"]
+        subprocess.run([*self.within(self.host), *words], check=True, capture_output=True)
+
     def tell(self):
         """Output of the processes."""
         for log in sorted(self.work.glob("*.log")):
@@ -80,6 +90,6 @@ class Bed:
                 process.wait(10)
             except subprocess.TimeoutExpired:
                 process.kill()
-        for space in (self.home, self.bus):
+        for space in (self.home, self.bus, self.host):
             subprocess.run(["ip", "netns", "del", space], stderr=subprocess.DEVNULL)
         shutil.rmtree(self.work)

@@ -10,7 +10,7 @@ use carnet_base::Time;
 use carnet_lan::dhcpv4::LeaseStatus;
 use carnet_linux::Platform;
 use carnet_linux::sandbox::EnforcedLimits;
-use carnet_nemo::forwarding::packet_rules::{OutsideTraffic, PacketCount};
+use carnet_nemo::forwarding::packet_rules::{CountedTraffic, PacketCount, TrafficKind};
 use carnet_station::Station;
 use carnet_station::io::Event;
 use carnet_wire::address::MacAddress;
@@ -31,6 +31,7 @@ pub fn status(
     station: &Station,
     geonet: Option<model::GeonetStatus>,
     sandbox: Option<&EnforcedLimits>,
+    traffic: &Counted,
     uptime: Duration,
 ) -> model::Status {
     let mut roles = Vec::new();
@@ -51,7 +52,7 @@ pub fn status(
         dataplane: platform.map(|platform| platform.path().name().into()),
         dataplane_loading: platform.and_then(Platform::loading).map(|path| path.name().into()),
         mobile_router: station.nemo().mobile_router_status(),
-        home_agent: station.nemo().home_agent_status(),
+        home_agent: station.nemo().home_agent_status().map(|agent| home_agent(agent, platform, traffic)),
         geonet,
         obstacles: platform.map(Platform::obstacles).unwrap_or_default(),
         sandbox: sandbox.map(|held| model::Sandbox {
@@ -61,6 +62,24 @@ pub fn status(
             lacking: held.lacking.clone(),
         }),
     }
+}
+
+/// Returns the status of the home agent, with the platform's part of its NAT.
+fn home_agent(
+    mut agent: model::HomeAgentStatus,
+    platform: Option<&Platform>,
+    traffic: &Counted,
+) -> model::HomeAgentStatus {
+    let failure = match platform {
+        Some(platform) => platform.packet_rules_failure().map(str::to_owned),
+        None => Some("the station has no tunnels".to_owned()),
+    };
+    for nat in &mut agent.nat {
+        let kind = if nat.family == "ipv4" { TrafficKind::Ipv4Nat } else { TrafficKind::Ipv6Nat };
+        nat.translated = counted(traffic, &kind).remove(&nat.interface).unwrap_or_default();
+        (nat.in_force, nat.failure) = (failure.is_none(), failure.clone());
+    }
+    agent
 }
 
 /// Returns the answer to `GET /v1/lan`.
@@ -125,14 +144,14 @@ fn lan_host(lease: LeaseStatus) -> model::LanHost {
     }
 }
 
-/// Traffic without the tunnel, as the packet filter has counted it.
-pub type Outside = BTreeMap<OutsideTraffic, PacketCount>;
+/// Traffic that rules of the packet filter have counted.
+pub type Counted = BTreeMap<CountedTraffic, PacketCount>;
 
-/// Returns the traffic without the tunnel of a policy, or of captive portals (`None`), by uplink.
-fn outside_of(traffic: &Outside, policy: Option<&str>) -> BTreeMap<String, model::OutsideCount> {
+/// Returns the traffic of one kind by interface.
+fn counted(traffic: &Counted, kind: &TrafficKind) -> BTreeMap<String, model::OutsideCount> {
     let mut found: BTreeMap<String, model::OutsideCount> = BTreeMap::new();
-    for (of, count) in traffic.iter().filter(|(of, _)| of.policy.as_deref() == policy) {
-        let sum = found.entry(of.uplink.clone()).or_default();
+    for (of, count) in traffic.iter().filter(|(of, _)| of.kind == *kind) {
+        let sum = found.entry(of.interface.clone()).or_default();
         let (packets, octets) = match of.is_outgoing {
             true => (&mut sum.packets_out, &mut sum.octets_out),
             false => (&mut sum.packets_in, &mut sum.octets_in),
@@ -144,8 +163,8 @@ fn outside_of(traffic: &Outside, policy: Option<&str>) -> BTreeMap<String, model
 
 /// Returns the answer to `GET /v1/uplinks`: the station's uplinks, with the first obstacle on this machine
 /// and the traffic to captive portals.
-pub fn uplinks(station: &Station, obstacles: &[String], outside: &Outside, now: Time) -> Vec<model::Uplink> {
-    let mut portals = outside_of(outside, None);
+pub fn uplinks(station: &Station, obstacles: &[String], traffic: &Counted, now: Time) -> Vec<model::Uplink> {
+    let mut portals = counted(traffic, &TrafficKind::Portal);
     let uplinks = station.nemo().uplink_status(now).into_iter();
     uplinks
         .map(|uplink| model::Uplink {
@@ -157,10 +176,13 @@ pub fn uplinks(station: &Station, obstacles: &[String], outside: &Outside, now: 
 }
 
 /// Returns the answer to `GET /v1/policies`: the station's policies, with their traffic without the tunnel.
-pub fn policies(station: &Station, outside: &Outside) -> Vec<model::Policy> {
+pub fn policies(station: &Station, traffic: &Counted) -> Vec<model::Policy> {
     let policies = station.nemo().policy_status().into_iter();
     policies
-        .map(|policy| model::Policy { outside: outside_of(outside, Some(&policy.name)), ..policy })
+        .map(|policy| {
+            let outside = counted(traffic, &TrafficKind::Policy(policy.name.clone()));
+            model::Policy { outside, ..policy }
+        })
         .collect()
 }
 

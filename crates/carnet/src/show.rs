@@ -12,8 +12,8 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 use carnet_api::model::{
-    AnnouncedService, Area, Binding, Counters, Group, Lan, Location, Policy, Role, Route, Status, Tunnel,
-    Uplink,
+    AnnouncedService, Area, Binding, Counters, Group, Lan, Location, NatStatus, NdpProxyStatus, OutsideCount,
+    Policy, Role, Route, Status, Tunnel, Uplink,
 };
 use serde_json::Value;
 
@@ -125,6 +125,13 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
     if let Some(agent) = status.home_agent {
         line("home agent", agent.address.to_string());
         line("  bindings", agent.bindings.to_string());
+        for nat in &agent.nat {
+            let family = if nat.family == "ipv4" { "  NAT of IPv4" } else { "  NAT of IPv6" };
+            line(family, nat_line(nat));
+        }
+        if let Some(proxy) = &agent.ndp_proxy {
+            line("  ndp proxy", proxy_line(proxy));
+        }
         for home_address in &agent.keys_to_change {
             line("  key to change", format!("{home_address} has few sequence numbers left"));
         }
@@ -171,6 +178,28 @@ pub fn event(event: &Value) -> String {
 
 fn is_plain(character: char) -> bool {
     character.is_ascii_graphic() && !matches!(character, '"' | '=' | '\\')
+}
+
+/// Formats the NAT of one address family.
+fn nat_line(nat: &NatStatus) -> String {
+    let OutsideCount { packets_out, octets_out, packets_in, octets_in } = nat.translated;
+    let state = match &nat.failure {
+        Some(failure) => format!("not in force: {failure}"),
+        None => "in force".to_owned(),
+    };
+    format!(
+        "{}, {state}, {packets_out} packets ({octets_out} octets) out, {packets_in} ({octets_in}) in",
+        nat.interface
+    )
+}
+
+/// Formats proxy Neighbor Discovery.
+fn proxy_line(proxy: &NdpProxyStatus) -> String {
+    let NdpProxyStatus { interface, state, addresses, prefixes, answered, refused } = proxy;
+    format!(
+        "{interface} {state}, {addresses} addresses and {prefixes} prefixes, {answered} answers, {refused} \
+         refused"
+    )
 }
 
 /// Returns the prefixes of a binding, those of IPv4 last.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use carnet_base::Endpoint;
 use carnet_nemo::forwarding::desired::{Change, Entry, TUNNEL_DEVICE};
-use carnet_nemo::forwarding::packet_rules::{OutsideTraffic, PacketCount};
+use carnet_nemo::forwarding::packet_rules::{CountedTraffic, PacketCount};
 use carnet_station::io::{LinkMessage, Octets};
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
 use tokio::time::{Interval, interval};
@@ -409,9 +409,14 @@ impl Platform {
         }
     }
 
-    /// Returns the traffic without the tunnel that the packet filter has counted since the start.
-    pub fn outside_traffic(&mut self) -> BTreeMap<OutsideTraffic, PacketCount> {
+    /// Returns the traffic that rules of the packet filter have counted since the start.
+    pub fn counted_traffic(&mut self) -> BTreeMap<CountedTraffic, PacketCount> {
         self.keeper.installer.rule_table.traffic()
+    }
+
+    /// Returns why the rules of the packet filter are not in force; `None` if they are.
+    pub fn packet_rules_failure(&self) -> Option<&str> {
+        self.keeper.installer.rule_table.error()
     }
 
     /// Returns the names of the interfaces at which the kernel knows a neighbour with this link-layer

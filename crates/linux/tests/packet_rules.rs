@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use carnet_nemo::forwarding::desired::{Change, Entry};
 use carnet_nemo::forwarding::packet_rules::{
-    Chain, ConnectionState, Mark, OutsideTraffic, PacketCount, PacketMatch, PacketRule, PortRange, Verdict,
+    Chain, ConnectionState, CountedTraffic, Mark, PacketCount, PacketMatch, PacketRule, PortRange,
+    TrafficKind, Verdict,
 };
 use common::{events_until, in_namespace, ip, route, run};
 
@@ -184,7 +185,8 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
 fn counts_outlive_the_replacement_of_the_table() {
     in_namespace(|scratch| async move {
         let mut platform = scratch.open();
-        let traffic = OutsideTraffic { policy: Some("p".into()), uplink: "lo".into(), is_outgoing: true };
+        let kind = TrafficKind::Policy("p".into());
+        let traffic = CountedTraffic { kind, interface: "lo".into(), is_outgoing: true };
         let total = Some(Box::new(traffic.clone()));
         let any = PacketMatch { source: Some("::1/128".parse().unwrap()), ..PacketMatch::default() };
         let counting =
@@ -194,7 +196,7 @@ fn counts_outlive_the_replacement_of_the_table() {
         let line = "ip6 saddr ::1 counter packets 0 bytes 0";
         assert!(has(line), "{:?}", table());
         let ping = || run("ping -6 -c 1 -s 52 ::1");
-        let counted = |platform: &mut carnet_linux::Platform| platform.outside_traffic()[&traffic];
+        let counted = |platform: &mut carnet_linux::Platform| platform.counted_traffic()[&traffic];
         ping();
         // An Echo Request and its answer, of 100 octets each.
         assert_eq!(counted(&mut platform), PacketCount { packets: 2, octets: 200 });

@@ -11,6 +11,7 @@ use std::time::Duration;
 use carnet_base::{DropReason, Endpoint, Role, Time, mapped};
 use carnet_mobility::MobileRouter;
 pub use carnet_mobility::home_agent::Drain;
+use carnet_mobility::home_agent::Nat;
 use carnet_mobility::mobile_router::{Attachment, Ipv4PrefixState, Registration, Response, State};
 pub use carnet_mobility::mobile_router::{OutsideCount, PolicyStatus as Policy};
 use carnet_mobility::router_advertiser::RouterAdvertiser;
@@ -125,6 +126,45 @@ pub struct HomeAgentStatus {
     /// Only nodes that have sent no timestamp since (see `auth.replay`), the first 16.
     #[serde(default)]
     pub keys_to_change: Vec<Ipv6Addr>,
+    /// NAT of mobile networks (`ipv4_nat`, `ipv6_nat`), one element for each family; empty without NAT.
+    #[serde(default)]
+    pub nat: Vec<NatStatus>,
+    /// Proxy Neighbor Discovery on a provider's link (`ndp_proxy`); `null` without it.
+    #[serde(default)]
+    pub ndp_proxy: Option<NdpProxyStatus>,
+}
+
+/// NAT of mobile networks at a home agent, for one address family.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NatStatus {
+    /// Address family: `ipv4` or `ipv6`.
+    pub family: String,
+    /// Interface to the Internet, whose address the packets get.
+    pub interface: String,
+    /// Whether the kernel has the rules.
+    pub in_force: bool,
+    /// Why the kernel does not have the rules; `null` if it has them.
+    pub failure: Option<String>,
+    /// Packets whose source address the rules have changed since the start, and the answers to them.
+    pub translated: OutsideCount,
+}
+
+/// Proxy Neighbor Discovery of a home agent on a provider's link (RFC 4861 7.2.8).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NdpProxyStatus {
+    /// Name of the interface.
+    pub interface: String,
+    /// `up`, or `down` while the link has no carrier or no address to answer from.
+    pub state: String,
+    /// Number of single addresses for which the home agent answers: its own and bound home addresses.
+    pub addresses: u64,
+    /// Number of registered mobile networks for whose addresses the home agent answers.
+    pub prefixes: u64,
+    /// Number of solicitations that the home agent has answered since the start.
+    pub answered: u64,
+    /// Number of solicitations since the start that got no answer because there were more than 500 in a
+    /// second.
+    pub refused: u64,
 }
 
 /// A binding: at a mobile router its own with the home agent, at a home agent one of its mobile nodes.
@@ -360,6 +400,21 @@ fn ipv4_prefixes(router: &MobileRouter) -> Vec<Ipv4Prefix> {
 }
 
 /// Returns an exception of a door.
+/// Returns the status of each family's NAT. The platform adds the counts, and whether the rules are in force.
+fn nat_status(nat: &Nat) -> Vec<NatStatus> {
+    let families = [("ipv4", &nat.ipv4), ("ipv6", &nat.ipv6)];
+    let with_nat = families.into_iter().filter_map(|(family, interface)| {
+        Some(NatStatus {
+            family: family.into(),
+            interface: interface.clone()?,
+            in_force: false,
+            failure: None,
+            translated: OutsideCount::default(),
+        })
+    });
+    with_nat.collect()
+}
+
 fn allowed(packets: &AllowedPackets) -> LanAllowed {
     let protocol = match packets.protocol {
         protocol::TCP => "tcp".to_owned(),
@@ -425,6 +480,15 @@ impl Nemo {
             address: agent.config().address,
             bindings: agent.bindings().iter().count() as u64,
             keys_to_change: agent.keys_to_change().take(16).collect(),
+            nat: nat_status(&agent.config().nat),
+            ndp_proxy: agent.proxied_link().map(|link| NdpProxyStatus {
+                interface: link.interface,
+                state: if link.is_up { "up" } else { "down" }.into(),
+                addresses: link.addresses,
+                prefixes: link.prefixes,
+                answered: link.answered,
+                refused: link.refused,
+            }),
         })
     }
 

@@ -9,7 +9,9 @@ use std::fmt::{Display, Write};
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use carnet_api::model::{Counters, OutsideCount, Policy, Security, Status, Uplink};
+use carnet_api::model::{
+    Counters, NatStatus, NdpProxyStatus, OutsideCount, Policy, Security, Status, Uplink,
+};
 
 use super::{App, Refusal};
 use crate::request::Request;
@@ -53,6 +55,8 @@ pub(super) fn text(
             "Bindings in the home agent's binding cache.",
             [(&[][..], agent.bindings)],
         );
+        nat_metrics(&mut page, &agent.nat);
+        agent.ndp_proxy.iter().for_each(|proxy| proxy_metrics(&mut page, proxy));
     }
     if let Some(router) = &status.mobile_router {
         let labels = [("state", router.state.as_str())];
@@ -135,6 +139,51 @@ fn uplink_gauges(page: &mut Page, uplinks: &[Uplink]) {
         "Whether its modem is in another operator's network.",
         roaming,
     );
+}
+
+/// Writes whether NAT at the home agent is in force, and its counters.
+fn nat_metrics(page: &mut Page, nat: &[NatStatus]) {
+    if nat.is_empty() {
+        return;
+    }
+    let labels: Vec<[(&str, &str); 2]> = nat
+        .iter()
+        .map(|nat| [("family", nat.family.as_str()), ("interface", nat.interface.as_str())])
+        .collect();
+    let each = || nat.iter().zip(&labels);
+    let in_force = each().map(|(nat, labels)| (&labels[..], u8::from(nat.in_force)));
+    page.gauge("carnet_home_agent_nat_in_force", "1 if the kernel has the rules, otherwise 0.", in_force);
+    let name = "carnet_home_agent_nat_packets_total";
+    page.head(name, "counter", "Packets of mobile networks whose addresses NAT has changed.");
+    for (NatStatus { translated, .. }, labels) in each() {
+        page.directions(name, labels, [translated.packets_out, translated.packets_in]);
+    }
+    let name = "carnet_home_agent_nat_bytes_total";
+    page.head(name, "counter", "Octets of these packets.");
+    for (NatStatus { translated, .. }, labels) in each() {
+        page.directions(name, labels, [translated.octets_out, translated.octets_in]);
+    }
+}
+
+/// Writes the numbers of proxy Neighbor Discovery.
+fn proxy_metrics(page: &mut Page, proxy: &NdpProxyStatus) {
+    let interface = [("interface", proxy.interface.as_str())];
+    for (name, kind, help, value) in [
+        (
+            "up",
+            "gauge",
+            "1 if the home agent can answer on the link, otherwise 0.",
+            u64::from(proxy.state == "up"),
+        ),
+        ("addresses", "gauge", "Single addresses for which the home agent answers.", proxy.addresses),
+        ("prefixes", "gauge", "Mobile networks for whose addresses the home agent answers.", proxy.prefixes),
+        ("answers_total", "counter", "Answered solicitations.", proxy.answered),
+        ("refused_total", "counter", "Solicitations beyond the limit, without an answer.", proxy.refused),
+    ] {
+        let name = format!("carnet_home_agent_ndp_proxy_{name}");
+        page.head(&name, kind, help);
+        page.sample(&name, &interface, value);
+    }
 }
 
 /// Writes the counters of packets without the tunnel: those of policies, and those to captive portals.

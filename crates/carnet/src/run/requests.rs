@@ -12,7 +12,7 @@ use carnet_wire::address::{MacAddress, ParseError};
 use tokio::sync::mpsc;
 
 use super::Runner;
-use crate::answers::{self, Outside};
+use crate::answers::{self, Counted};
 use crate::facilities::NO_FACILITIES;
 use crate::geonet::{Geonet, dcc};
 use crate::lan::LanLink;
@@ -25,6 +25,7 @@ impl Runner {
         match request {
             Request::Status(reply) => {
                 let uptime = now.saturating_since(self.started);
+                let traffic = self.counted_traffic();
                 let geonet = self.geonet.get().map(|geonet| geonet.status(&self.station));
                 let _ = reply.send(answers::status(
                     &self.config,
@@ -32,6 +33,7 @@ impl Runner {
                     &self.station,
                     geonet,
                     self.sandbox.as_ref(),
+                    &traffic,
                     uptime,
                 ));
             }
@@ -39,8 +41,8 @@ impl Runner {
                 let _ = reply.send(self.station.nemo().binding_status(now));
             }
             Request::Uplinks(reply) => {
-                let outside = self.outside_traffic();
-                let _ = reply.send(answers::uplinks(&self.station, &self.obstacles(), &outside, now));
+                let traffic = self.counted_traffic();
+                let _ = reply.send(answers::uplinks(&self.station, &self.obstacles(), &traffic, now));
             }
             Request::Tunnels(reply) => {
                 let _ = reply.send(answers::tunnels(self.platform.as_ref(), &self.station));
@@ -49,8 +51,8 @@ impl Runner {
                 let _ = reply.send(self.station.nemo().route_status(now));
             }
             Request::Policies(reply) => {
-                let outside = self.outside_traffic();
-                let _ = reply.send(answers::policies(&self.station, &outside));
+                let traffic = self.counted_traffic();
+                let _ = reply.send(answers::policies(&self.station, &traffic));
             }
             Request::Lan(reply) => {
                 let _ = reply.send(answers::lan(&self.config, &self.station, &self.lan, now));
@@ -98,8 +100,8 @@ impl Runner {
         }
     }
 
-    fn outside_traffic(&mut self) -> Outside {
-        self.platform.as_mut().map(Platform::outside_traffic).unwrap_or_default()
+    fn counted_traffic(&mut self) -> Counted {
+        self.platform.as_mut().map(Platform::counted_traffic).unwrap_or_default()
     }
 
     /// Gives a host access to the captive portal of an uplink, or ends the access.

@@ -293,7 +293,16 @@ fn status_prints_role_state_and_addresses() {
                                   {"interface": "lan7", "state": "no_such_interface"}],
                           "moved_policies": {"voice": "wwan0"}},
         "home_agent": {"address": "2001:db8:2::1", "bindings": 3,
-                       "keys_to_change": ["2001:db8:1::5"]},
+                       "keys_to_change": ["2001:db8:1::5"],
+                       "nat": [{"family": "ipv4", "interface": "eth0", "in_force": true, "failure": null,
+                                "translated": {"packets_out": 7, "octets_out": 700, "packets_in": 5,
+                                               "octets_in": 5000}},
+                               {"family": "ipv6", "interface": "eth0", "in_force": false,
+                                "failure": "no nf_tables",
+                                "translated": {"packets_out": 0, "octets_out": 0, "packets_in": 0,
+                                               "octets_in": 0}}],
+                       "ndp_proxy": {"interface": "eth0", "state": "up", "addresses": 4, "prefixes": 3,
+                                     "answered": 9, "refused": 1}},
         "sandbox": {"capabilities": ["CAP_NET_ADMIN", "CAP_NET_RAW"], "landlock": null, "seccomp": true,
                     "lacking": ["no Landlock here"]},
         "obstacles": ["x is 0, 1 is needed; this station restores it in 2 s"],
@@ -336,6 +345,9 @@ mobile router     at home
   asked for       wwan0 for policy voice
 home agent        2001:db8:2::1
   bindings        3
+  NAT of IPv4     eth0, in force, 7 packets (700 octets) out, 5 (5000) in
+  NAT of IPv6     eth0, not in force: no nf_tables, 0 packets (0 octets) out, 0 (0) in
+  ndp proxy       eth0 up, 4 addresses and 3 prefixes, 9 answers, 1 refused
   key to change   2001:db8:1::5 has few sequence numbers left
 in the way        x is 0, 1 is needed; this station restores it in 2 s
 sandbox           seccomp

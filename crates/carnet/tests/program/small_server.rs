@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 
 use crate::hosts::{Host, possible, seconds, wait_until};
 use crate::ipv4::{dual, start_both};
+use crate::portal::metrics;
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
 
@@ -105,6 +106,7 @@ fn hosts_on_board_fetch_pages_through_nat_at_the_home_agent() {
         fetches(&bed, path);
         let rules = table(&bed.agent);
         assert_eq!(rules.matches("masquerade").count(), 2, "{rules}");
+        shows_translated_packets(&agent, path);
         // The rules outlive the process, and the next run works.
         agent.end_by(Signal::SIGKILL);
         assert_eq!(table(&bed.agent).matches("masquerade").count(), 2, "after the crash");
@@ -124,6 +126,28 @@ fn hosts_on_board_fetch_pages_through_nat_at_the_home_agent() {
         assert_eq!(table(&bed.agent), "");
         crate::hosts::assert_same(&before, &bed.agent.snapshot(), path);
     }
+}
+
+/// Checks that the home agent shows the NAT of both families, with counts of all packets of a fetched page.
+fn shows_translated_packets(agent: &Station, path: &str) {
+    let status = agent.show("status");
+    let nat = &status["home_agent"]["nat"];
+    for (index, family) in ["ipv4", "ipv6"].into_iter().enumerate() {
+        let nat = &nat[index];
+        assert_eq!(nat["family"], family, "{nat}");
+        assert_eq!((&nat["interface"], &nat["in_force"]), (&"ha0".into(), &true.into()), "{path}: {nat}");
+        assert!(nat["failure"].is_null(), "{nat}");
+        let count = |name: &str| nat["translated"][name].as_u64().expect("a number");
+        // The answers have the octets of the page, and the requests are short.
+        assert!(count("octets_in") > PAGE as u64, "{path}: {nat}");
+        assert!(count("octets_out") > 40 * count("packets_out") - 1, "{path}: {nat}");
+        assert!(count("packets_out") > 5 && count("packets_in") > 5, "{path}: {nat}");
+    }
+    let metrics = metrics(&agent.socket);
+    let sample = "carnet_home_agent_nat_packets_total{family=\"ipv6\",interface=\"ha0\",direction=\"in\"} ";
+    assert!(metrics.contains(sample) && !metrics.contains(&format!("{sample}0\n")), "{metrics}");
+    let shown = String::from_utf8_lossy(&agent.ask(&["status"]).stdout).into_owned();
+    assert!(shown.contains("  NAT of IPv4     ha0, in force, "), "{shown}");
 }
 
 fn agent_config(bed: &Testbed) -> std::path::PathBuf {
@@ -167,6 +191,11 @@ fn providers_router_reaches_mobile_network_that_is_a_part_of_its_link() {
     let own = bed.agent.ip("-o link show ha0");
     let own = own.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next()).expect("an address");
     assert!(neighbor("2001:db8:f0:0:8001::10").contains(own), "{}", neighbor("2001:db8:f0:0:8001::10"));
+    let proxy = agent.show("status")["home_agent"]["ndp_proxy"].clone();
+    assert_eq!((&proxy["interface"], &proxy["state"]), (&"ha0".into(), &"up".into()), "{proxy}");
+    // The home agent answers for its own address and for the home address of the router.
+    assert_eq!((&proxy["prefixes"], &proxy["refused"]), (&1.into(), &0.into()), "{proxy}");
+    assert!(proxy["addresses"].as_u64() >= Some(2) && proxy["answered"].as_u64() >= Some(1), "{proxy}");
     // Other addresses of the link belong to other machines.
     assert!(!bed.core.pings("2001:db8:f0:0:8002::10"));
     assert!(!neighbor("2001:db8:f0:0:8002::10").contains(own));

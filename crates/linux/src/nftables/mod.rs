@@ -21,7 +21,7 @@ use std::io;
 use std::task::Context;
 
 use carnet_nemo::forwarding::desired::TUNNEL_DEVICE;
-use carnet_nemo::forwarding::packet_rules::{Chain, OutsideTraffic, PacketCount, PacketRule};
+use carnet_nemo::forwarding::packet_rules::{Chain, CountedTraffic, PacketCount, PacketRule};
 use ipnet::Ipv6Net;
 
 use crate::error::{Error, Result};
@@ -51,7 +51,7 @@ enum TableState {
         /// Generation of the ruleset at the last comparison.
         generation: u32,
         /// Total to which each rule counts, in the order of the rules.
-        totals: Vec<Option<OutsideTraffic>>,
+        totals: Vec<Option<CountedTraffic>>,
     },
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct RuleTable {
     /// Seconds until carnet removes a table of an earlier run, if no rule is desired by then.
     leftover_seconds: u32,
     /// Counts of tables that later ones have replaced.
-    totals: BTreeMap<OutsideTraffic, PacketCount>,
+    totals: BTreeMap<CountedTraffic, PacketCount>,
     /// Error of the last attempt to replace the table.
     error: Option<String>,
     /// Whether the caller has not fetched the last change of [`Self::error`].
@@ -125,9 +125,12 @@ impl RuleTable {
     }
 
     /// Returns the interfaces whose packets the rules must see. A rule that names no interface must see the
-    /// packets of all. Rules of [`Self::nat_sources`] do not count: the fast path knows their packets by the
-    /// source address. A fast path leaves packets with a mark of carnet anyway, because it knows the
-    /// selectors of a policy. It does not know which host has a link-layer address.
+    /// packets of all.
+    ///
+    /// Rules of [`Self::nat_sources`] do not matter: the fast path knows their packets by the source address.
+    /// It takes no answers to them either, so rules that count both do not matter. A fast path leaves packets
+    /// with a mark of carnet anyway, because it knows the selectors of a policy. It does not know which host
+    /// has a link-layer address.
     pub(crate) fn interfaces(&self) -> FilteredInterfaces {
         let mut interfaces = FilteredInterfaces::default();
         let is_of_forwarded = |rule: &&PacketRule| !matches!(rule.chain, Chain::Input | Chain::Output);
@@ -136,7 +139,10 @@ impl RuleTable {
             let has_mark = packets.mark.is_some() || packets.connection_mark.is_some();
             packets.link_source.is_none() && (*chain == Chain::Early || has_mark)
         };
-        let rules = self.wanted.iter().filter(is_of_forwarded).filter(|rule| !is_nat_of_tunnels(rule));
+        let counts_nat =
+            |rule: &PacketRule| rule.total.as_ref().is_some_and(|total| total.kind.is_nat_of_tunnels());
+        let is_of_nat = |rule: &&PacketRule| is_nat_of_tunnels(rule) || counts_nat(rule);
+        let rules = self.wanted.iter().filter(is_of_forwarded).filter(|rule| !is_of_nat(rule));
         let rules = rules.filter(|rule| !is_about_marks(rule));
         for PacketRule { packets, .. } in rules {
             let names = packets.input_interface.iter().chain(&packets.output_interface);
@@ -183,15 +189,15 @@ impl RuleTable {
         Err(error)
     }
 
-    /// Returns the traffic without the tunnel since the start.
-    pub(crate) fn traffic(&mut self) -> BTreeMap<OutsideTraffic, PacketCount> {
+    /// Returns the traffic that rules have counted since the start.
+    pub(crate) fn traffic(&mut self) -> BTreeMap<CountedTraffic, PacketCount> {
         let mut totals = self.totals.clone();
         add(&mut totals, self.read_counts());
         totals
     }
 
     /// Returns the counts of the present table; none if another program has changed the table.
-    fn read_counts(&mut self) -> Vec<(OutsideTraffic, PacketCount)> {
+    fn read_counts(&mut self) -> Vec<(CountedTraffic, PacketCount)> {
         let (Some(requests), TableState::Installed { content, totals, .. }) =
             (&mut self.requests, &self.state)
         else {
@@ -228,7 +234,7 @@ impl RuleTable {
         let transaction = Transaction::replace(self.wanted.iter(), requests.next_sequence());
         requests.execute(&transaction)?;
         add(&mut self.totals, counts);
-        let totals: Vec<Option<OutsideTraffic>> =
+        let totals: Vec<Option<CountedTraffic>> =
             self.wanted.iter().map(|rule| rule.total.as_deref().cloned()).collect();
         if self.totals.len() > MAX_TOTALS {
             self.totals.retain(|traffic, _| totals.iter().flatten().any(|wanted| wanted == traffic));
@@ -299,8 +305,8 @@ impl RuleTable {
 
 /// Adds counts to totals.
 fn add(
-    totals: &mut BTreeMap<OutsideTraffic, PacketCount>,
-    counts: impl IntoIterator<Item = (OutsideTraffic, PacketCount)>,
+    totals: &mut BTreeMap<CountedTraffic, PacketCount>,
+    counts: impl IntoIterator<Item = (CountedTraffic, PacketCount)>,
 ) {
     for (traffic, PacketCount { packets, octets }) in counts {
         let total = totals.entry(traffic).or_default();
@@ -370,6 +376,15 @@ mod tests {
             counts: true,
             total: None,
             verdict,
+        });
+        let kind = carnet_nemo::forwarding::packet_rules::TrafficKind::Ipv6Nat;
+        table.add(&PacketRule {
+            chain: Chain::Forward,
+            order: 1,
+            packets: packets.clone(),
+            counts: true,
+            total: Some(Box::new(CountedTraffic { kind, interface: "wan0".into(), is_outgoing: true })),
+            verdict: Verdict::Continue,
         });
         assert_eq!((table.nat_sources(), table.interfaces()), (vec![unique_local], Default::default()));
         // Without the source the fast path cannot distinguish the packets.

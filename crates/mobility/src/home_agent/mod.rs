@@ -89,6 +89,7 @@ pub(crate) use home_link::{HomeLink, NeighborMessage};
 use limits::{NodeAnswerLimits, UnknownSourceLimits};
 use notices::Notices;
 use proxied_link::ProxiedLink;
+pub use proxied_link::ProxiedLinkStatus;
 use proxy_nd::ProxyNd;
 pub use replay_state::KeyNumbers;
 use replay_state::Replay;
@@ -601,6 +602,12 @@ impl HomeAgent {
             false => owners.of_prefixes_around(inner_source).next(),
         };
         owner.filter(|owner| !self.cache.accepts(*owner, remote) && !self.testing.contains_key(owner))
+    }
+
+    /// Returns the status of proxy Neighbor Discovery on a link that is not the home link; `None` without
+    /// `ndp_proxy`.
+    pub fn proxied_link(&self) -> Option<ProxiedLinkStatus> {
+        self.proxied_link.as_ref().map(|link| link.status(&self.cache, &self.proxy_nd))
     }
 
     /// Takes over the state of an interface if it is the home link's interface, or that of proxy Neighbor

@@ -28,6 +28,27 @@ const INTERVAL: Duration = Duration::from_millis(2);
 pub(super) struct ProxiedLink {
     link: HomeLink,
     answers: RateLimiter,
+    /// Number of solicitations that the home agent has answered.
+    answered: u64,
+    /// Number of solicitations without an answer because of the limit.
+    refused: u64,
+}
+
+/// Status of proxy Neighbor Discovery on a link that is not the home link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxiedLinkStatus {
+    /// Name of the interface.
+    pub interface: String,
+    /// Whether the link has carrier, and an address that the home agent can send from.
+    pub is_up: bool,
+    /// Number of solicitations that the home agent has answered since the start.
+    pub answered: u64,
+    /// Number of solicitations since the start that got no answer because of the limit.
+    pub refused: u64,
+    /// Number of single addresses for which the home agent answers: its own and bound home addresses.
+    pub addresses: u64,
+    /// Number of mobile networks for whose addresses the home agent answers.
+    pub prefixes: u64,
 }
 
 impl ProxiedLink {
@@ -35,6 +56,21 @@ impl ProxiedLink {
         ProxiedLink {
             link: HomeLink::new(interface, Some(config.address)),
             answers: RateLimiter::new(BURST, INTERVAL),
+            answered: 0,
+            refused: 0,
+        }
+    }
+
+    /// Returns the status of the link.
+    pub(super) fn status(&self, cache: &BindingCache, proxy_nd: &ProxyNd) -> ProxiedLinkStatus {
+        let (addresses, prefixes) = proxy_nd.proxied_numbers(cache);
+        ProxiedLinkStatus {
+            interface: self.link.interface.clone(),
+            is_up: self.link.is_up(),
+            answered: self.answered,
+            refused: self.refused,
+            addresses,
+            prefixes,
         }
     }
 
@@ -74,11 +110,14 @@ impl ProxiedLink {
         };
         let Some(router) = proxy_nd.proxied(config, cache, target) else { return Ok(None) };
         if message.destination.is_multicast() && !self.answers.allow(now) {
+            self.refused = self.refused.saturating_add(1);
             return Err(MobilityDrop::RateLimited);
         }
         // RFC 4861 7.2.8: an answer of a proxy has no Override flag, so a node that really has the address
         // wins. A random delay is necessary only with several proxies on the link.
         let override_ = target == config.address;
-        Ok(self.link.answer(target, router, override_, source, peer))
+        let answer = self.link.answer(target, router, override_, source, peer);
+        self.answered = self.answered.saturating_add(u64::from(answer.is_some()));
+        Ok(answer)
     }
 }

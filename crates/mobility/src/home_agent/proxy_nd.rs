@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use carnet_base::RateLimiter;
+use carnet_base::{RateLimiter, mapped};
+use ipnet::Ipv6Net;
 
 use super::{BindingCache, Context, HomeAgentConfig, HomeLink, Timer, discovery};
 use crate::Output;
@@ -73,6 +74,21 @@ impl ProxyNd {
     ) -> Option<bool> {
         let router = self.own_or_bound(config, cache, target);
         router.or_else(|| is_in_bound_network(cache, target).then_some(false))
+    }
+
+    /// Returns for how many single addresses [`Self::proxied`] holds, and for how many mobile networks.
+    pub(super) fn proxied_numbers(&self, cache: &BindingCache) -> (u64, u64) {
+        let (mut addresses, mut prefixes) = (1 + self.anycast.len() as u64, 0);
+        let mut last = None;
+        // The bindings of one home address follow each other.
+        for binding in
+            cache.iter().filter(|binding| last.replace(binding.home_address) != Some(binding.home_address))
+        {
+            addresses += 1;
+            let is_ipv6 = |prefix: &&Ipv6Net| mapped::to_ipv4(**prefix).is_none();
+            prefixes += binding.prefixes.iter().filter(is_ipv6).count() as u64;
+        }
+        (addresses, prefixes)
     }
 
     /// Returns the Router flag for an address of the home agent itself, or for a bound home address; `None`

@@ -35,7 +35,13 @@ fn solicitation_for_registered_mobile_network_is_answered_without_override() {
     for other in ["2001:db8:b::77", "2001:db8:1::99", "fe80::1234", "::ffff:10.42.7.5", "ff02::1"] {
         assert!(agent.solicit(other, ROUTER_ON_LINK).is_empty(), "{other}");
     }
+    let status = agent.machine.proxied_link().expect("a link");
+    assert_eq!((status.interface.as_str(), status.is_up), ("h0", true));
+    // The home agent's own address and the home address, and the mobile network.
+    assert_eq!((status.addresses, status.prefixes, status.answered, status.refused), (2, 1, 2, 0));
     agent.accept(&Update::explicit(2).lifetime(0));
+    let status = agent.machine.proxied_link().expect("a link");
+    assert_eq!((status.addresses, status.prefixes), (1, 0), "after the de-registration");
     for target in [host, HOME] {
         assert!(agent.solicit(target, ROUTER_ON_LINK).is_empty(), "{target} after the de-registration");
     }
@@ -68,6 +74,8 @@ fn scan_of_mobile_network_gets_limited_number_of_answers_and_stops_no_neighbor_c
     };
     let answered: usize = (0..5000).map(|number| solicit(&mut agent, number, None)).sum();
     assert_eq!((answered, agent.dropped), (512, Some(MobilityDrop::RateLimited)));
+    let status = agent.machine.proxied_link().expect("a link");
+    assert_eq!((status.answered, status.refused), (512, 5000 - 512));
     assert_eq!(solicit(&mut agent, 7, Some("2001:db8:a::7")), 1, "a unicast solicitation");
     agent.wait(1.0);
     let answered: usize = (0..5000).map(|number| solicit(&mut agent, number, None)).sum();

@@ -143,14 +143,35 @@ pub enum Verdict {
     Zone(u16),
 }
 
-/// Traffic without the tunnel: that of a policy or of captive portals, by an uplink, in one direction.
+/// Kind of traffic that rules count.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct OutsideTraffic {
-    /// Name of the policy; `None` for hosts with access to a captive portal.
-    pub policy: Option<String>,
-    /// Interface name of the uplink.
-    pub uplink: String,
-    /// Whether the packets leave by the uplink. Otherwise they are answers.
+#[serde(rename_all = "snake_case")]
+pub enum TrafficKind {
+    /// Packets that the policy of this name sends out without the tunnel.
+    Policy(String),
+    /// Packets of hosts with access to a captive portal.
+    Portal,
+    /// IPv4 packets of mobile networks whose addresses NAT at the home agent changes.
+    Ipv4Nat,
+    /// IPv6 packets of mobile networks whose addresses NAT at the home agent changes.
+    Ipv6Nat,
+}
+
+impl TrafficKind {
+    /// Returns whether the packets come out of tunnels, and NAT at the home agent changes their addresses.
+    pub fn is_nat_of_tunnels(&self) -> bool {
+        matches!(self, TrafficKind::Ipv4Nat | TrafficKind::Ipv6Nat)
+    }
+}
+
+/// Traffic that rules count: of one kind, by one interface, in one direction.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CountedTraffic {
+    /// Kind of the traffic.
+    pub kind: TrafficKind,
+    /// Name of the interface: an uplink, or at a home agent the interface to the Internet.
+    pub interface: String,
+    /// Whether the packets leave by the interface. Otherwise they are answers.
     pub is_outgoing: bool,
 }
 
@@ -177,7 +198,7 @@ pub struct PacketRule {
     pub counts: bool,
     /// Traffic to whose total the packets count; `None` for no total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub total: Option<Box<OutsideTraffic>>,
+    pub total: Option<Box<CountedTraffic>>,
     /// Action on these packets.
     pub verdict: Verdict,
 }

@@ -34,7 +34,7 @@ use super::desired::{
 };
 use super::entries::{METRIC, route};
 use super::packet_rules::{
-    Chain, ConnectionState, Mark, OutsideTraffic, PacketMatch, PacketRule, PortRange, Verdict,
+    Chain, ConnectionState, CountedTraffic, Mark, PacketMatch, PacketRule, PortRange, TrafficKind, Verdict,
 };
 
 /// Bits of a packet's mark that carnet uses.
@@ -62,7 +62,7 @@ mod order {
 }
 /// Order of the rules that count packets, in the chain of forwarded packets. They come after the rules that
 /// refuse packets, and before those of the door, which end the chain.
-const COUNTING: u32 = 5;
+pub(super) const COUNTING: u32 = 5;
 /// Destinations that no uplink forwards.
 const NEAR: [&str; 4] = ["fe80::/10", "ff00::/8", "::ffff:224.0.0.0/100", "::ffff:255.255.255.255/128"];
 
@@ -167,10 +167,11 @@ pub(crate) fn breakout_entries(
         let leads_to_portal = portal.is_some_and(|portal| portal.uplink == uplink.interface);
         entries.extend(nat_rules(&uplink.interface, leads_to_portal).map(packet_rule));
         let of_policies = policies.iter().enumerate().filter(|(_, policy)| policy.breaks_out);
-        let of_policies = of_policies.map(|(index, policy)| (Some(policy.name.clone()), mark(index)));
-        let of_portal = leads_to_portal.then_some((None, PORTAL));
-        for (policy, mark) in of_policies.chain(of_portal) {
-            let rules = counting_rules(&uplink.interface, policy.as_ref(), mark);
+        let of_policies =
+            of_policies.map(|(index, policy)| (TrafficKind::Policy(policy.name.clone()), mark(index)));
+        let of_portal = leads_to_portal.then_some((TrafficKind::Portal, PORTAL));
+        for (kind, mark) in of_policies.chain(of_portal) {
+            let rules = counting_rules(&uplink.interface, &kind, mark);
             entries.extend(rules.map(packet_rule));
         }
         entries.extend(networks.iter().map(|network| {
@@ -357,7 +358,7 @@ fn nat_rules(uplink: &str, leads_to_portal: bool) -> impl Iterator<Item = Packet
 }
 
 /// Returns the rules that count the packets with this mark, in both directions.
-fn counting_rules(uplink: &str, policy: Option<&String>, mark: Mark) -> [PacketRule; 2] {
+fn counting_rules(uplink: &str, kind: &TrafficKind, mark: Mark) -> [PacketRule; 2] {
     [true, false].map(|is_outgoing| {
         let interface = |is_it: bool| is_it.then(|| uplink.to_owned());
         PacketRule {
@@ -370,9 +371,9 @@ fn counting_rules(uplink: &str, policy: Option<&String>, mark: Mark) -> [PacketR
                 ..PacketMatch::default()
             },
             counts: true,
-            total: Some(Box::new(OutsideTraffic {
-                policy: policy.cloned(),
-                uplink: uplink.to_owned(),
+            total: Some(Box::new(CountedTraffic {
+                kind: kind.clone(),
+                interface: uplink.to_owned(),
                 is_outgoing,
             })),
             verdict: Verdict::Continue,

@@ -14,8 +14,9 @@
 //!
 //! NAT (`ipv4_nat`, `ipv6_nat`) changes the source of packets that come out of the tunnel device and leave by
 //! the interface to the Internet. It changes all IPv4 sources, and the unique local sources of IPv6 (RFC
-//! 4193). Such an IPv6 packet gets the machine's address on this interface. Left out: translation of prefixes
-//! (RFC 6296), because a prefix on the link also has addresses of other machines.
+//! 4193). Such an IPv6 packet gets the machine's address on this interface. The rule of NAT sees only the
+//! first packet of a connection, so two more rules count all packets. Left out: translation of prefixes (RFC
+//! 6296), because a prefix on the link also has addresses of other machines.
 //!
 //! Mobile networks that are parts of the home prefix (RFC 4887 6) need no other entries. Their prefixes are
 //! longer than the prefix of the home link, so their routes win.
@@ -34,8 +35,11 @@ use super::desired::{
     Tunnel, TunnelEnd, priority,
 };
 use super::entries::{LOCAL, METRIC, host, into_tunnel_device, route, unreachable};
-use super::packet_rules::{Chain, PacketMatch, PacketRule, Verdict};
+use super::packet_rules::{
+    Chain, ConnectionState, CountedTraffic, PacketMatch, PacketRule, TrafficKind, Verdict,
+};
 use super::path_mtu::Ends;
+use super::policy_routing_for_breakouts::COUNTING;
 use super::ways::ways;
 
 /// Metric of routes to nodes that are registered at another home agent. A routing daemon sees by it that it
@@ -102,21 +106,53 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     entries
 }
 
-/// Returns the rules by which packets of mobile networks get the address of the interface to the Internet.
-/// They select packets of the tunnel device, to which the forwarder writes no packet of other networks.
+/// Returns the rules by which packets of mobile networks get the address of the interface to the Internet,
+/// and the rules that count these packets. They select packets of the tunnel device, to which the forwarder
+/// writes no packet of other networks.
 fn nat_entries(nat: &Nat) -> impl Iterator<Item = Entry> {
-    let families = [(&nat.ipv4, mapped::ALL_IPV4), (&nat.ipv6, UNIQUE_LOCAL)];
-    families.into_iter().filter_map(|(interface, source)| {
-        let packets = PacketMatch {
+    let families = [
+        (&nat.ipv4, mapped::ALL_IPV4, TrafficKind::Ipv4Nat),
+        (&nat.ipv6, UNIQUE_LOCAL, TrafficKind::Ipv6Nat),
+    ];
+    let with_nat = families.into_iter().filter_map(|(interface, source, kind)| {
+        let interface = interface.as_ref()?;
+        let outgoing = PacketMatch {
             input_interface: Some(TUNNEL_DEVICE.into()),
-            output_interface: Some(interface.clone()?),
+            output_interface: Some(interface.clone()),
             source: Some(source),
             ..PacketMatch::default()
         };
-        let (chain, verdict) = (Chain::SourceNat, Verdict::Masquerade);
-        let rule = PacketRule { chain, order: ORDER_OF_NAT, packets, counts: true, total: None, verdict };
-        Some(Entry::PacketRule(Box::new(rule)))
-    })
+        let answers = PacketMatch {
+            input_interface: Some(interface.clone()),
+            output_interface: Some(TUNNEL_DEVICE.into()),
+            destination: Some(source),
+            states: vec![ConnectionState::Established, ConnectionState::Related],
+            ..PacketMatch::default()
+        };
+        let count = |packets, is_outgoing| PacketRule {
+            chain: Chain::Forward,
+            order: COUNTING,
+            packets,
+            counts: true,
+            total: Some(Box::new(CountedTraffic {
+                kind: kind.clone(),
+                interface: interface.clone(),
+                is_outgoing,
+            })),
+            verdict: Verdict::Continue,
+        };
+        let count_outgoing = count(outgoing.clone(), true);
+        let translate = PacketRule {
+            chain: Chain::SourceNat,
+            order: ORDER_OF_NAT,
+            packets: outgoing,
+            counts: true,
+            total: None,
+            verdict: Verdict::Masquerade,
+        };
+        Some([translate, count_outgoing, count(answers, false)])
+    });
+    with_nat.flatten().map(|rule| Entry::PacketRule(Box::new(rule)))
 }
 
 /// Returns the entries by which the kernel's IPsec handles messages from and to the home agent's address. For

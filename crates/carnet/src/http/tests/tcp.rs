@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use carnet_api::config::Http;
-use carnet_api::model::{OutsideCount, Policy, Uplink};
+use carnet_api::model::{HomeAgentStatus, NatStatus, NdpProxyStatus, OutsideCount, Policy, Uplink};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -316,8 +316,35 @@ fn promtool_accepts_metrics_and_alerts() {
         home_agent: "not_asked".into(),
         outside: [("wlan0".to_owned(), count)].into(),
     }];
-    let text = metrics::text(&status(), &uplinks, &policies, Some(&security), &names.collect());
+    let mut status = status();
+    status.home_agent = Some(HomeAgentStatus {
+        address: "2001:db8:1::1".parse().expect("an address"),
+        bindings: 2,
+        keys_to_change: Vec::new(),
+        nat: vec![NatStatus {
+            family: "ipv4".into(),
+            interface: "eth0".into(),
+            in_force: true,
+            failure: None,
+            translated: count,
+        }],
+        ndp_proxy: Some(NdpProxyStatus {
+            interface: "eth0".into(),
+            state: "up".into(),
+            addresses: 3,
+            prefixes: 2,
+            answered: 5,
+            refused: 1,
+        }),
+    });
+    let text = metrics::text(&status, &uplinks, &policies, Some(&security), &names.collect());
     for sample in [
+        "carnet_home_agent_nat_in_force{family=\"ipv4\",interface=\"eth0\"} 1\n",
+        "carnet_home_agent_nat_packets_total{family=\"ipv4\",interface=\"eth0\",direction=\"out\"} 3\n",
+        "carnet_home_agent_nat_bytes_total{family=\"ipv4\",interface=\"eth0\",direction=\"in\"} 1000\n",
+        "carnet_home_agent_ndp_proxy_up{interface=\"eth0\"} 1\n",
+        "carnet_home_agent_ndp_proxy_addresses{interface=\"eth0\"} 3\n",
+        "carnet_home_agent_ndp_proxy_refused_total{interface=\"eth0\"} 1\n",
         "carnet_breakout_packets_total{policy=\"stre\\\"ams\",interface=\"wlan0\",direction=\"out\"} 3\n",
         "carnet_breakout_bytes_total{policy=\"stre\\\"ams\",interface=\"wlan0\",direction=\"in\"} 1000\n",
         "carnet_portal_packets_total{interface=\"wwan0\",direction=\"in\"} 2\n",
