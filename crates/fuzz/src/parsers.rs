@@ -36,11 +36,11 @@ mod of_ipv6;
 #[path = "../../wire/tests/geonet/everything.rs"]
 mod of_geonet;
 
-pub use of_ipv6::{icmpv6, mobility, packet as ipv6};
+pub use of_ipv6::{parse_icmpv6 as icmpv6, parse_mobility_header as mobility, parse_packet as ipv6};
 
 /// Parses the octets as a GeoNetworking packet, from its Basic Header on.
 pub fn geonet(octets: &[u8]) {
-    let _ = black_box(of_geonet::everything(octets));
+    let _ = black_box(of_geonet::parse_everything(octets));
     let _ = black_box(carnet_cits::geonetworking::echo::Echo::parse(octets));
 }
 

@@ -504,7 +504,7 @@ fn sign(packet: &mut [u8]) {
     if extensions.protocol != protocol::MOBILITY || extensions.fragment.is_some() {
         return;
     }
-    let Some(octets) = packet.get_mut(extensions.offset..) else { return };
+    let Some(octets) = packet.get_mut(extensions.upper_layer_offset..) else { return };
     let length = octets.get(1).map_or(0, |units| (usize::from(*units) + 1) * 8);
     let Some(octets) = octets.get_mut(..length) else { return };
     let source = extensions.home_address.unwrap_or(header.source);

@@ -130,7 +130,7 @@ fn write_geonetworking_frames_as_corpus() {
         content.extend(packet);
         story::write(story, EventKind::Frame, 0, story::delay(100), &content);
     };
-    for (number, mut packet) in fixtures::packets().into_iter().enumerate() {
+    for (number, mut packet) in fixtures::all_packets().into_iter().enumerate() {
         let mut story = vec![0];
         hears(&mut story, &packet);
         // Packets to a single station get this station as their destination.
@@ -182,7 +182,7 @@ fn write_signed_messages_as_corpus() {
         story::write(&mut story, EventKind::Wait, 0, story::delay(4000), &[]);
         write("secured", &format!("sent-{number:02}"), &story);
     }
-    for (number, packet) in fixtures::packets().into_iter().enumerate() {
+    for (number, packet) in fixtures::all_packets().into_iter().enumerate() {
         let mut story = vec![0];
         story::write(&mut story, EventKind::Frame, 0, story::delay(10), &packet);
         write("secured", &format!("frame-{number:02}"), &story);

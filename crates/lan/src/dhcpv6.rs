@@ -8,7 +8,7 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::{RateLimiter, Time};
-use carnet_wire::nd::host_configuration::domain_name;
+use carnet_wire::nd::host_configuration::encode_domain_name;
 
 use crate::LinkAddress;
 
@@ -156,7 +156,7 @@ impl Dhcpv6Server {
     fn options(&self, request: &Request<'_>, own: Vec<u8>) -> Vec<(u16, Vec<u8>)> {
         let Dhcpv6Config { dns, search, captive_portal } = &self.config;
         let dns: Vec<u8> = dns.iter().flat_map(Ipv6Addr::octets).collect();
-        let search: Vec<u8> = search.iter().filter_map(|name| domain_name(name)).flatten().collect();
+        let search: Vec<u8> = search.iter().filter_map(|name| encode_domain_name(name)).flatten().collect();
         let portal = captive_portal.as_ref().map(|uri| uri.as_bytes().to_vec());
         let values = [
             (code::DNS, Some(dns).filter(|dns| !dns.is_empty())),

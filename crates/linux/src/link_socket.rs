@@ -261,7 +261,7 @@ fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMe
     let (header, payload) = Header::parse_packet(packet).ok()?;
     let whole = packet.get(..HEADER_LEN + payload.len())?;
     let extensions = Extensions::parse(whole).ok()?;
-    let message = whole.get(extensions.offset..)?;
+    let message = whole.get(extensions.upper_layer_offset..)?;
     if extensions.protocol != ICMPV6 || extensions.home_address.is_some() || message.len() < 4 {
         return None;
     }
@@ -411,7 +411,7 @@ mod tests {
         };
         let mut packet = compose(&message).expect("packet");
         // The checksum is right if the sum over the whole message is all ones (RFC 1071).
-        let verified = icmpv6::verify(message.source, message.destination, &packet[HEADER_LEN..]);
+        let verified = icmpv6::verify_checksum(message.source, message.destination, &packet[HEADER_LEN..]);
         assert_eq!(verified, Ok(()));
         message.message[2..4].copy_from_slice(&packet[HEADER_LEN + 2..HEADER_LEN + 4]);
         assert_eq!(parse("h0", &packet, None), Some(message.clone()));

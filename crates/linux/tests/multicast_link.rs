@@ -92,7 +92,10 @@ fn multicast_packets_and_reports_of_host_arrive_with_checksum() {
         let data = packets.iter().find(|packet| is_data(packet)).unwrap();
         let (header, message) = Header::parse_packet(data).unwrap();
         assert_eq!(message[8..], *b"hello");
-        assert_eq!(checksum::upper_layer(header.source, header.destination, protocol::UDP, message), 0);
+        assert_eq!(
+            checksum::upper_layer_checksum(header.source, header.destination, protocol::UDP, message),
+            0
+        );
         // The frames that the links send cause no events.
         links.write("lan0", [0x33, 0x33, 0, 0, 0, 0x42], data);
         let counters = links.counters();

@@ -130,7 +130,7 @@ fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
         let (destination, source, packet) = datagrams(&mut links, 4000, 1).await.remove(0);
         assert_eq!((destination, source), ([2, 0, 0, 0, 0, 0xb], MAC));
         let (header, payload) = carnet_wire::ipv6::Header::parse_packet(&packet).unwrap();
-        let sum = carnet_wire::checksum::upper_layer(header.source, header.destination, 17, payload);
+        let sum = carnet_wire::checksum::upper_layer_checksum(header.source, header.destination, 17, payload);
         assert_eq!((sum & 0xfffe, payload.get(8..)), (0, Some(&b"hello"[..])), "the checksum is right");
 
         // The reader cuts a burst of datagrams into packets.

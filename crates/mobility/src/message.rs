@@ -45,7 +45,7 @@ impl<'a> MobilityMessage<'a> {
             outer: None,
             protected: false,
             packet,
-            offset: extensions.offset,
+            offset: extensions.upper_layer_offset,
         })
     }
 

@@ -27,7 +27,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{Interface, LinkMessage, RateLimiter, Rng, Time};
-use carnet_wire::nd::host_configuration::{MAX_PREF64_LIFETIME, domain_name};
+use carnet_wire::nd::host_configuration::{MAX_PREF64_LIFETIME, encode_domain_name};
 use carnet_wire::nd::option::option_type;
 use carnet_wire::nd::{CaptivePortal, DnsSearchList, NestingInformation, Pref64, RecursiveDnsServers};
 use carnet_wire::{icmpv6, ipv6, nd};
@@ -137,18 +137,18 @@ impl HostConfiguration {
             // The option has no lifetime. This URI withdraws the portal, because it means that the network
             // has no portal (RFC 8910 2).
             let uri = if lifetime == 0 { CaptivePortal::UNRESTRICTED } else { uri }.to_owned();
-            options.push((option_type::CAPTIVE_PORTAL, CaptivePortal { uri }.data()));
+            options.push((option_type::CAPTIVE_PORTAL, CaptivePortal { uri }.emit_data()));
         }
         for servers in self.dns.chunks((MAX_OPTION - DNS_FIXED) / 16) {
             let option = RecursiveDnsServers { lifetime, servers: servers.to_vec() };
-            options.push((option_type::RECURSIVE_DNS_SERVER, option.data()));
+            options.push((option_type::RECURSIVE_DNS_SERVER, option.emit_data()));
         }
         for domains in search_lists(&self.search) {
-            options.push((option_type::DNS_SEARCH_LIST, DnsSearchList { lifetime, domains }.data()));
+            options.push((option_type::DNS_SEARCH_LIST, DnsSearchList { lifetime, domains }.emit_data()));
         }
         let of_prefix = u16::try_from(lifetime).unwrap_or(MAX_PREF64_LIFETIME);
         let pref64 = self.pref64.iter().filter_map(|prefix| Pref64::new(*prefix, of_prefix));
-        options.extend(pref64.map(|option| (option_type::PREF64, option.data())));
+        options.extend(pref64.map(|option| (option_type::PREF64, option.emit_data())));
         options
     }
 }
@@ -158,7 +158,7 @@ fn search_lists(domains: &[String]) -> Vec<Vec<String>> {
     let mut lists: Vec<Vec<String>> = Vec::new();
     let mut room = 0;
     for domain in domains {
-        let length = domain_name(domain).map_or(0, |name| name.len());
+        let length = encode_domain_name(domain).map_or(0, |name| name.len());
         match lists.last_mut().filter(|_| length <= room) {
             Some(list) => list.push(domain.clone()),
             None => {
@@ -329,7 +329,7 @@ impl RouterAdvertiser {
     fn note_other_router(&mut self, now: Time, message: &LinkMessage) {
         let is_valid = message.hop_limit == nd::HOP_LIMIT
             && message.source.is_unicast_link_local()
-            && icmpv6::verify(message.source, message.destination, &message.message).is_ok();
+            && icmpv6::verify_checksum(message.source, message.destination, &message.message).is_ok();
         if self.is_home_agent || !is_valid || Some(message.source) == self.link_local {
             return;
         }
@@ -401,7 +401,7 @@ impl RouterAdvertiser {
         if message.hop_limit != nd::HOP_LIMIT {
             return Err(MobilityDrop::NeighborDiscovery);
         }
-        icmpv6::verify(message.source, message.destination, &message.message)
+        icmpv6::verify_checksum(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let solicitation =
             nd::RouterSolicitation::parse(&message.message).map_err(|_| MobilityDrop::NeighborDiscovery)?;
@@ -502,7 +502,7 @@ impl RouterAdvertiser {
         // agent.
         let offer = self.config.home_agent.filter(|_| router_lifetime > 0);
         let router_lifetime = if self.valid && !self.is_home_agent { router_lifetime } else { 0 };
-        let nesting = self.nesting.as_ref().filter(|_| self.valid).map(NestingInformation::data);
+        let nesting = self.nesting.as_ref().filter(|_| self.valid).map(NestingInformation::emit_data);
         let mut options: Vec<nd::NdOption<'_>> = Vec::new();
         options.extend(self.mtu.map(nd::NdOption::Mtu));
         for prefix in &self.config.prefixes {
@@ -538,7 +538,7 @@ impl RouterAdvertiser {
                 // RFC 4861 4.2: 0 means unspecified.
                 hop_limit: if self.is_home_agent { 0 } else { 64 },
                 managed: false,
-                other: self.config.hosts.has_dhcpv6 && router_lifetime > 0,
+                other_configuration: self.config.hosts.has_dhcpv6 && router_lifetime > 0,
                 home_agent: offer.is_some(),
                 preference: nd::RoutePreference::Medium,
                 router_lifetime,
@@ -658,7 +658,7 @@ mod tests {
         let first = advertiser.poll_output().expect("an advertisement");
         let parsed = nd::RouterAdvertisement::parse(&first.message).expect("parses");
         assert_eq!(parsed.router_lifetime, ROUTER_LIFETIME);
-        assert_eq!(icmpv6::verify(first.source, first.destination, &first.message), Ok(()));
+        assert_eq!(icmpv6::verify_checksum(first.source, first.destination, &first.message), Ok(()));
 
         let now = Time::from_millis(100);
         for _ in 0..1000 {

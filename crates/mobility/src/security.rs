@@ -234,7 +234,7 @@ impl SecurityAssociation {
         let Ok(Some(field)) = authentication_field(message) else { return };
         let Some(mac) = self.mac(&field, message, care_of_address, home_address) else { return };
         let code = mac.finalize().into_bytes();
-        if let (Some(data), Some(code)) = (message.get_mut(field.data), code.get(..MN_HA_DATA_LEN))
+        if let (Some(data), Some(code)) = (message.get_mut(field.data_range), code.get(..MN_HA_DATA_LEN))
             && data.len() == MN_HA_DATA_LEN
         {
             data.copy_from_slice(code);
@@ -285,7 +285,7 @@ fn verify(
         .ok_or(MobilityDrop::AuthenticationMissing)?;
     let named = associations.iter().find(|association| association.spi == field.spi);
     let association = named.ok_or(MobilityDrop::UnknownSpi)?;
-    let data = message.get(field.data.clone()).ok_or(MobilityDrop::Malformed)?;
+    let data = message.get(field.data_range.clone()).ok_or(MobilityDrop::Malformed)?;
     if data.len() != MN_HA_DATA_LEN {
         return Err(MobilityDrop::AuthenticationFailed);
     }
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(association().verify(&golden(), care_of, home), Ok(()));
         let mut blank = golden();
         let field = authentication_field(&blank).expect("parses").expect("present");
-        blank[field.data].fill(0);
+        blank[field.data_range].fill(0);
         association().sign(&mut blank, care_of, home);
         assert_eq!(blank, golden());
     }
@@ -339,7 +339,7 @@ mod tests {
     fn every_changed_bit_that_is_covered_is_noticed() {
         let (care_of, home) = addresses();
         let field = authentication_field(&golden()).expect("parses").expect("present");
-        for at in field.covered.start..field.data.end {
+        for at in field.covered_range.start..field.data_range.end {
             if (4..6).contains(&at) {
                 continue; // not covered: the checksum is filled in later
             }
@@ -368,7 +368,7 @@ mod tests {
         let (care_of, home) = addresses();
         let mut octets = golden();
         let field = authentication_field(&octets).expect("parses").expect("present");
-        octets[field.data].fill(0);
+        octets[field.data_range].fill(0);
         of("2001:db8:1::1").sign(&mut octets, care_of, home);
         assert_eq!(of("2001:db8:1::1").verify(&octets, care_of, home), Ok(()));
         for other in [of("2001:db8:1::2"), association()] {

@@ -67,9 +67,9 @@ struct Fields {
 }
 
 fn selectors(policy: &config::Policy, networks: &[PolicyNetworks]) -> Vec<TrafficSelector> {
-    let protocol = policy.protocol.map(|it| Range::only(number(it)));
+    let protocol = policy.protocol.map(|it| Range::single(number(it)));
     // The DS field is the upper six bits of the octet.
-    let classes = or_any(policy.dscp.iter().map(|dscp| Range::only(dscp << 2)));
+    let classes = or_any(policy.dscp.iter().map(|dscp| Range::single(dscp << 2)));
     let ports = or_any(policy.ports.iter().map(|ports| Range::new(*ports.start(), *ports.end())));
     let mut selectors = Vec::new();
     for class in classes {
@@ -93,7 +93,7 @@ fn selector(fields: Fields, networks: &PolicyNetworks) -> TrafficSelector {
     let Fields { protocol, class, source_port, destination_port } = fields;
     let ends = [networks.remote, networks.on_board];
     let is_ipv4 = ends.iter().flatten().any(|prefix| matches!(prefix, IpNet::V4(_)));
-    if is_ipv4 || protocol == Some(Range::only(ipv4::ICMP)) {
+    if is_ipv4 || protocol == Some(Range::single(ipv4::ICMP)) {
         let [source, destination] = ends.map(|prefix| prefix.and_then(ipv4_range));
         return TrafficSelector::Ipv4(Ipv4Selector {
             source,
@@ -173,12 +173,12 @@ mod tests {
             .collect();
         assert_eq!(of_ipv6.len(), 8);
         for selector in &of_ipv6 {
-            assert_eq!(selector.next_header, Some(Range::only(17)));
+            assert_eq!(selector.next_header, Some(Range::single(17)));
             let last: Ipv6Addr = "2001:db8:1:ffff:ffff:ffff:ffff:ffff".parse().expect("an address");
             assert_eq!(selector.source.map(|source| source.last), Some(last));
             assert!(selector.source_port.is_some() != selector.destination_port.is_some());
         }
-        assert_eq!(of_ipv6[0].traffic_class, Some(Range::only(0xb8)), "EF");
+        assert_eq!(of_ipv6[0].traffic_class, Some(Range::single(0xb8)), "EF");
         let any = super::selectors(&policy_of(&[], None), &[networks(None, None)]);
         assert_eq!(any, [TrafficSelector::Ipv6(Ipv6Selector::default())], "everything");
     }
@@ -195,7 +195,7 @@ mod tests {
         let expected = [Ipv4Selector { source, ..any }, Ipv4Selector { destination, ..any }];
         assert_eq!(selectors, expected.map(TrafficSelector::Ipv4));
         let icmp = super::selectors(&policy_of(&[], Some(PolicyProtocol::Icmp)), &[networks(None, None)]);
-        let protocol = Some(Range::only(1));
+        let protocol = Some(Range::single(1));
         assert_eq!(icmp, [TrafficSelector::Ipv4(Ipv4Selector { protocol, ..any })]);
     }
 }

@@ -7,7 +7,7 @@ use carnet_base::{Rng, Time};
 use carnet_mobility::home_agent::Peer;
 use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
-use carnet_wire::checksum::upper_layer;
+use carnet_wire::checksum::upper_layer_checksum;
 use carnet_wire::discovery::{DiscoveryRequest, home_agents_anycast};
 use carnet_wire::ipv6::protocol;
 use carnet_wire::mobility::Builder;
@@ -30,7 +30,7 @@ fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut paylo
     let (source, destination) = (address(STRANGER), address(destination));
     if let Some(at) = checksum {
         payload[at..at + 2].copy_from_slice(&[0, 0]);
-        let sum = upper_layer(source, destination, next_header, &payload);
+        let sum = upper_layer_checksum(source, destination, next_header, &payload);
         payload[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
     carnet_virtual::packet(source, destination, next_header, &payload)

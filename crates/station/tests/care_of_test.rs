@@ -12,10 +12,10 @@ use carnet_base::{Endpoint, Rng, Time};
 use carnet_mobility::flow::{Ipv6Selector, TrafficSelector};
 use carnet_station::io::{Command, Input, Kept, NemoOutput, Output};
 use carnet_station::{PersistentState, StationConfig};
-use carnet_wire::checksum::upper_layer;
+use carnet_wire::checksum::upper_layer_checksum;
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
-use carnet_wire::mobility::flow::sub_options;
+use carnet_wire::mobility::flow::emit_sub_options;
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 use common::world::{Network, station};
 use common::{
@@ -240,7 +240,7 @@ fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
 fn update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
     let bids: Vec<u16> = (1..).take(care_of_addresses.len()).collect();
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
-    let octets = sub_options(Some(&selector), &bids);
+    let octets = emit_sub_options(Some(&selector), &bids);
     let flow = MobilityOption::FlowIdentification { fid: 1, priority: 1, status: 0, sub_options: &octets };
     let mut builder = Builder::binding_update(sequence, BindingUpdateFlags::from_bits(0xc400), 15);
     for (bid, care_of_address) in bids.iter().zip(care_of_addresses) {
@@ -343,7 +343,8 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
             let at = rng.below(packet.len() as u64 - 64) as usize + 64;
             packet[at] ^= 1 << rng.below(8);
             packet[68..70].copy_from_slice(&[0, 0]);
-            let checksum = upper_layer(address(HOME), address(AGENT), protocol::MOBILITY, &packet[64..]);
+            let checksum =
+                upper_layer_checksum(address(HOME), address(AGENT), protocol::MOBILITY, &packet[64..]);
             packet[68..70].copy_from_slice(&checksum.to_be_bytes());
         }
         updates += 1;
@@ -580,7 +581,7 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
                     care_of_address,
                 });
             }
-            let octets = sub_options(Some(&TrafficSelector::Ipv6(Ipv6Selector::default())), &bids);
+            let octets = emit_sub_options(Some(&TrafficSelector::Ipv6(Ipv6Selector::default())), &bids);
             if !bids.is_empty() && rng.chance(0.5) {
                 let flow = MobilityOption::FlowIdentification {
                     fid: 1,

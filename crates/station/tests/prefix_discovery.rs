@@ -55,7 +55,7 @@ impl Internet {
     fn reaches_agent(&mut self, packet: &[u8]) -> bool {
         let extensions = Extensions::parse(packet).expect("a packet");
         let header = Header::parse(packet).expect("a packet");
-        if let Ok(solicitation) = PrefixSolicitation::parse(&packet[extensions.offset..]) {
+        if let Ok(solicitation) = PrefixSolicitation::parse(&packet[extensions.upper_layer_offset..]) {
             assert_eq!((header.source, header.destination), (address(FIRST), address(AGENT)));
             assert_eq!(extensions.home_address, Some(address(HOME)), "RFC 6275 6.7");
             self.asked.push(solicitation.identifier);
@@ -105,9 +105,11 @@ fn at_router(packet: Vec<u8>) -> Option<Input> {
     let header = Header::parse(&packet).expect("a packet");
     let extensions = Extensions::parse(&packet).expect("a packet");
     let input = match extensions.routing_home_address.filter(|_| extensions.protocol == protocol::ICMPV6) {
-        Some(home_address) => {
-            Input::Icmpv6(heard(header.source, home_address, packet[extensions.offset..].to_vec()))
-        }
+        Some(home_address) => Input::Icmpv6(heard(
+            header.source,
+            home_address,
+            packet[extensions.upper_layer_offset..].to_vec(),
+        )),
         None => Input::Packet(packet),
     };
     (header.destination == address(FIRST)).then_some(input)

@@ -639,7 +639,7 @@ fn unauthenticated_switch_leads_only_to_configured_home_agents() {
 fn played_to(agent: &str, packet: &[u8]) -> Input {
     let header = Header::parse(packet).expect("a packet");
     let extensions = Extensions::parse(packet).expect("extension headers");
-    let mut mobility_header = packet[extensions.offset..].to_vec();
+    let mut mobility_header = packet[extensions.upper_layer_offset..].to_vec();
     let packet = ControlPacket {
         source: header.source,
         destination: address(agent),

@@ -9,9 +9,9 @@ use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use carnet_nemo::forwarding::desired::{Distribution, Entry};
 use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
-use carnet_wire::checksum::upper_layer;
+use carnet_wire::checksum::upper_layer_checksum;
 use carnet_wire::ipv6::{Header, protocol};
-use carnet_wire::mobility::flow::sub_options;
+use carnet_wire::mobility::flow::emit_sub_options;
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 use common::{AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config};
 
@@ -196,11 +196,11 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
 fn flow_uses_the_binding_of_its_policy() {
     let mut station = three();
     let selector = TrafficSelector::Ipv6(Ipv6Selector {
-        next_header: Some(Range::only(17)),
-        destination_port: Some(Range::only(5000)),
+        next_header: Some(Range::single(17)),
+        destination_port: Some(Range::single(5000)),
         ..Ipv6Selector::default()
     });
-    let octets = sub_options(Some(&selector), &[3]);
+    let octets = emit_sub_options(Some(&selector), &[3]);
     let flow = MobilityOption::FlowIdentification { fid: 4, priority: 1, status: 0, sub_options: &octets };
     by_ipv6(&mut station, update(4, FIRST, &[bid(2, FIRST), flow]));
     assert_eq!(way(&mut station, 5000), Some(end(SECOND)));
@@ -313,7 +313,7 @@ fn start_for_two() -> Station {
 fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]) -> Vec<u8> {
     let bids: Vec<u16> = (1..).take(care_of_addresses.len()).collect();
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
-    let octets = sub_options(Some(&selector), &bids);
+    let octets = emit_sub_options(Some(&selector), &bids);
     let flow = MobilityOption::FlowIdentification { fid: 1, priority: 1, status: 0, sub_options: &octets };
     let builder = Builder::binding_update(sequence, BindingUpdateFlags::from_bits(0xc400), 15);
     let bindings = bids.iter().zip(care_of_addresses);
@@ -408,8 +408,12 @@ fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations(
             // The test corrects the checksum, as if the sender had signed this message (RFC 6275 6.1.1, with
             // the home address).
             packet[68..70].copy_from_slice(&[0, 0]);
-            let checksum =
-                upper_layer(address(home_address), address(AGENT), protocol::MOBILITY, &packet[64..]);
+            let checksum = upper_layer_checksum(
+                address(home_address),
+                address(AGENT),
+                protocol::MOBILITY,
+                &packet[64..],
+            );
             packet[68..70].copy_from_slice(&checksum.to_be_bytes());
         }
         station.handle_input(now, WALL, Input::Packet(packet)).expect("accepted");

@@ -24,16 +24,16 @@ pub struct Octets(pub Vec<u8>);
 
 /// A text that could not be parsed: what it is, and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{found:?} is no {what}, expected {expected}")]
+#[error("{found:?} is no {parsed_item}, expected {expected}")]
 pub struct ParseError {
     pub(crate) found: String,
-    pub(crate) what: &'static str,
+    pub(crate) parsed_item: &'static str,
     pub(crate) expected: &'static str,
 }
 
 /// Reads `groups` groups of exactly `digits` hexadecimal digits, with colons between, as one number; `None`
 /// for a text of another form.
-pub(crate) fn groups(text: &str, groups: usize, digits: usize) -> Option<u64> {
+pub(crate) fn parse_hex_groups(text: &str, groups: usize, digits: usize) -> Option<u64> {
     let mut value = 0;
     let mut count = 0;
     for group in text.split(':') {
@@ -52,9 +52,9 @@ impl FromStr for MacAddress {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<MacAddress, ParseError> {
-        let value = groups(text, 6, 2).ok_or_else(|| ParseError {
+        let value = parse_hex_groups(text, 6, 2).ok_or_else(|| ParseError {
             found: text.to_owned(),
-            what: "MAC address",
+            parsed_item: "MAC address",
             expected: "six groups of two hexadecimal digits such as 02:00:00:00:00:0a",
         })?;
         let [_, _, octets @ ..] = value.to_be_bytes();
@@ -74,7 +74,7 @@ impl FromStr for Octets {
         let octets: Option<Vec<u8>> = text.as_bytes().chunks(2).map(octet).collect();
         octets.map(Octets).ok_or_else(|| ParseError {
             found: text.to_owned(),
-            what: "string of octets",
+            parsed_item: "string of octets",
             expected: "two hexadecimal digits for each octet such as 00ff",
         })
     }

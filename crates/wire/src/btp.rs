@@ -4,7 +4,7 @@
 //! ([`crate::geonet::CommonNextHeader`]) says which form it is. A BTP header has no checksum and no length.
 
 use crate::Error;
-use crate::octets::{rest, u16_at};
+use crate::octets::{octets_from, u16_at};
 
 /// Length of a BTP-A or BTP-B header, octets.
 pub const LEN: usize = 4;
@@ -60,7 +60,7 @@ impl BtpB {
 }
 
 fn parse<'a>(octets: &'a [u8], what: &'static str) -> Result<(u16, u16, &'a [u8]), Error> {
-    let payload = rest(octets, LEN, what)?;
+    let payload = octets_from(octets, LEN, what)?;
     Ok((u16_at(octets, 0, what)?, u16_at(octets, 2, what)?, payload))
 }
 

@@ -16,28 +16,34 @@ use std::net::Ipv6Addr;
 /// Returns 0 if the checksum field in `octets` is right.
 ///
 /// ```
-/// use carnet_wire::checksum::upper_layer;
+/// use carnet_wire::checksum::upper_layer_checksum;
 /// use std::net::Ipv6Addr;
 /// let (a, b) = (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
 /// let mut message = [128, 0, 0, 0, 0x12, 0x34, 0, 1];
-/// let sum = upper_layer(a, b, 58, &message);
+/// let sum = upper_layer_checksum(a, b, 58, &message);
 /// message[2..4].copy_from_slice(&sum.to_be_bytes());
-/// assert_eq!(upper_layer(a, b, 58, &message), 0);
+/// assert_eq!(upper_layer_checksum(a, b, 58, &message), 0);
 /// ```
-pub fn upper_layer(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, octets: &[u8]) -> u16 {
-    let addresses = add(sum(&source.octets()), sum(&destination.octets()));
-    !add(add(addresses, protocol_and_length(protocol, octets.len())), sum(octets))
+pub fn upper_layer_checksum(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, octets: &[u8]) -> u16 {
+    let addresses = ones_complement_add(
+        ones_complement_sum(&source.octets()),
+        ones_complement_sum(&destination.octets()),
+    );
+    !ones_complement_add(
+        ones_complement_add(addresses, protocol_and_length(protocol, octets.len())),
+        ones_complement_sum(octets),
+    )
 }
 
 /// Returns the share of `protocol` and of the upper-layer length in the sum of the pseudo-header.
 pub fn protocol_and_length(protocol: u8, length: usize) -> u16 {
     let length = length as u64;
-    fold(u64::from(protocol) + (length & 0xffff) + (length >> 16))
+    fold_to_16_bits(u64::from(protocol) + (length & 0xffff) + (length >> 16))
 }
 
 /// Returns the one's complement sum of the 16-bit words, not inverted; an odd last octet is the high half of
 /// a word.
-pub fn sum(octets: &[u8]) -> u16 {
+pub fn ones_complement_sum(octets: &[u8]) -> u16 {
     // RFC 1071 2 (B): the sum does not depend on the order of octets. So this code adds in the machine's
     // order and swaps the result. It adds eight octets at a time, and keeps sums of their halves apart so
     // that neither overflows. The compiler turns this loop into vector instructions.
@@ -53,16 +59,16 @@ pub fn sum(octets: &[u8]) -> u16 {
         *to = *from;
     }
     let last = u64::from_ne_bytes(last);
-    u16::from_be(fold(low + high + (last & 0xffff_ffff) + (last >> 32)))
+    u16::from_be(fold_to_16_bits(low + high + (last & 0xffff_ffff) + (last >> 32)))
 }
 
 /// One's complement addition: `add(sum(a), sum(b))` is the sum of `a` and `b` if `a` has an even length, and
 /// `add(x, !y)` subtracts `y` from `x`.
-pub fn add(a: u16, b: u16) -> u16 {
-    fold(u64::from(a) + u64::from(b))
+pub fn ones_complement_add(a: u16, b: u16) -> u16 {
+    fold_to_16_bits(u64::from(a) + u64::from(b))
 }
 
-fn fold(mut sum: u64) -> u16 {
+fn fold_to_16_bits(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

@@ -7,11 +7,11 @@
 
 use crate::Error;
 use crate::icmpv6::types;
-use crate::octets::{array, rest, u16_at};
+use crate::octets::{array_at, octets_from, u16_at};
 use std::net::Ipv6Addr;
 
 /// The Mobile Router Support flag in the field after the identifier (RFC 3963 7.1).
-const MOBILE_ROUTER: u16 = 0x8000;
+const MOBILE_ROUTER_FLAG: u16 = 0x8000;
 
 /// Home Agent Address Discovery Request, ICMPv6 type 144.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +29,13 @@ impl DiscoveryRequest {
     /// [`Error::Truncated`] if there are fewer than 8 octets, [`Error::Value`] for another type or a code
     /// other than 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
-        let (identifier, flags) = fixed(message, types::DHAAD_REQUEST, "144")?;
-        Ok(DiscoveryRequest { identifier, mobile_router: flags & MOBILE_ROUTER != 0 })
+        let (identifier, flags) = parse_identifier_and_flags(message, types::DHAAD_REQUEST, "144")?;
+        Ok(DiscoveryRequest { identifier, mobile_router: flags & MOBILE_ROUTER_FLAG != 0 })
     }
 
     /// Returns the octets of the message with a zero checksum.
     pub fn emit(&self) -> Vec<u8> {
-        emit(types::DHAAD_REQUEST, self.identifier, flags(self.mobile_router))
+        emit_header(types::DHAAD_REQUEST, self.identifier, flags_field(self.mobile_router))
     }
 }
 
@@ -56,8 +56,8 @@ impl<'a> DiscoveryReply<'a> {
     /// [`Error::Truncated`] if there are fewer than 8 octets. [`Error::Value`] for another type or a code
     /// other than 0. [`Error::Length`] if the length of the addresses is not a multiple of 16 octets.
     pub fn parse(message: &'a [u8]) -> Result<Self, Error> {
-        let (identifier, flags) = fixed(message, types::DHAAD_REPLY, "145")?;
-        let addresses = rest(message, 8, WHAT)?;
+        let (identifier, flags) = parse_identifier_and_flags(message, types::DHAAD_REPLY, "145")?;
+        let addresses = octets_from(message, 8, NAME_IN_ERRORS)?;
         if !addresses.len().is_multiple_of(16) {
             return Err(Error::Length {
                 what: "home agent addresses",
@@ -65,7 +65,7 @@ impl<'a> DiscoveryReply<'a> {
                 found: addresses.len(),
             });
         }
-        Ok(DiscoveryReply { identifier, mobile_router: flags & MOBILE_ROUTER != 0, addresses })
+        Ok(DiscoveryReply { identifier, mobile_router: flags & MOBILE_ROUTER_FLAG != 0, addresses })
     }
 
     /// Returns the addresses of the home agents, the most preferred first.
@@ -79,7 +79,7 @@ impl<'a> DiscoveryReply<'a> {
 /// Returns a Home Agent Address Discovery Reply with a zero checksum. The caller limits the number of
 /// addresses: 77 fit a packet of 1280 octets, and RFC 6275 10.5.1 asks to stay within the minimum MTU.
 pub fn discovery_reply(identifier: u16, mobile_router: bool, addresses: &[Ipv6Addr]) -> Vec<u8> {
-    let mut message = emit(types::DHAAD_REPLY, identifier, flags(mobile_router));
+    let mut message = emit_header(types::DHAAD_REPLY, identifier, flags_field(mobile_router));
     for address in addresses {
         message.extend_from_slice(&address.octets());
     }
@@ -93,28 +93,32 @@ pub fn home_agents_anycast(prefix: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from(high | 0xfdff_ffff_ffff_fffe)
 }
 
-const WHAT: &str = "home agent discovery";
+const NAME_IN_ERRORS: &str = "home agent discovery";
 
 /// Reads identifier and flags of a message of type `wanted`. The messages of mobile prefix discovery have the
 /// same fixed part.
-pub(crate) fn fixed(message: &[u8], wanted: u8, expected: &'static str) -> Result<(u16, u16), Error> {
-    let [message_type, code] = array::<2>(message, 0, WHAT)?;
+pub(crate) fn parse_identifier_and_flags(
+    message: &[u8],
+    wanted: u8,
+    expected: &'static str,
+) -> Result<(u16, u16), Error> {
+    let [message_type, code] = array_at::<2>(message, 0, NAME_IN_ERRORS)?;
     if message_type != wanted {
         return Err(Error::Value { what: "ICMPv6 type", expected, found: u32::from(message_type) });
     }
     if code != 0 {
         return Err(Error::Value { what: "ICMPv6 code", expected: "0", found: u32::from(code) });
     }
-    Ok((u16_at(message, 4, WHAT)?, u16_at(message, 6, WHAT)?))
+    Ok((u16_at(message, 4, NAME_IN_ERRORS)?, u16_at(message, 6, NAME_IN_ERRORS)?))
 }
 
 /// Returns the field after the identifier, with R set if `mobile_router` is true.
-fn flags(mobile_router: bool) -> u16 {
-    if mobile_router { MOBILE_ROUTER } else { 0 }
+fn flags_field(mobile_router: bool) -> u16 {
+    if mobile_router { MOBILE_ROUTER_FLAG } else { 0 }
 }
 
 /// Returns the fixed part of a message with a zero checksum.
-pub(crate) fn emit(message_type: u8, identifier: u16, flags: u16) -> Vec<u8> {
+pub(crate) fn emit_header(message_type: u8, identifier: u16, flags: u16) -> Vec<u8> {
     let mut message = vec![message_type, 0, 0, 0];
     message.extend_from_slice(&identifier.to_be_bytes());
     message.extend_from_slice(&flags.to_be_bytes());

@@ -4,7 +4,7 @@
 //! (RFC 6275 6.3) and the type 2 routing header (RFC 6275 6.4). It also returns the Tunnel Encapsulation
 //! Limit (RFC 2473 4.1.1) and the Fragment header. It processes options by RFC 8200 4.2 as the node to which
 //! the packet is addressed. A router that only forwards a packet does not process its chain and needs at most
-//! [`upper_layer`].
+//! [`find_upper_layer`].
 //!
 //! RFC 8200 4.1 requires a node to accept headers in any order and number. This module sets two limits: at
 //! most [`MAX_HEADERS`] headers, and one Fragment header. The Home Address option and the type 2 routing
@@ -17,7 +17,7 @@
 use crate::Error;
 use crate::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use crate::ipv6::{HEADER_LEN, Header, protocol};
-use crate::octets::{address_at, array, rest, slice, u8_at};
+use crate::octets::{address_at, array_at, octets_from, slice_at, u8_at};
 use std::net::Ipv6Addr;
 
 /// The most extension headers that the parser reads.
@@ -67,7 +67,7 @@ pub struct Extensions {
     pub protocol: u8,
     /// Offset of the upper layer, in octets from the start of the packet. In a fragment other than the first:
     /// offset of the fragment's data.
-    pub offset: usize,
+    pub upper_layer_offset: usize,
 }
 
 impl Extensions {
@@ -81,7 +81,7 @@ impl Extensions {
     /// of a wrong length; [`Error::Repeated`] and [`Error::TooManyHeaders`].
     pub fn parse(packet: &[u8]) -> Result<Extensions, Error> {
         let (header, payload) = Header::parse_packet(packet)?;
-        let packet = slice(packet, 0, HEADER_LEN + payload.len(), "IPv6 packet")?;
+        let packet = slice_at(packet, 0, HEADER_LEN + payload.len(), "IPv6 packet")?;
         let mut walk = Extensions {
             home_address: None,
             home_address_offset: None,
@@ -91,7 +91,7 @@ impl Extensions {
             sequence: None,
             fragment: None,
             protocol: header.next_header,
-            offset: HEADER_LEN,
+            upper_layer_offset: HEADER_LEN,
         };
         // Offset of the Next Header octet that names the header at `walk.offset`.
         let mut announced_at = 6;
@@ -102,24 +102,28 @@ impl Extensions {
                 }
                 protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => {
                     let destination = walk.protocol == protocol::DESTINATION_OPTIONS;
-                    let (next, end) = header_span(packet, walk.offset, "options header")?;
-                    walk.options(slice(packet, 0, end, "options header")?, destination)?;
+                    let (next, end) = header_span(packet, walk.upper_layer_offset, "options header")?;
+                    walk.parse_options(slice_at(packet, 0, end, "options header")?, destination)?;
                     (next, end)
                 }
-                protocol::ROUTING => walk.routing(packet)?,
+                protocol::ROUTING => walk.parse_routing_header(packet)?,
                 protocol::FRAGMENT => {
                     if walk.fragment.is_some() {
                         return Err(Error::Repeated { what: "fragment header" });
                     }
-                    let fragment = FragmentHeader::parse(rest(packet, walk.offset, "fragment header")?)?;
+                    let fragment = FragmentHeader::parse(octets_from(
+                        packet,
+                        walk.upper_layer_offset,
+                        "fragment header",
+                    )?)?;
                     walk.fragment = Some(fragment);
-                    (fragment.next_header, walk.offset + FRAGMENT_HEADER_LEN)
+                    (fragment.next_header, walk.upper_layer_offset + FRAGMENT_HEADER_LEN)
                 }
                 _ => return Ok(walk),
             };
-            announced_at = walk.offset;
-            (walk.protocol, walk.offset) = next;
-            if walk.fragment.is_some_and(|fragment| fragment.is_later()) {
+            announced_at = walk.upper_layer_offset;
+            (walk.protocol, walk.upper_layer_offset) = next;
+            if walk.fragment.is_some_and(|fragment| fragment.is_later_fragment()) {
                 return Ok(walk);
             }
         }
@@ -127,15 +131,15 @@ impl Extensions {
     }
 
     /// Reads the options of the header at `self.offset` by RFC 8200 4.2; the header ends where `packet` ends.
-    fn options(&mut self, packet: &[u8], destination: bool) -> Result<(), Error> {
-        let mut at = self.offset + 2;
+    fn parse_options(&mut self, packet: &[u8], destination: bool) -> Result<(), Error> {
+        let mut at = self.upper_layer_offset + 2;
         while let Some(&option_type) = packet.get(at) {
             if option_type == PAD1 {
                 at += 1;
                 continue;
             }
             let length = usize::from(u8_at(packet, at + 1, "option")?);
-            let data = slice(packet, at + 2, length, "option")?;
+            let data = slice_at(packet, at + 2, length, "option")?;
             match option_type {
                 PAD_N => {}
                 HOME_ADDRESS_OPTION if destination => {
@@ -164,7 +168,7 @@ impl Extensions {
                     self.tunnel_encapsulation_limit_offset = Some(at + 2);
                 }
                 SEQUENCE_OPTION if destination && length == 4 => {
-                    self.sequence = Some(u32::from_be_bytes(array::<4>(data, 0, "sequence option")?));
+                    self.sequence = Some(u32::from_be_bytes(array_at::<4>(data, 0, "sequence option")?));
                 }
                 _ if option_type & 0xc0 != 0 => {
                     return Err(Error::UnrecognizedOption { option_type, offset: at });
@@ -177,10 +181,10 @@ impl Extensions {
     }
 
     /// Reads the routing header at `self.offset`; returns its Next Header and its end in the packet.
-    fn routing(&mut self, packet: &[u8]) -> Result<(u8, usize), Error> {
-        const WHAT: &str = "routing header";
-        let start = self.offset;
-        let [_, length, routing_type, segments_left] = array::<4>(packet, start, WHAT)?;
+    fn parse_routing_header(&mut self, packet: &[u8]) -> Result<(u8, usize), Error> {
+        const NAME_IN_ERRORS: &str = "routing header";
+        let start = self.upper_layer_offset;
+        let [_, length, routing_type, segments_left] = array_at::<4>(packet, start, NAME_IN_ERRORS)?;
         if routing_type == ROUTING_TYPE_HOME_ADDRESS {
             // RFC 6275 11.3.3: the receiver discards a header with a length other than 2 or Segments Left
             // other than 1.
@@ -196,20 +200,20 @@ impl Extensions {
             if self.routing_home_address.is_some() {
                 return Err(Error::Repeated { what: "type 2 routing header" });
             }
-            self.routing_home_address = Some(address_at(packet, start + 8, WHAT)?);
+            self.routing_home_address = Some(address_at(packet, start + 8, NAME_IN_ERRORS)?);
         } else if segments_left != 0 {
             // RFC 8200 4.4: the receiver answers an unknown Routing Type with segments left.
             return Err(Error::UnrecognizedRouting { routing_type, offset: start + 2 });
         }
-        header_span(packet, start, WHAT)
+        header_span(packet, start, NAME_IN_ERRORS)
     }
 }
 
 /// Returns the Next Header and the end in the packet of an extension header with the usual length field.
 fn header_span(packet: &[u8], start: usize, what: &'static str) -> Result<(u8, usize), Error> {
-    let [next, length] = array::<2>(packet, start, what)?;
+    let [next, length] = array_at::<2>(packet, start, what)?;
     let octets = (usize::from(length) + 1) * 8;
-    slice(packet, start, octets, what)?;
+    slice_at(packet, start, octets, what)?;
     Ok((next, start + octets))
 }
 
@@ -219,7 +223,7 @@ fn header_span(packet: &[u8], start: usize, what: &'static str) -> Result<(u8, u
 /// the upper layer's header is at the offset, `false` in a fragment other than the first. Returns `None` if
 /// the octets end within the chain or the chain is longer than [`MAX_HEADERS`]. The function ignores the
 /// Payload Length, because the packet in an ICMPv6 error is usually shorter.
-pub fn upper_layer(packet: &[u8]) -> Option<(u8, usize, bool)> {
+pub fn find_upper_layer(packet: &[u8]) -> Option<(u8, usize, bool)> {
     let mut next = Header::parse(packet).ok()?.next_header;
     let mut offset = HEADER_LEN;
     for _ in 0..=MAX_HEADERS {
@@ -231,7 +235,7 @@ pub fn upper_layer(packet: &[u8]) -> Option<(u8, usize, bool)> {
                 let fragment = FragmentHeader::parse(packet.get(offset..)?).ok()?;
                 next = fragment.next_header;
                 offset += FRAGMENT_HEADER_LEN;
-                if fragment.is_later() {
+                if fragment.is_later_fragment() {
                     return Some((next, offset, false));
                 }
             }

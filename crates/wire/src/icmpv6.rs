@@ -1,16 +1,16 @@
 //! ICMPv6: error messages, echo, and the rules that forbid an answer (RFC 4443).
 //!
-//! A *message* begins with the ICMPv6 Type octet. Parsers here do not check the checksum: call [`verify`]
-//! first, with the addresses that the upper layer sees. The caller limits the rate of errors (RFC 4443 2.4
-//! (f)), which needs a clock. The caller also recognizes link-layer multicast (e.4, e.5) and anycast sources
-//! (e.6).
+//! A *message* begins with the ICMPv6 Type octet. Parsers here do not check the checksum: call
+//! [`verify_checksum`] first, with the addresses that the upper layer sees. The caller limits the rate of
+//! errors (RFC 4443 2.4 (f)), which needs a clock. The caller also recognizes link-layer multicast (e.4, e.5)
+//! and anycast sources (e.6).
 //!
 //! Left out: multi-part messages (RFC 4884). Neighbor Discovery is in [`crate::nd`], home agent discovery in
 //! [`crate::discovery`].
 
 use crate::extension;
 use crate::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
-use crate::octets::{array, rest, u16_at, u32_at};
+use crate::octets::{array_at, octets_from, u16_at, u32_at};
 use crate::{Error, checksum};
 use std::net::Ipv6Addr;
 
@@ -57,9 +57,9 @@ pub mod unreachable {
     /// Beyond the scope of the source address.
     pub const BEYOND_SCOPE: u8 = 2;
     /// Address unreachable.
-    pub const ADDRESS: u8 = 3;
+    pub const ADDRESS_UNREACHABLE: u8 = 3;
     /// Port unreachable.
-    pub const PORT: u8 = 4;
+    pub const PORT_UNREACHABLE: u8 = 4;
     /// Source address failed the ingress or egress policy.
     pub const SOURCE_POLICY: u8 = 5;
     /// The route to the destination is a reject route.
@@ -67,7 +67,7 @@ pub mod unreachable {
 }
 
 /// Hop limit of the error packets and Echo Replies of this module.
-pub const HOP_LIMIT: u8 = 64;
+pub const DEFAULT_HOP_LIMIT: u8 = 64;
 
 /// An ICMPv6 error (RFC 4443 3), without the invoking packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub enum ErrorMessage {
 
 impl ErrorMessage {
     /// Returns Type, Code and the 32-bit field after the checksum.
-    fn fields(self) -> (u8, u8, u32) {
+    fn header_fields(self) -> (u8, u8, u32) {
         match self {
             ErrorMessage::DestinationUnreachable { code } => (types::DESTINATION_UNREACHABLE, code, 0),
             ErrorMessage::PacketTooBig { mtu } => (types::PACKET_TOO_BIG, 0, mtu),
@@ -113,9 +113,9 @@ impl ErrorMessage {
 ///
 /// # Errors
 /// [`Error::Truncated`] if there are fewer than 4 octets, [`Error::Checksum`] if the checksum is wrong.
-pub fn verify(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> Result<(), Error> {
+pub fn verify_checksum(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> Result<(), Error> {
     let found = u16_at(message, 2, "ICMPv6 message")?;
-    match checksum::upper_layer(source, destination, protocol::ICMPV6, message) {
+    match checksum::upper_layer_checksum(source, destination, protocol::ICMPV6, message) {
         0 => Ok(()),
         _ => Err(Error::Checksum { what: "ICMPv6 message", found }),
     }
@@ -137,7 +137,7 @@ pub(crate) fn set_checksum_at(
 ) {
     let Some(field) = message.get_mut(offset..offset + 2) else { return };
     field.fill(0);
-    let sum = checksum::upper_layer(source, destination, protocol, message);
+    let sum = checksum::upper_layer_checksum(source, destination, protocol, message);
     if let Some(field) = message.get_mut(offset..offset + 2) {
         field.copy_from_slice(&sum.to_be_bytes());
     }
@@ -149,9 +149,9 @@ pub(crate) fn set_checksum_at(
 /// [`Error::Truncated`] if there are fewer than 8 octets; [`Error::Value`] for a type other than the four of
 /// RFC 4443 3.
 pub fn parse_error(message: &[u8]) -> Result<(ErrorMessage, &[u8]), Error> {
-    const WHAT: &str = "ICMPv6 error message";
-    let [message_type, code] = array::<2>(message, 0, WHAT)?;
-    let field = u32_at(message, 4, WHAT)?;
+    const NAME_IN_ERRORS: &str = "ICMPv6 error message";
+    let [message_type, code] = array_at::<2>(message, 0, NAME_IN_ERRORS)?;
+    let field = u32_at(message, 4, NAME_IN_ERRORS)?;
     let error = match message_type {
         types::DESTINATION_UNREACHABLE => ErrorMessage::DestinationUnreachable { code },
         // RFC 4443 3.2: a receiver ignores the code.
@@ -166,7 +166,7 @@ pub fn parse_error(message: &[u8]) -> Result<(ErrorMessage, &[u8]), Error> {
             });
         }
     };
-    Ok((error, rest(message, 8, WHAT)?))
+    Ok((error, octets_from(message, 8, NAME_IN_ERRORS)?))
 }
 
 /// Returns the whole IPv6 packet with an ICMPv6 error about `invoking`, which begins with the IPv6 header.
@@ -180,13 +180,13 @@ pub fn error_packet(
     error: ErrorMessage,
     invoking: &[u8],
 ) -> Vec<u8> {
-    let (message_type, code, field) = error.fields();
+    let (message_type, code, field) = error.header_fields();
     let quoted = invoking.get(..MIN_MTU - HEADER_LEN - 8).unwrap_or(invoking);
     let mut message = Vec::with_capacity(8 + quoted.len());
     message.extend_from_slice(&[message_type, code, 0, 0]);
     message.extend_from_slice(&field.to_be_bytes());
     message.extend_from_slice(quoted);
-    packet(source, destination, HOP_LIMIT, message)
+    packet(source, destination, DEFAULT_HOP_LIMIT, message)
 }
 
 /// Returns the whole IPv6 packet with an ICMPv6 message: header, message, checksum.
@@ -228,10 +228,10 @@ pub fn may_answer_with(error: ErrorMessage, invoking: &[u8]) -> bool {
     if header.source.is_unspecified() || header.source.is_multicast() {
         return false;
     }
-    if header.destination.is_multicast() && !allowed_to_multicast(error, invoking) {
+    if header.destination.is_multicast() && !may_answer_multicast(error, invoking) {
         return false;
     }
-    match extension::upper_layer(invoking) {
+    match extension::find_upper_layer(invoking) {
         Some((protocol::ICMPV6, offset, true)) => match invoking.get(offset) {
             Some(&message_type) => message_type >= 128 && message_type != types::REDIRECT,
             None => false,
@@ -242,7 +242,7 @@ pub fn may_answer_with(error: ErrorMessage, invoking: &[u8]) -> bool {
 }
 
 /// Returns whether the error is one of the two exceptions of RFC 4443 2.4 (e.3).
-fn allowed_to_multicast(error: ErrorMessage, invoking: &[u8]) -> bool {
+fn may_answer_multicast(error: ErrorMessage, invoking: &[u8]) -> bool {
     match error {
         ErrorMessage::PacketTooBig { .. } => true,
         ErrorMessage::ParameterProblem { code: 2, pointer } => usize::try_from(pointer)
@@ -285,11 +285,11 @@ pub fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
     if !answerable || message.len() < 8 || message.first() != Some(&types::ECHO_REQUEST) {
         return None;
     }
-    verify(header.source, header.destination, message).ok()?;
+    verify_checksum(header.source, header.destination, message).ok()?;
     let mut reply = Vec::with_capacity(HEADER_LEN + message.len());
     let back = Header {
         flow_label: 0,
-        hop_limit: HOP_LIMIT,
+        hop_limit: DEFAULT_HOP_LIMIT,
         source: header.destination,
         destination: header.source,
         ..header

@@ -9,7 +9,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::octets::{array, slice, u16_at};
+use crate::octets::{array_at, slice_at, u16_at};
 use crate::{Error, checksum, ipv6};
 
 /// Octets of an IPv4 header without options.
@@ -21,15 +21,15 @@ pub const MIN_PACKET: usize = 576;
 pub const ICMP: u8 = 1;
 
 /// Source of ICMP errors of a node that has no IPv4 address (RFC 7600 4.8, RFC 6890).
-pub const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
+pub const DUMMY_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
-const DONT_FRAGMENT: u16 = 0x4000;
-const MORE_FRAGMENTS: u16 = 0x2000;
-const OFFSET: u16 = 0x1fff;
+const DONT_FRAGMENT_FLAG: u16 = 0x4000;
+const MORE_FRAGMENTS_FLAG: u16 = 0x2000;
+const FRAGMENT_OFFSET_MASK: u16 = 0x1fff;
 /// TTL of the ICMP errors of this module.
-const TTL: u8 = 64;
+const ICMP_ERROR_TTL: u8 = 64;
 /// Bit in the type of an option that each fragment contains (RFC 791 3.1).
-const COPIED: u8 = 0x80;
+const COPIED_OPTION_FLAG: u8 = 0x80;
 
 /// An IPv4 header, without its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct Header {
     /// MF: the packet is a fragment, and not the last one.
     pub more_fragments: bool,
     /// Offset of the fragment's data in the payload of the original packet, octets.
-    pub offset: u16,
+    pub fragment_offset: u16,
     /// Number of remaining hops.
     pub ttl: u8,
     /// Protocol of the payload.
@@ -65,8 +65,8 @@ impl Header {
     /// [`Error::Truncated`] if octets of the header are missing, [`Error::Value`] for another version than 4
     /// or a length that is too small.
     pub fn parse(packet: &[u8]) -> Result<Header, Error> {
-        const WHAT: &str = "IPv4 header";
-        let fixed = array::<HEADER_LEN>(packet, 0, WHAT)?;
+        const NAME_IN_ERRORS: &str = "IPv4 header";
+        let fixed = array_at::<HEADER_LEN>(packet, 0, NAME_IN_ERRORS)?;
         let [first, traffic_class, ..] = fixed;
         if first >> 4 != 4 {
             return Err(Error::Value { what: "IP version", expected: "4", found: u32::from(first >> 4) });
@@ -76,25 +76,25 @@ impl Header {
             let found = u32::from(first & 0x0f);
             return Err(Error::Value { what: "IPv4 header length", expected: "at least 5", found });
         }
-        slice(packet, 0, header_length, WHAT)?;
-        let total_length = u16_at(packet, 2, WHAT)?;
+        slice_at(packet, 0, header_length, NAME_IN_ERRORS)?;
+        let total_length = u16_at(packet, 2, NAME_IN_ERRORS)?;
         if usize::from(total_length) < header_length {
             let found = u32::from(total_length);
             return Err(Error::Value { what: "IPv4 total length", expected: "the header's at least", found });
         }
-        let flags = u16_at(packet, 6, WHAT)?;
+        let flags = u16_at(packet, 6, NAME_IN_ERRORS)?;
         Ok(Header {
             header_length,
             traffic_class,
             total_length,
-            identification: u16_at(packet, 4, WHAT)?,
-            dont_fragment: flags & DONT_FRAGMENT != 0,
-            more_fragments: flags & MORE_FRAGMENTS != 0,
-            offset: (flags & OFFSET) << 3,
+            identification: u16_at(packet, 4, NAME_IN_ERRORS)?,
+            dont_fragment: flags & DONT_FRAGMENT_FLAG != 0,
+            more_fragments: flags & MORE_FRAGMENTS_FLAG != 0,
+            fragment_offset: (flags & FRAGMENT_OFFSET_MASK) << 3,
             ttl: fixed[8],
             protocol: fixed[9],
-            source: Ipv4Addr::from(array::<4>(packet, 12, WHAT)?),
-            destination: Ipv4Addr::from(array::<4>(packet, 16, WHAT)?),
+            source: Ipv4Addr::from(array_at::<4>(packet, 12, NAME_IN_ERRORS)?),
+            destination: Ipv4Addr::from(array_at::<4>(packet, 16, NAME_IN_ERRORS)?),
         })
     }
 
@@ -104,13 +104,13 @@ impl Header {
     /// The errors of [`Header::parse`], and [`Error::Truncated`] if the packet lacks octets of the payload.
     pub fn parse_packet(packet: &[u8]) -> Result<(Header, &[u8]), Error> {
         let header = Header::parse(packet)?;
-        Ok((header, slice(packet, 0, usize::from(header.total_length), "IPv4 packet")?))
+        Ok((header, slice_at(packet, 0, usize::from(header.total_length), "IPv4 packet")?))
     }
 
     /// Returns whether the packet is a fragment other than the first; such a fragment has no upper-layer
     /// header.
     pub fn is_later_fragment(&self) -> bool {
-        self.offset > 0
+        self.fragment_offset > 0
     }
 
     /// Returns the fields in an IPv6 header with IPv4-mapped addresses, so that one table can serve both IP
@@ -137,23 +137,23 @@ pub fn is_unicast_routable(address: Ipv4Addr) -> bool {
 
 /// Sets DS field and ECN bits of a packet.
 pub fn set_traffic_class(packet: &mut [u8], traffic_class: u8) {
-    set(packet, 1, traffic_class);
+    set_octet(packet, 1, traffic_class);
 }
 
 /// Sets the TTL of a packet.
 pub fn set_ttl(packet: &mut [u8], ttl: u8) {
-    set(packet, 8, ttl);
+    set_octet(packet, 8, ttl);
 }
 
 /// Sets an octet of the header, and updates the checksum (RFC 1624 3).
-fn set(packet: &mut [u8], at: usize, value: u8) {
+fn set_octet(packet: &mut [u8], at: usize, value: u8) {
     let Some(header) = packet.first_chunk_mut::<HEADER_LEN>() else { return };
     let word = at & !1;
     let old = u16::from_be_bytes([header[word], header[word + 1]]);
     header[at] = value;
     let new = u16::from_be_bytes([header[word], header[word + 1]]);
     let sum = u16::from_be_bytes([header[10], header[11]]);
-    let sum = !checksum::add(checksum::add(!sum, !old), new);
+    let sum = !checksum::ones_complement_add(checksum::ones_complement_add(!sum, !old), new);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
@@ -162,14 +162,14 @@ pub fn set_checksum(packet: &mut [u8]) {
     let length = packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
     let Some(header) = packet.get_mut(..length).filter(|header| header.len() >= HEADER_LEN) else { return };
     header[10..12].fill(0);
-    let sum = !checksum::sum(header);
+    let sum = !checksum::ones_complement_sum(header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// Cuts a packet into fragments of at most `mtu` octets (RFC 791 3.2). `mtu` is at least 68. The packet may
 /// itself be a fragment. Returns the packet alone if it fits, and an empty list if the packet is malformed,
 /// or is too large and has DF.
-pub fn fragment(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
+pub fn split_into_fragments(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     let Ok((header, packet)) = Header::parse_packet(packet) else { return Vec::new() };
     if packet.len() <= mtu {
         return vec![packet.to_vec()];
@@ -178,15 +178,16 @@ pub fn fragment(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     if header.dont_fragment {
         return Vec::new();
     }
-    let later = copied(first);
+    let later = later_fragment_header(first);
     let (mut fragments, mut at) = (Vec::new(), 0);
     while at < payload.len() {
         let front = if at == 0 { first } else { &later };
         let room = (mtu.saturating_sub(front.len()) & !7).max(8);
         let piece = payload.get(at..(at + room).min(payload.len())).unwrap_or_default();
-        let offset = (usize::from(header.offset) + at) / 8;
+        let offset = (usize::from(header.fragment_offset) + at) / 8;
         let more = header.more_fragments || at + piece.len() < payload.len();
-        let flags = u16::try_from(offset).unwrap_or(OFFSET) | if more { MORE_FRAGMENTS } else { 0 };
+        let flags = u16::try_from(offset).unwrap_or(FRAGMENT_OFFSET_MASK)
+            | if more { MORE_FRAGMENTS_FLAG } else { 0 };
         let mut fragment = [front, piece].concat();
         let length = u16::try_from(fragment.len()).unwrap_or(u16::MAX);
         fragment[2..4].copy_from_slice(&length.to_be_bytes());
@@ -199,7 +200,7 @@ pub fn fragment(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
 }
 
 /// Returns a header for later fragments: with the options that each fragment must contain.
-fn copied(header: &[u8]) -> Vec<u8> {
+fn later_fragment_header(header: &[u8]) -> Vec<u8> {
     let (fixed, options) = header.split_at(HEADER_LEN.min(header.len()));
     let mut copied = fixed.to_vec();
     let mut rest = options;
@@ -211,7 +212,7 @@ fn copied(header: &[u8]) -> Vec<u8> {
             _ => break,
         };
         let (option, behind) = rest.split_at(length);
-        if kind & COPIED != 0 {
+        if kind & COPIED_OPTION_FLAG != 0 {
             copied.extend_from_slice(option);
         }
         rest = behind;
@@ -262,14 +263,14 @@ pub fn error_packet(
     let mut message = vec![kind, code, 0, 0, 0, 0];
     message.extend_from_slice(&mtu.to_be_bytes());
     message.extend_from_slice(quoted);
-    let sum = !checksum::sum(&message);
+    let sum = !checksum::ones_complement_sum(&message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
     let total_length = u16::try_from(HEADER_LEN + message.len()).unwrap_or(u16::MAX);
     let mut packet = Vec::with_capacity(usize::from(total_length));
     // RFC 1812 4.3.2.5: precedence 6, internetwork control.
     packet.extend_from_slice(&[0x45, 0xc0]);
     packet.extend_from_slice(&total_length.to_be_bytes());
-    packet.extend_from_slice(&[0, 0, 0, 0, TTL, ICMP, 0, 0]);
+    packet.extend_from_slice(&[0, 0, 0, 0, ICMP_ERROR_TTL, ICMP, 0, 0]);
     packet.extend_from_slice(&source.octets());
     packet.extend_from_slice(&destination.octets());
     set_checksum(&mut packet);
@@ -310,16 +311,16 @@ mod tests {
 
     fn is_intact(packet: &[u8]) -> bool {
         let header = Header::parse(packet).expect("a header");
-        checksum::sum(&packet[..header.header_length]) == 0xffff
+        checksum::ones_complement_sum(&packet[..header.header_length]) == 0xffff
     }
 
     /// Joins fragments in any order, as a host does.
-    fn reassembled(fragments: &[Vec<u8>]) -> Vec<u8> {
+    fn reassemble(fragments: &[Vec<u8>]) -> Vec<u8> {
         let mut pieces: Vec<_> = fragments.iter().map(|it| Header::parse_packet(it).expect("fine")).collect();
-        pieces.sort_by_key(|(header, _)| header.offset);
+        pieces.sort_by_key(|(header, _)| header.fragment_offset);
         let mut payload = Vec::new();
         for (header, packet) in &pieces {
-            assert_eq!(usize::from(header.offset), payload.len());
+            assert_eq!(usize::from(header.fragment_offset), payload.len());
             payload.extend_from_slice(&packet[header.header_length..]);
         }
         assert!(!pieces.last().expect("one").0.more_fragments);
@@ -334,14 +335,15 @@ mod tests {
             // Record Route (7) stays in the first fragment; option 0x83 is in each fragment.
             let options = [7, 3, 4, 0x83, 3, 4, 1, 1, 0, 0, 0, 0];
             let whole = packet(length, &options[..4 * words.min(3)]);
-            let fragments = fragment(&whole, mtu);
+            let fragments = split_into_fragments(&whole, mtu);
             for piece in &fragments {
                 prop_assert!(piece.len() <= mtu.max(20) && is_intact(piece));
             }
             // A router on the way may cut the fragments once more.
-            let finer: Vec<Vec<u8>> = fragments.iter().flat_map(|it| fragment(it, further)).collect();
+            let finer: Vec<Vec<u8>> =
+                fragments.iter().flat_map(|it| split_into_fragments(it, further)).collect();
             let header = Header::parse(&whole).expect("a header");
-            prop_assert_eq!(reassembled(&finer), &whole[header.header_length..]);
+            prop_assert_eq!(reassemble(&finer), &whole[header.header_length..]);
         }
 
         #[test]
@@ -354,7 +356,7 @@ mod tests {
                 if let Ok((header, whole)) = Header::parse_packet(&octets) {
                     prop_assert!(whole.len() >= header.header_length);
                 }
-                fragment(&octets, usize::from(mtu).max(68));
+                split_into_fragments(&octets, usize::from(mtu).max(68));
                 may_answer(&octets);
                 set_ttl(&mut octets, 3);
             }
@@ -374,8 +376,8 @@ mod tests {
     fn packet_with_df_is_not_cut() {
         let mut whole = packet(1000, &[]);
         whole[6] = 0x40;
-        assert!(fragment(&whole, 500).is_empty());
-        assert_eq!(fragment(&whole, 1020).len(), 1);
+        assert!(split_into_fragments(&whole, 500).is_empty());
+        assert_eq!(split_into_fragments(&whole, 1020).len(), 1);
     }
 
     #[test]
@@ -383,13 +385,13 @@ mod tests {
         let whole = packet(1000, &[]);
         assert!(may_answer(&whole));
         let error = ErrorMessage::FragmentationNeeded { mtu: 1372 };
-        let message = error_packet(DUMMY, Ipv4Addr::new(10, 42, 7, 5), error, &whole);
+        let message = error_packet(DUMMY_ADDRESS, Ipv4Addr::new(10, 42, 7, 5), error, &whole);
         let (header, _) = Header::parse_packet(&message).expect("a packet");
         assert!(message.len() == MIN_PACKET && is_intact(&message));
-        assert_eq!((header.source, header.protocol), (DUMMY, ICMP));
+        assert_eq!((header.source, header.protocol), (DUMMY_ADDRESS, ICMP));
         assert_eq!(message[20..22], [3, 4]);
         assert_eq!(message[24..28], [0, 0, 5, 92]);
-        assert_eq!(checksum::sum(&message[20..]), 0xffff);
+        assert_eq!(checksum::ones_complement_sum(&message[20..]), 0xffff);
         assert_eq!(message[28..], whole[..548]);
         assert!(!may_answer(&message));
         for (at, value) in [(7, 1), (12, 224), (16, 255), (12, 0), (12, 127)] {

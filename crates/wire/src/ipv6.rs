@@ -6,7 +6,7 @@
 //! reads as packets without payload.
 
 use crate::Error;
-use crate::octets::{address_at, array, slice, u16_at};
+use crate::octets::{address_at, array_at, slice_at, u16_at};
 use std::net::Ipv6Addr;
 
 /// Octets of the IPv6 header.
@@ -72,19 +72,20 @@ impl Header {
     // wrote, which stalls the processor for each packet.
     #[inline]
     pub fn parse(packet: &[u8]) -> Result<Header, Error> {
-        const WHAT: &str = "IPv6 header";
-        let [first, second, third, fourth, _, _, next_header, hop_limit] = array::<8>(packet, 0, WHAT)?;
+        const NAME_IN_ERRORS: &str = "IPv6 header";
+        let [first, second, third, fourth, _, _, next_header, hop_limit] =
+            array_at::<8>(packet, 0, NAME_IN_ERRORS)?;
         if first >> 4 != 6 {
             return Err(Error::Value { what: "IP version", expected: "6", found: u32::from(first >> 4) });
         }
         Ok(Header {
             traffic_class: (first << 4) | (second >> 4),
             flow_label: u32::from_be_bytes([0, second & 0x0f, third, fourth]),
-            payload_length: u16_at(packet, 4, WHAT)?,
+            payload_length: u16_at(packet, 4, NAME_IN_ERRORS)?,
             next_header,
             hop_limit,
-            source: address_at(packet, 8, WHAT)?,
-            destination: address_at(packet, 24, WHAT)?,
+            source: address_at(packet, 8, NAME_IN_ERRORS)?,
+            destination: address_at(packet, 24, NAME_IN_ERRORS)?,
         })
     }
 
@@ -96,7 +97,7 @@ impl Header {
     #[inline]
     pub fn parse_packet(packet: &[u8]) -> Result<(Header, &[u8]), Error> {
         let header = Header::parse(packet)?;
-        let payload = slice(packet, HEADER_LEN, usize::from(header.payload_length), "IPv6 payload")?;
+        let payload = slice_at(packet, HEADER_LEN, usize::from(header.payload_length), "IPv6 payload")?;
         Ok((header, payload))
     }
 

@@ -11,30 +11,30 @@ use std::net::Ipv6Addr;
 use crate::Error;
 use crate::icmpv6;
 use crate::ipv6::{HEADER_LEN, Header, protocol};
-use crate::octets::{address_at, array, slice, u8_at, u16_at};
+use crate::octets::{address_at, array_at, slice_at, u8_at, u16_at};
 
 /// All MLDv2-capable routers, ff02::16 (RFC 3810 5.2.14).
 pub const ALL_ROUTERS_V2: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
 /// Minimum number of source addresses for which a query has room: a packet of 1280 octets less its headers.
-pub const MAX_QUERIED_SOURCES: usize = (1280 - HEADER_LEN - ROUTER_ALERT.len() - QUERY_V2) / 16;
+pub const MAX_QUERIED_SOURCES: usize = (1280 - HEADER_LEN - ROUTER_ALERT.len() - V2_QUERY_LEN) / 16;
 
-const QUERY: u8 = 130;
-const REPORT_V1: u8 = 131;
-const DONE_V1: u8 = 132;
-const REPORT_V2: u8 = 143;
+const QUERY_TYPE: u8 = 130;
+const REPORT_V1_TYPE: u8 = 131;
+const DONE_V1_TYPE: u8 = 132;
+const REPORT_V2_TYPE: u8 = 143;
 /// Octets of a version 1 message, and of a version 2 query without sources.
-const LENGTH_V1: usize = 24;
-const QUERY_V2: usize = 28;
+const V1_MESSAGE_LEN: usize = 24;
+const V2_QUERY_LEN: usize = 28;
 /// The Hop-by-Hop Options header of MLD: next header ICMPv6, Router Alert with value 0, two octets of
 /// padding.
 const ROUTER_ALERT: [u8; 8] = [protocol::ICMPV6, 0, 5, 2, 0, 0, 1, 0];
-const WHAT: &str = "MLD message";
+const NAME_IN_ERRORS: &str = "MLD message";
 
 /// A list of IPv6 addresses in their octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sources<'a>(&'a [u8]);
+pub struct SourceList<'a>(&'a [u8]);
 
-impl Sources<'_> {
+impl SourceList<'_> {
     /// Returns the number of addresses.
     pub fn len(&self) -> usize {
         self.0.len() / 16
@@ -55,13 +55,13 @@ impl Sources<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryV2<'a> {
     /// S: routers that receive the query do not lower their timers.
-    pub suppress: bool,
+    pub suppress_router_timers: bool,
     /// QRV, the querier's Robustness Variable; 0 if the Robustness Variable is above 7.
-    pub robustness: u8,
+    pub robustness_variable: u8,
     /// QQI, the querier's Query Interval, seconds.
     pub query_interval: u32,
     /// Sources that the query asks about; empty in a General Query and in a Multicast Address Specific Query.
-    pub sources: Sources<'a>,
+    pub sources: SourceList<'a>,
 }
 
 /// A query (RFC 3810 5.1).
@@ -72,7 +72,7 @@ pub struct Query<'a> {
     /// Group that the query asks about; `None` in a General Query.
     pub group: Option<Ipv6Addr>,
     /// Fields that only version 2 has; `None` in a version 1 query.
-    pub v2: Option<QueryV2<'a>>,
+    pub version_2: Option<QueryV2<'a>>,
 }
 
 /// Type of a multicast address record (RFC 3810 5.2.12).
@@ -100,13 +100,13 @@ pub struct Record<'a> {
     /// Multicast address that the record is about.
     pub group: Ipv6Addr,
     /// Sources of the record.
-    pub sources: Sources<'a>,
+    pub sources: SourceList<'a>,
 }
 
 /// The records of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Records<'a> {
-    count: u16,
+    record_count: u16,
     octets: &'a [u8],
 }
 
@@ -114,7 +114,7 @@ impl<'a> Records<'a> {
     /// Returns the records in order and stops before a record that exceeds the message.
     pub fn iter(&self) -> impl Iterator<Item = Record<'a>> {
         let mut rest = self.octets;
-        (0..self.count).map_while(move |_| {
+        (0..self.record_count).map_while(move |_| {
             let (record, behind) = split_record(rest)?;
             rest = behind;
             Some(record)
@@ -124,7 +124,7 @@ impl<'a> Records<'a> {
 
 fn split_record(octets: &[u8]) -> Option<(Record<'_>, &[u8])> {
     let [kind, auxiliary, n0, n1] = *octets.first_chunk()?;
-    let group = address_at(octets, 4, WHAT).ok()?;
+    let group = address_at(octets, 4, NAME_IN_ERRORS).ok()?;
     let sources = usize::from(u16::from_be_bytes([n0, n1])) * 16;
     let behind = octets.get(20 + sources + usize::from(auxiliary) * 4..)?;
     let record_type = match kind {
@@ -136,7 +136,7 @@ fn split_record(octets: &[u8]) -> Option<(Record<'_>, &[u8])> {
         6 => Some(RecordType::Block),
         _ => None,
     };
-    Some((Record { record_type, group, sources: Sources(octets.get(20..20 + sources)?) }, behind))
+    Some((Record { record_type, group, sources: SourceList(octets.get(20..20 + sources)?) }, behind))
 }
 
 /// An MLD message.
@@ -164,24 +164,28 @@ impl<'a> Message<'a> {
                 if next != protocol::ICMPV6 {
                     return None;
                 }
-                (payload.get(end..)?, alerts(payload.get(2..end)?))
+                (payload.get(end..)?, has_router_alert(payload.get(2..end)?))
             }
             _ => return None,
         };
-        if !matches!(message.first(), Some(&(QUERY | REPORT_V1 | DONE_V1 | REPORT_V2))) {
+        if !matches!(message.first(), Some(&(QUERY_TYPE | REPORT_V1_TYPE | DONE_V1_TYPE | REPORT_V2_TYPE))) {
             return None;
         }
-        Some(check(&header, message, alert).and_then(|()| Message::parse(message)).map(|it| (header, it)))
+        Some(
+            check_header(&header, message, alert)
+                .and_then(|()| Message::parse(message))
+                .map(|it| (header, it)),
+        )
     }
 
     fn parse(message: &'a [u8]) -> Result<Message<'a>, Error> {
-        match u8_at(message, 0, WHAT)? {
-            QUERY => Query::parse(message).map(Message::Query),
-            REPORT_V1 => group(message, 8).map(Message::ReportV1),
-            DONE_V1 => group(message, 8).map(Message::DoneV1),
+        match u8_at(message, 0, NAME_IN_ERRORS)? {
+            QUERY_TYPE => Query::parse(message).map(Message::Query),
+            REPORT_V1_TYPE => parse_group(message, 8).map(Message::ReportV1),
+            DONE_V1_TYPE => parse_group(message, 8).map(Message::DoneV1),
             _ => {
-                let octets = slice(message, 8, message.len().saturating_sub(8), WHAT)?;
-                Ok(Message::Report(Records { count: u16_at(message, 6, WHAT)?, octets }))
+                let octets = slice_at(message, 8, message.len().saturating_sub(8), NAME_IN_ERRORS)?;
+                Ok(Message::Report(Records { record_count: u16_at(message, 6, NAME_IN_ERRORS)?, octets }))
             }
         }
     }
@@ -189,26 +193,30 @@ impl<'a> Message<'a> {
 
 impl<'a> Query<'a> {
     fn parse(message: &'a [u8]) -> Result<Query<'a>, Error> {
-        let code = u16_at(message, 4, WHAT)?;
-        let group = Some(address_at(message, 8, WHAT)?).filter(|group| !group.is_unspecified());
+        let code = u16_at(message, 4, NAME_IN_ERRORS)?;
+        let group = Some(address_at(message, 8, NAME_IN_ERRORS)?).filter(|group| !group.is_unspecified());
         if let Some(found) = group.filter(|group| !group.is_multicast()) {
             let found = u32::from(found.octets()[0]);
             return Err(Error::Value { what: "queried address", expected: "a multicast address", found });
         }
         // RFC 3810 8.1: 24 octets are version 1, 28 or more are version 2; a length between 24 and 28 is
         // invalid.
-        if message.len() == LENGTH_V1 {
-            return Ok(Query { maximum_response_delay: code.into(), group, v2: None });
+        if message.len() == V1_MESSAGE_LEN {
+            return Ok(Query { maximum_response_delay: code.into(), group, version_2: None });
         }
-        let [flags, interval, n0, n1] = array::<4>(message, LENGTH_V1, WHAT)?;
+        let [flags, interval, n0, n1] = array_at::<4>(message, V1_MESSAGE_LEN, NAME_IN_ERRORS)?;
         let count = usize::from(u16::from_be_bytes([n0, n1]));
         let v2 = QueryV2 {
-            suppress: flags & 0x08 != 0,
-            robustness: flags & 0x07,
-            query_interval: decode(interval.into(), 7, 4),
-            sources: Sources(slice(message, QUERY_V2, count * 16, WHAT)?),
+            suppress_router_timers: flags & 0x08 != 0,
+            robustness_variable: flags & 0x07,
+            query_interval: decode_exponential(interval.into(), 7, 4),
+            sources: SourceList(slice_at(message, V2_QUERY_LEN, count * 16, NAME_IN_ERRORS)?),
         };
-        Ok(Query { maximum_response_delay: decode(code.into(), 15, 12), group, v2: Some(v2) })
+        Ok(Query {
+            maximum_response_delay: decode_exponential(code.into(), 15, 12),
+            group,
+            version_2: Some(v2),
+        })
     }
 }
 
@@ -221,9 +229,9 @@ pub struct QueryRepr<'a> {
     /// Group that the query asks about; `None` for a General Query.
     pub group: Option<Ipv6Addr>,
     /// S: routers that receive the query do not lower their timers.
-    pub suppress: bool,
+    pub suppress_router_timers: bool,
     /// Robustness Variable, written as QRV.
-    pub robustness: u8,
+    pub robustness_variable: u8,
     /// Query Interval, seconds; the emitter rounds it down to a value that the code can express.
     pub query_interval: u32,
     /// Sources that the query asks about. The emitter writes at most [`MAX_QUERIED_SOURCES`].
@@ -236,13 +244,15 @@ impl QueryRepr<'_> {
         const ALL_NODES: Ipv6Addr = crate::nd::ALL_NODES;
         let destination = self.group.unwrap_or(ALL_NODES);
         let sources = self.sources.get(..MAX_QUERIED_SOURCES).unwrap_or(self.sources);
-        let mut message = vec![QUERY, 0, 0, 0];
-        message.extend_from_slice(&(encode(self.maximum_response_delay, 15, 12) as u16).to_be_bytes());
+        let mut message = vec![QUERY_TYPE, 0, 0, 0];
+        message.extend_from_slice(
+            &(encode_exponential(self.maximum_response_delay, 15, 12) as u16).to_be_bytes(),
+        );
         message.extend_from_slice(&[0, 0]);
         message.extend_from_slice(&self.group.unwrap_or(Ipv6Addr::UNSPECIFIED).octets());
-        let robustness = if self.robustness > 7 { 0 } else { self.robustness };
-        message.push(u8::from(self.suppress) << 3 | robustness);
-        message.push(encode(self.query_interval, 7, 4) as u8);
+        let robustness = if self.robustness_variable > 7 { 0 } else { self.robustness_variable };
+        message.push(u8::from(self.suppress_router_timers) << 3 | robustness);
+        message.push(encode_exponential(self.query_interval, 7, 4) as u8);
         message.extend_from_slice(&(sources.len() as u16).to_be_bytes());
         sources.iter().for_each(|source| message.extend_from_slice(&source.octets()));
         icmpv6::set_checksum(&mut message, source, destination);
@@ -261,7 +271,7 @@ impl QueryRepr<'_> {
 
 /// Decodes a Maximum Response Code or QQIC (RFC 3810 5.1.3, 5.1.9). The code is a number below 2^`bits`, or a
 /// mantissa of `mantissa` bits and an exponent of three bits.
-fn decode(code: u32, bits: u32, mantissa: u32) -> u32 {
+fn decode_exponential(code: u32, bits: u32, mantissa: u32) -> u32 {
     if code < 1 << bits {
         return code;
     }
@@ -270,7 +280,7 @@ fn decode(code: u32, bits: u32, mantissa: u32) -> u32 {
 }
 
 /// Returns the code of the largest encodable number that does not exceed `value`.
-fn encode(value: u32, bits: u32, mantissa: u32) -> u32 {
+fn encode_exponential(value: u32, bits: u32, mantissa: u32) -> u32 {
     if value < 1 << bits {
         return value;
     }
@@ -282,7 +292,7 @@ fn encode(value: u32, bits: u32, mantissa: u32) -> u32 {
 }
 
 /// Returns whether the options contain a Router Alert option with the value of MLD (RFC 2711 2.1).
-fn alerts(options: &[u8]) -> bool {
+fn has_router_alert(options: &[u8]) -> bool {
     let mut rest = options;
     while let Some((kind, behind)) = rest.split_first() {
         if *kind == 0 {
@@ -299,7 +309,7 @@ fn alerts(options: &[u8]) -> bool {
     false
 }
 
-fn check(header: &Header, message: &[u8], alert: bool) -> Result<(), Error> {
+fn check_header(header: &Header, message: &[u8], alert: bool) -> Result<(), Error> {
     let wrong = |what, expected, found: u32| Err(Error::Value { what, expected, found });
     if header.hop_limit != 1 {
         return wrong("MLD hop limit", "1", header.hop_limit.into());
@@ -310,11 +320,11 @@ fn check(header: &Header, message: &[u8], alert: bool) -> Result<(), Error> {
     if !header.source.is_unicast_link_local() {
         return wrong("MLD source", "a link-local address", header.source.octets()[0].into());
     }
-    icmpv6::verify(header.source, header.destination, message)
+    icmpv6::verify_checksum(header.source, header.destination, message)
 }
 
-fn group(message: &[u8], offset: usize) -> Result<Ipv6Addr, Error> {
-    let group = address_at(message, offset, WHAT)?;
+fn parse_group(message: &[u8], offset: usize) -> Result<Ipv6Addr, Error> {
+    let group = address_at(message, offset, NAME_IN_ERRORS)?;
     match group.is_multicast() {
         true => Ok(group),
         false => {
@@ -333,21 +343,35 @@ mod tests {
         for (code, value) in
             [(0, 0), (125, 125), (127, 127), (0x80, 128), (0x81, 136), (0x90, 256), (0xff, 31_744)]
         {
-            assert_eq!((decode(code, 7, 4), encode(value, 7, 4)), (value, code), "{code}");
+            assert_eq!(
+                (decode_exponential(code, 7, 4), encode_exponential(value, 7, 4)),
+                (value, code),
+                "{code}"
+            );
         }
         for (code, value) in [(32_767, 32_767), (0x8000, 32_768), (0x8001, 32_776), (0xffff, 8_387_584)] {
-            assert_eq!((decode(code, 15, 12), encode(value, 15, 12)), (value, code), "{code}");
+            assert_eq!(
+                (decode_exponential(code, 15, 12), encode_exponential(value, 15, 12)),
+                (value, code),
+                "{code}"
+            );
         }
         // Each number is encoded as the next lower value that has a code.
         assert_eq!(
-            (encode(135, 7, 4), encode(u32::MAX, 7, 4), encode(u32::MAX, 15, 12)),
+            (
+                encode_exponential(135, 7, 4),
+                encode_exponential(u32::MAX, 7, 4),
+                encode_exponential(u32::MAX, 15, 12)
+            ),
             (0x80, 0xff, 0xffff)
         );
     }
 
     #[test]
     fn every_mld_code_survives_decoding_and_encoding() {
-        (0..=0xff).for_each(|code| assert_eq!(encode(decode(code, 7, 4), 7, 4), code));
-        (0..=0xffff).for_each(|code| assert_eq!(encode(decode(code, 15, 12), 15, 12), code));
+        (0..=0xff)
+            .for_each(|code| assert_eq!(encode_exponential(decode_exponential(code, 7, 4), 7, 4), code));
+        (0..=0xffff)
+            .for_each(|code| assert_eq!(encode_exponential(decode_exponential(code, 15, 12), 15, 12), code));
     }
 }

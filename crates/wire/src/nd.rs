@@ -44,7 +44,7 @@ pub use registration::AddressRegistration;
 
 use crate::icmpv6::{self, types};
 use crate::ipv6::{Header, protocol};
-use crate::octets::{address_at, array, rest, u8_at, u16_at, u32_at};
+use crate::octets::{address_at, array_at, octets_from, u8_at, u16_at, u32_at};
 use crate::{Error, nd};
 use std::net::Ipv6Addr;
 
@@ -79,7 +79,7 @@ pub fn check_header(header: &Header, message: &[u8]) -> Result<(), Error> {
         let found = u32::from(header.hop_limit);
         return Err(Error::Value { what: "neighbor discovery hop limit", expected: "255", found });
     }
-    icmpv6::verify(header.source, header.destination, message)
+    icmpv6::verify_checksum(header.source, header.destination, message)
 }
 
 /// Router Solicitation (RFC 4861 4.1).
@@ -96,7 +96,7 @@ impl RouterSolicitation {
     /// [`Error::Truncated`] for a short message, [`Error::Value`] for another type or code, [`Error::Length`]
     /// for an option of length 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
-        let options = fixed(message, types::ROUTER_SOLICITATION, "133", 8)?;
+        let options = check_fixed_part(message, types::ROUTER_SOLICITATION, "133", 8)?;
         Ok(RouterSolicitation { source_link_address: options.source_link_address() })
     }
 
@@ -118,7 +118,7 @@ pub struct RouterAdvertisement<'a> {
     /// M: hosts get addresses by DHCPv6.
     pub managed: bool,
     /// O: hosts get other configuration by DHCPv6.
-    pub other: bool,
+    pub other_configuration: bool,
     /// H: the router is a home agent on this link (RFC 6275 7.1).
     pub home_agent: bool,
     /// Preference of the router as default router (RFC 4191 2.2). The reserved value 10 reads as medium.
@@ -139,18 +139,18 @@ impl<'a> RouterAdvertisement<'a> {
     /// [`Error::Truncated`] for a short message, [`Error::Value`] for another type or code, [`Error::Length`]
     /// for an option of length 0.
     pub fn parse(message: &'a [u8]) -> Result<Self, Error> {
-        const WHAT: &str = "router advertisement";
-        let options = fixed(message, types::ROUTER_ADVERTISEMENT, "134", 16)?;
-        let flags = u8_at(message, 5, WHAT)?;
+        const NAME_IN_ERRORS: &str = "router advertisement";
+        let options = check_fixed_part(message, types::ROUTER_ADVERTISEMENT, "134", 16)?;
+        let flags = u8_at(message, 5, NAME_IN_ERRORS)?;
         Ok(RouterAdvertisement {
-            hop_limit: u8_at(message, 4, WHAT)?,
+            hop_limit: u8_at(message, 4, NAME_IN_ERRORS)?,
             managed: flags & 0x80 != 0,
-            other: flags & 0x40 != 0,
+            other_configuration: flags & 0x40 != 0,
             home_agent: flags & 0x20 != 0,
             preference: RoutePreference::from_bits(flags >> 3).unwrap_or_default(),
-            router_lifetime: u16_at(message, 6, WHAT)?,
-            reachable_time: u32_at(message, 8, WHAT)?,
-            retrans_timer: u32_at(message, 12, WHAT)?,
+            router_lifetime: u16_at(message, 6, NAME_IN_ERRORS)?,
+            reachable_time: u32_at(message, 8, NAME_IN_ERRORS)?,
+            retrans_timer: u32_at(message, 12, NAME_IN_ERRORS)?,
             options,
         })
     }
@@ -169,7 +169,7 @@ pub struct RouterAdvertisementRepr<'a> {
     /// M: hosts get addresses by DHCPv6.
     pub managed: bool,
     /// O: hosts get other configuration by DHCPv6.
-    pub other: bool,
+    pub other_configuration: bool,
     /// H: the router is a home agent on this link (RFC 6275 7.1).
     pub home_agent: bool,
     /// Preference of the router as default router; the emitter writes medium if the router lifetime is 0 (RFC
@@ -190,7 +190,7 @@ pub fn router_advertisement(repr: &RouterAdvertisementRepr<'_>) -> Vec<u8> {
     // RFC 4191 2.2: if the router lifetime is 0, the preference MUST be 00.
     let preference = if repr.router_lifetime == 0 { RoutePreference::Medium } else { repr.preference };
     let flags = u8::from(repr.managed) << 7
-        | u8::from(repr.other) << 6
+        | u8::from(repr.other_configuration) << 6
         | u8::from(repr.home_agent) << 5
         | preference.bits() << 3;
     let mut message = vec![types::ROUTER_ADVERTISEMENT, 0, 0, 0, repr.hop_limit, flags];
@@ -219,8 +219,8 @@ impl NeighborSolicitation {
     /// [`Error::Truncated`] for a short message, [`Error::Value`] for another type or code or a multicast
     /// target, [`Error::Length`] for an option of length 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
-        let options = fixed(message, types::NEIGHBOR_SOLICITATION, "135", 24)?;
-        let target = target(message)?;
+        let options = check_fixed_part(message, types::NEIGHBOR_SOLICITATION, "135", 24)?;
+        let target = parse_target(message)?;
         Ok(NeighborSolicitation { target, source_link_address: options.source_link_address() })
     }
 
@@ -258,10 +258,10 @@ impl NeighborAdvertisement {
     /// [`Error::Truncated`] for a short message, [`Error::Value`] for another type or code or a multicast
     /// target, [`Error::Length`] for an option of length 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
-        let options = fixed(message, types::NEIGHBOR_ADVERTISEMENT, "136", 24)?;
-        let flags = u8_at(message, 4, nd::WHAT)?;
+        let options = check_fixed_part(message, types::NEIGHBOR_ADVERTISEMENT, "136", 24)?;
+        let flags = u8_at(message, 4, nd::NAME_IN_ERRORS)?;
         Ok(NeighborAdvertisement {
-            target: target(message)?,
+            target: parse_target(message)?,
             router: flags & 0x80 != 0,
             solicited: flags & 0x40 != 0,
             override_: flags & 0x20 != 0,
@@ -282,28 +282,28 @@ impl NeighborAdvertisement {
     }
 }
 
-const WHAT: &str = "neighbor discovery message";
+const NAME_IN_ERRORS: &str = "neighbor discovery message";
 
 /// Checks type, code and length, and the structure of the options after the `length` fixed octets.
-fn fixed<'a>(
+fn check_fixed_part<'a>(
     message: &'a [u8],
     wanted: u8,
     expected: &'static str,
     length: usize,
 ) -> Result<NdOptions<'a>, Error> {
-    let [message_type, code] = array::<2>(message, 0, WHAT)?;
+    let [message_type, code] = array_at::<2>(message, 0, NAME_IN_ERRORS)?;
     if message_type != wanted {
         return Err(Error::Value { what: "ICMPv6 type", expected, found: u32::from(message_type) });
     }
     if code != 0 {
         return Err(Error::Value { what: "ICMPv6 code", expected: "0", found: u32::from(code) });
     }
-    NdOptions::parse(rest(message, length, WHAT)?)
+    NdOptions::parse(octets_from(message, length, NAME_IN_ERRORS)?)
 }
 
 /// Reads the target of a Neighbor Solicitation or Advertisement.
-fn target(message: &[u8]) -> Result<Ipv6Addr, Error> {
-    let target = address_at(message, 8, WHAT)?;
+fn parse_target(message: &[u8]) -> Result<Ipv6Addr, Error> {
+    let target = address_at(message, 8, NAME_IN_ERRORS)?;
     if target.is_multicast() {
         let found = u32::from(target.octets()[0]);
         return Err(Error::Value { what: "first octet of the target", expected: "not multicast", found });

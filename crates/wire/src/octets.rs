@@ -7,7 +7,7 @@ use crate::Error;
 use std::net::Ipv6Addr;
 
 /// Returns the `N` octets at `offset`.
-pub(crate) fn array<const N: usize>(
+pub(crate) fn array_at<const N: usize>(
     octets: &[u8],
     offset: usize,
     what: &'static str,
@@ -21,26 +21,26 @@ pub(crate) fn array<const N: usize>(
 
 /// Returns the octet at `offset`.
 pub(crate) fn u8_at(octets: &[u8], offset: usize, what: &'static str) -> Result<u8, Error> {
-    array::<1>(octets, offset, what).map(|[octet]| octet)
+    array_at::<1>(octets, offset, what).map(|[octet]| octet)
 }
 
 /// Returns the 16-bit field at `offset`.
 pub(crate) fn u16_at(octets: &[u8], offset: usize, what: &'static str) -> Result<u16, Error> {
-    array(octets, offset, what).map(u16::from_be_bytes)
+    array_at(octets, offset, what).map(u16::from_be_bytes)
 }
 
 /// Returns the 32-bit field at `offset`.
 pub(crate) fn u32_at(octets: &[u8], offset: usize, what: &'static str) -> Result<u32, Error> {
-    array(octets, offset, what).map(u32::from_be_bytes)
+    array_at(octets, offset, what).map(u32::from_be_bytes)
 }
 
 /// Returns the IPv6 address at `offset`.
 pub(crate) fn address_at(octets: &[u8], offset: usize, what: &'static str) -> Result<Ipv6Addr, Error> {
-    array::<16>(octets, offset, what).map(Ipv6Addr::from)
+    array_at::<16>(octets, offset, what).map(Ipv6Addr::from)
 }
 
 /// Returns the `length` octets from `offset` on.
-pub(crate) fn slice<'a>(
+pub(crate) fn slice_at<'a>(
     octets: &'a [u8],
     offset: usize,
     length: usize,
@@ -51,6 +51,10 @@ pub(crate) fn slice<'a>(
 }
 
 /// Returns all octets from `offset` on.
-pub(crate) fn rest<'a>(octets: &'a [u8], offset: usize, what: &'static str) -> Result<&'a [u8], Error> {
+pub(crate) fn octets_from<'a>(
+    octets: &'a [u8],
+    offset: usize,
+    what: &'static str,
+) -> Result<&'a [u8], Error> {
     octets.get(offset..).ok_or(Error::Truncated { what, needed: offset, found: octets.len() })
 }

@@ -7,10 +7,10 @@
 //! adds both.
 
 use crate::Error;
-use crate::discovery::{emit, fixed};
+use crate::discovery::{emit_header, parse_identifier_and_flags};
 use crate::icmpv6::types;
 use crate::nd::{NdOption, NdOptions};
-use crate::octets::rest;
+use crate::octets::octets_from;
 
 /// Mobile Prefix Solicitation, ICMPv6 type 146.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,13 +26,13 @@ impl PrefixSolicitation {
     /// [`Error::Truncated`] if there are fewer than 8 octets, [`Error::Value`] for another type or a code
     /// other than 0.
     pub fn parse(message: &[u8]) -> Result<Self, Error> {
-        let (identifier, _) = fixed(message, types::MOBILE_PREFIX_SOLICITATION, "146")?;
+        let (identifier, _) = parse_identifier_and_flags(message, types::MOBILE_PREFIX_SOLICITATION, "146")?;
         Ok(PrefixSolicitation { identifier })
     }
 
     /// Returns the octets of the message with a zero checksum.
     pub fn emit(&self) -> Vec<u8> {
-        emit(types::MOBILE_PREFIX_SOLICITATION, self.identifier, 0)
+        emit_header(types::MOBILE_PREFIX_SOLICITATION, self.identifier, 0)
     }
 }
 
@@ -44,7 +44,7 @@ pub struct PrefixAdvertisement<'a> {
     /// M: nodes on the home link get addresses by DHCPv6.
     pub managed: bool,
     /// O: nodes on the home link get other configuration by DHCPv6.
-    pub other: bool,
+    pub other_configuration: bool,
     /// Prefix Information options.
     pub options: NdOptions<'a>,
 }
@@ -55,23 +55,24 @@ impl<'a> PrefixAdvertisement<'a> {
     /// # Errors
     /// The errors of [`PrefixSolicitation::parse`], and [`Error::Length`] for an option of length 0.
     pub fn parse(message: &'a [u8]) -> Result<Self, Error> {
-        let (identifier, flags) = fixed(message, types::MOBILE_PREFIX_ADVERTISEMENT, "147")?;
+        let (identifier, flags) =
+            parse_identifier_and_flags(message, types::MOBILE_PREFIX_ADVERTISEMENT, "147")?;
         Ok(PrefixAdvertisement {
             identifier,
             managed: flags & 0x8000 != 0,
-            other: flags & 0x4000 != 0,
-            options: NdOptions::parse(rest(message, 8, WHAT)?)?,
+            other_configuration: flags & 0x4000 != 0,
+            options: NdOptions::parse(octets_from(message, 8, NAME_IN_ERRORS)?)?,
         })
     }
 }
 
 /// Returns a Mobile Prefix Advertisement with a zero checksum, M and O clear.
 pub fn prefix_advertisement(identifier: u16, options: &[NdOption<'_>]) -> Vec<u8> {
-    let mut message = emit(types::MOBILE_PREFIX_ADVERTISEMENT, identifier, 0);
+    let mut message = emit_header(types::MOBILE_PREFIX_ADVERTISEMENT, identifier, 0);
     for option in options {
         option.emit_into(&mut message);
     }
     message
 }
 
-const WHAT: &str = "mobile prefix discovery";
+const NAME_IN_ERRORS: &str = "mobile prefix discovery";

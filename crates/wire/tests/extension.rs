@@ -5,8 +5,8 @@ mod common;
 
 use carnet_wire::Error;
 use carnet_wire::extension::{
-    Extensions, MAX_HEADERS, SEQUENCE_OPTION, home_address_destination, home_address_routing,
-    sequence_destination, upper_layer,
+    Extensions, MAX_HEADERS, SEQUENCE_OPTION, find_upper_layer, home_address_destination,
+    home_address_routing, sequence_destination,
 };
 use carnet_wire::fragment::FragmentHeader;
 use carnet_wire::icmpv6::{ErrorMessage, may_answer_with};
@@ -30,7 +30,7 @@ fn packet(next_header: u8, payload: &[u8]) -> Vec<u8> {
     [&header.emit()[..], payload].concat()
 }
 
-fn problem(packet: &[u8]) -> Option<(u8, u32)> {
+fn parameter_problem_of(packet: &[u8]) -> Option<(u8, u32)> {
     let error = Extensions::parse(packet).expect_err("a fault");
     match error.parameter_problem(0)? {
         ErrorMessage::ParameterProblem { code, pointer } => Some((code, pointer)),
@@ -41,10 +41,10 @@ fn problem(packet: &[u8]) -> Option<(u8, u32)> {
 #[test]
 fn packet_without_extension_header_is_parsed() {
     let extensions = Extensions::parse(&packet(protocol::UDP, &[0; 8])).expect("fine");
-    assert_eq!((extensions.protocol, extensions.offset), (protocol::UDP, 40));
+    assert_eq!((extensions.protocol, extensions.upper_layer_offset), (protocol::UDP, 40));
     assert_eq!(extensions.home_address.or(extensions.routing_home_address), None);
     let nothing = Extensions::parse(&packet(protocol::NO_NEXT_HEADER, &[])).expect("fine");
-    assert_eq!((nothing.protocol, nothing.offset), (protocol::NO_NEXT_HEADER, 40));
+    assert_eq!((nothing.protocol, nothing.upper_layer_offset), (protocol::NO_NEXT_HEADER, 40));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn every_known_extension_header_is_parsed() {
     payload.extend([protocol::ROUTING, 0, 4, 1, 3, 1, 1, 0]);
     payload.extend(home_address_routing(protocol::DESTINATION_OPTIONS, address("2001:db8::99")));
     payload.extend(home_address_destination(protocol::FRAGMENT, HOME));
-    let fragment = FragmentHeader { next_header: 17, offset: 0, more: true, identification: 7 };
+    let fragment = FragmentHeader { next_header: 17, offset: 0, more_fragments: true, identification: 7 };
     payload.extend(fragment.emit());
     payload.extend([0; 8]);
     let extensions = Extensions::parse(&packet(protocol::HOP_BY_HOP, &payload)).expect("fine");
@@ -70,7 +70,7 @@ fn every_known_extension_header_is_parsed() {
             sequence: Some(0x0102_0304),
             fragment: Some(fragment),
             protocol: protocol::UDP,
-            offset: 40 + 8 + 8 + 8 + 24 + 24 + 8,
+            upper_layer_offset: 40 + 8 + 8 + 8 + 24 + 24 + 8,
         }
     );
 }
@@ -80,15 +80,15 @@ fn later_fragment_ends_header_chain() {
     let fragment = FragmentHeader {
         next_header: protocol::DESTINATION_OPTIONS,
         offset: 1232,
-        more: false,
+        more_fragments: false,
         identification: 7,
     };
     let payload = [&fragment.emit()[..], &[0xff; 16]].concat();
     let it = packet(protocol::FRAGMENT, &payload);
     let extensions = Extensions::parse(&it).expect("fine");
     assert_eq!(extensions.fragment, Some(fragment));
-    assert_eq!((extensions.protocol, extensions.offset), (protocol::DESTINATION_OPTIONS, 48));
-    assert_eq!(upper_layer(&it), Some((protocol::DESTINATION_OPTIONS, 48, false)));
+    assert_eq!((extensions.protocol, extensions.upper_layer_offset), (protocol::DESTINATION_OPTIONS, 48));
+    assert_eq!(find_upper_layer(&it), Some((protocol::DESTINATION_OPTIONS, 48, false)));
     let twice = [&[protocol::FRAGMENT, 0, 0, 1, 0, 0, 0, 1][..], &[6, 0, 0, 0, 0, 0, 0, 2]].concat();
     assert_eq!(
         Extensions::parse(&packet(protocol::FRAGMENT, &twice)),
@@ -121,9 +121,9 @@ fn unknown_options_follow_their_action_bits() {
         let error = Extensions::parse(&with(option_type));
         assert_eq!(error, Err(Error::UnrecognizedOption { option_type, offset: 43 }));
     }
-    assert_eq!(problem(&with(0x5e)), None, "01 is silent");
-    assert_eq!(problem(&with(0x9e)), Some((2, 43)));
-    assert_eq!(problem(&with(0xde)), Some((2, 43)));
+    assert_eq!(parameter_problem_of(&with(0x5e)), None, "01 is silent");
+    assert_eq!(parameter_problem_of(&with(0x9e)), Some((2, 43)));
+    assert_eq!(parameter_problem_of(&with(0xde)), Some((2, 43)));
     // If the destination is multicast, only an option type with highest bits 10 causes an answer.
     for (option_type, answered) in [(0x9e, true), (0xde, false)] {
         let mut multicast = with(option_type);
@@ -135,7 +135,7 @@ fn unknown_options_follow_their_action_bits() {
     // A Home Address option belongs in destination options, not in hop-by-hop options.
     let mut hop_by_hop = home_address_destination(protocol::UDP, HOME).to_vec();
     assert!(Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &hop_by_hop)).is_ok());
-    assert_eq!(problem(&packet(protocol::HOP_BY_HOP, &hop_by_hop)), Some((2, 46)));
+    assert_eq!(parameter_problem_of(&packet(protocol::HOP_BY_HOP, &hop_by_hop)), Some((2, 46)));
     hop_by_hop.truncate(20);
     let cut = Extensions::parse(&packet(protocol::DESTINATION_OPTIONS, &hop_by_hop));
     assert_eq!(cut, Err(Error::Truncated { what: "options header", needed: 64, found: 60 }));
@@ -177,7 +177,7 @@ fn invalid_routing_headers_are_refused() {
         let expected = good[at];
         let error = Error::HomeAddressRouting { what, expected, found: value, offset };
         assert_eq!(Extensions::parse(&it), Err(error));
-        assert_eq!(problem(&it), None, "RFC 6275 11.3.3: silently discarded");
+        assert_eq!(parameter_problem_of(&it), None, "RFC 6275 11.3.3: silently discarded");
     }
     let twice = [home_address_routing(protocol::ROUTING, HOME), good].concat();
     let refused = Extensions::parse(&packet(protocol::ROUTING, &twice));
@@ -185,17 +185,17 @@ fn invalid_routing_headers_are_refused() {
     // The parser skips a routing header of unknown type if it has no segments left, and rejects it otherwise.
     let mut other = good;
     other[2] = 4;
-    assert_eq!(problem(&packet(protocol::ROUTING, &other)), Some((0, 42)));
+    assert_eq!(parameter_problem_of(&packet(protocol::ROUTING, &other)), Some((0, 42)));
     other[3] = 0;
     let skipped = Extensions::parse(&packet(protocol::ROUTING, &other)).expect("skipped");
-    assert_eq!((skipped.routing_home_address, skipped.offset), (None, 64));
+    assert_eq!((skipped.routing_home_address, skipped.upper_layer_offset), (None, 64));
 }
 
 #[test]
 fn hop_by_hop_options_must_come_first() {
     let payload = [[protocol::HOP_BY_HOP, 0, 1, 4, 0, 0, 0, 0], [17, 0, 1, 4, 0, 0, 0, 0]].concat();
-    assert_eq!(problem(&packet(protocol::DESTINATION_OPTIONS, &payload)), Some((1, 40)));
-    assert_eq!(problem(&packet(protocol::HOP_BY_HOP, &payload)), Some((1, 40)));
+    assert_eq!(parameter_problem_of(&packet(protocol::DESTINATION_OPTIONS, &payload)), Some((1, 40)));
+    assert_eq!(parameter_problem_of(&packet(protocol::HOP_BY_HOP, &payload)), Some((1, 40)));
 }
 
 #[test]
@@ -206,11 +206,11 @@ fn number_of_extension_headers_is_bounded() {
         payload[last] = protocol::UDP;
         packet(protocol::DESTINATION_OPTIONS, &payload)
     };
-    assert_eq!(Extensions::parse(&chain(MAX_HEADERS)).expect("eight").offset, 40 + 64);
-    assert_eq!(upper_layer(&chain(MAX_HEADERS)), Some((protocol::UDP, 40 + 64, true)));
+    assert_eq!(Extensions::parse(&chain(MAX_HEADERS)).expect("eight").upper_layer_offset, 40 + 64);
+    assert_eq!(find_upper_layer(&chain(MAX_HEADERS)), Some((protocol::UDP, 40 + 64, true)));
     let error = Extensions::parse(&chain(MAX_HEADERS + 1));
     assert_eq!(error, Err(Error::TooManyHeaders { limit: MAX_HEADERS }));
-    assert_eq!(upper_layer(&chain(MAX_HEADERS + 1)), None);
+    assert_eq!(find_upper_layer(&chain(MAX_HEADERS + 1)), None);
 }
 
 #[test]

@@ -4,13 +4,13 @@ mod common;
 
 use carnet_wire::Error;
 use carnet_wire::mobility::flow::{
-    FlowAction, FlowActionOption, SelectorField, SubOptions, identifiers, sub_options,
+    FlowAction, FlowActionOption, SelectorField, SubOptions, emit_identifiers, emit_sub_options,
 };
 use carnet_wire::mobility::selector::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, MobilityOption, Options};
 use common::{hex, to_hex};
 
-fn compact(text: &str) -> String {
+fn without_spaces(text: &str) -> String {
     to_hex(&hex(text))
 }
 
@@ -19,18 +19,18 @@ fn compact(text: &str) -> String {
 #[test]
 fn flow_option_with_one_binding_is_parsed() {
     let selector = TrafficSelector::Ipv6(Ipv6Selector {
-        destination_port: Some(Range::only(5000)),
-        next_header: Some(Range::only(17)),
+        destination_port: Some(Range::single(5000)),
+        next_header: Some(Range::single(17)),
         ..Ipv6Selector::default()
     });
     // K (destination port) is bit 10 from the left, O (next header) bit 14: 0000 0000 0010 0010.
     let by_hand = "2d 17  0004 000a 00 00   03 09 02 00 0022 0000 1388 11   00   02 02 0002";
-    let octets = sub_options(Some(&selector), &[2]);
+    let octets = emit_sub_options(Some(&selector), &[2]);
     let option = MobilityOption::FlowIdentification { fid: 4, priority: 10, status: 0, sub_options: &octets };
     let message = Builder::binding_update(1, BindingUpdateFlags::default(), 1).option(&option).finish();
     // The Binding Update's fixed part is 12 octets; 4 of padding put the option at a multiple of 8.
     let by_hand = by_hand.replacen("17", &format!("{:02x}", 6 + octets.len()), 1);
-    assert_eq!(to_hex(&message[12..]), compact(&format!("0102 0000 {by_hand}")));
+    assert_eq!(to_hex(&message[12..]), without_spaces(&format!("0102 0000 {by_hand}")));
 
     let padded = hex(&by_hand);
     let read: Vec<_> = Options::parse(&padded).expect("structure").iter().collect();
@@ -48,7 +48,7 @@ fn ipv6_selector_with_all_fields_is_parsed() {
             "2001:db8:c::".parse().expect("address"),
             "2001:db8:c::ff".parse().expect("address"),
         )),
-        destination: Some(Range::only("2001:db8:a::1".parse().expect("address"))),
+        destination: Some(Range::single("2001:db8:a::1".parse().expect("address"))),
         spi: Some(Range::new(0x100, 0x1ff)),
         flow_label: Some(Range::new(0x12345, 0x12346)),
         source_port: Some(Range::new(1, 2)),
@@ -60,8 +60,8 @@ fn ipv6_selector_with_all_fields_is_parsed() {
         20010db8000c00000000000000000000 20010db8000c000000000000000000ff
         20010db8000a00000000000000000001
         00000100 000001ff 00012345 00012346 0001 0002 0003 0004 b8 bc 06 11";
-    let octets = sub_options(Some(&TrafficSelector::Ipv6(selector)), &[]);
-    assert_eq!(to_hex(&octets), compact(by_hand));
+    let octets = emit_sub_options(Some(&TrafficSelector::Ipv6(selector)), &[]);
+    assert_eq!(to_hex(&octets), without_spaces(by_hand));
     // "The receiver SHOULD ignore the first 8 bits" of a flow label. The parser also ignores reserved bits.
     let dirty = by_hand.replace("00012345", "ff012345").replace("02 00 efff 0000", "02 77 efff 9999");
     let read = SubOptions::parse(&hex(&dirty)).expect("sub-options").selector;
@@ -74,18 +74,18 @@ fn ipv4_selector_with_all_fields_is_parsed() {
     let address = |last| std::net::Ipv4Addr::new(192, 0, 2, last);
     let selector = Ipv4Selector {
         source: Some(Range::new(address(1), address(9))),
-        destination: Some(Range::only(address(77))),
+        destination: Some(Range::single(address(77))),
         spi: Some(Range::new(1, 2)),
-        source_port: Some(Range::only(53)),
+        source_port: Some(Range::single(53)),
         destination_port: Some(Range::new(5000, 5010)),
-        differentiated_services: Some(Range::only(0xb8)),
+        differentiated_services: Some(Range::single(0xb8)),
         protocol: Some(Range::new(6, 17)),
     };
     // Flags A to N: 1110 1110 1110 11, then two reserved bits.
     let by_hand = "03 23  01 00 eeec 0000 c0000201 c0000209 c000024d 00000001 00000002
         0035 1388 1392 b8 06 11";
-    let octets = sub_options(Some(&TrafficSelector::Ipv4(selector)), &[]);
-    assert_eq!(to_hex(&octets), compact(by_hand));
+    let octets = emit_sub_options(Some(&TrafficSelector::Ipv4(selector)), &[]);
+    assert_eq!(to_hex(&octets), without_spaces(by_hand));
     let read = SubOptions::parse(&octets).expect("sub-options").selector;
     assert_eq!(read, Some(SelectorField::Known(TrafficSelector::Ipv4(selector))));
 }
@@ -123,8 +123,8 @@ fn invalid_flow_sub_options_are_refused() {
 
 #[test]
 fn flow_summary_option_is_parsed() {
-    let octets = [&[44, 6][..], &identifiers(&[1, 2, 0x0304])].concat();
-    assert_eq!(to_hex(&octets), compact("2c06 0001 0002 0304"));
+    let octets = [&[44, 6][..], &emit_identifiers(&[1, 2, 0x0304])].concat();
+    assert_eq!(to_hex(&octets), without_spaces("2c06 0001 0002 0304"));
     let read: Vec<_> = Options::parse(&octets).expect("structure").iter().collect();
     let [Ok(MobilityOption::FlowSummary(fids))] = read[..] else { panic!("{read:?}") };
     assert_eq!(fids.iter().collect::<Vec<_>>(), [1, 2, 0x0304]);
@@ -132,17 +132,18 @@ fn flow_summary_option_is_parsed() {
 
 #[test]
 fn flow_action_option_is_parsed() {
-    let option = FlowActionOption { fid: 7, action: FlowAction::Balance, weights: vec![(1, 50), (2, 20)] };
+    let option =
+        FlowActionOption { fid: 7, action: FlowAction::Balance, binding_weights: vec![(1, 50), (2, 20)] };
     let data = option.emit();
-    assert_eq!(to_hex(&data), compact("0007 02 00 0001 0032 0002 0014"));
+    assert_eq!(to_hex(&data), without_spaces("0007 02 00 0001 0032 0002 0014"));
     let message = Builder::binding_update(1, BindingUpdateFlags::default(), 1)
-        .option(&FlowActionOption::option(&data))
+        .option(&FlowActionOption::vendor_option(&data))
         .finish();
     assert_eq!(
         to_hex(&message[12..]),
-        compact("0100 13 11 00007ed9 01 0007 02 00 0001 0032 0002 0014 0105 0000000000")
+        without_spaces("0100 13 11 00007ed9 01 0007 02 00 0001 0032 0002 0014 0105 0000000000")
     );
-    let read = |text: &str| FlowActionOption::read(&FlowActionOption::option(&hex(text)));
+    let read = |text: &str| FlowActionOption::read(&FlowActionOption::vendor_option(&hex(text)));
     assert!(matches!(read("0007 00 00"), Some(Err(Error::Value { found: 0, .. }))));
     assert!(matches!(read("0007 04 00"), Some(Err(Error::Value { found: 4, .. }))));
     assert!(matches!(read("0007 02 00 0001 0000"), Some(Err(Error::Value { found: 0, .. }))));

@@ -2,7 +2,7 @@
 
 mod common;
 
-use carnet_wire::checksum::upper_layer;
+use carnet_wire::checksum::upper_layer_checksum;
 use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, discovery_reply, home_agents_anycast};
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::{Header, protocol};
@@ -20,7 +20,7 @@ use common::{address, hex, to_hex};
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 
-const MOBILE_ROUTER: BindingUpdateFlags = BindingUpdateFlags {
+const MOBILE_ROUTER_FLAGS: BindingUpdateFlags = BindingUpdateFlags {
     acknowledge: true,
     home_registration: true,
     mobile_router: true,
@@ -33,7 +33,7 @@ const MOBILE_ROUTER: BindingUpdateFlags = BindingUpdateFlags {
     overwrite: false,
 };
 
-fn prefix() -> MobilityOption<'static> {
+fn prefix_option() -> MobilityOption<'static> {
     MobilityOption::MobileNetworkPrefix { prefix: address("2001:db8:2::"), prefix_length: 64 }
 }
 
@@ -44,14 +44,14 @@ fn mobility_header(packet: &[u8]) -> MobilityHeader<'_> {
     let extensions = Extensions::parse(packet).expect("extension headers");
     assert_eq!(extensions.protocol, protocol::MOBILITY);
     MobilityHeader::parse_verified(
-        &packet[extensions.offset..],
+        &packet[extensions.upper_layer_offset..],
         extensions.home_address.unwrap_or(header.source),
         extensions.routing_home_address.unwrap_or(header.destination),
     )
     .expect("mobility header")
 }
 
-fn options<'a>(message: &Message<'a>) -> Vec<MobilityOption<'a>> {
+fn options_of<'a>(message: &Message<'a>) -> Vec<MobilityOption<'a>> {
     let options = match message {
         Message::BindingUpdate(update) => update.options,
         Message::BindingAcknowledgement(acknowledgement) => acknowledgement.options,
@@ -61,12 +61,12 @@ fn options<'a>(message: &Message<'a>) -> Vec<MobilityOption<'a>> {
 }
 
 /// Returns the octets of the builder as hex, with the checksum of the golden messages.
-fn checksummed(mut octets: Vec<u8>) -> String {
+fn with_checksum(mut octets: Vec<u8>) -> String {
     set_checksum(&mut octets, HOME_ADDRESS, HOME_AGENT);
     to_hex(&octets)
 }
 
-fn compact(text: &str) -> String {
+fn without_spaces(text: &str) -> String {
     to_hex(&hex(text))
 }
 
@@ -74,18 +74,18 @@ fn compact(text: &str) -> String {
 fn explicit_binding_update_equals_recorded_packet() {
     let packet = fixture::golden_packet(fixture::GOLDEN_EXPLICIT);
     let header = mobility_header(&packet);
-    assert_eq!(to_hex(header.octets()), compact(fixture::GOLDEN_EXPLICIT), "checksum included");
+    assert_eq!(to_hex(header.octets()), without_spaces(fixture::GOLDEN_EXPLICIT), "checksum included");
     let message = header.message().expect("message");
     let Message::BindingUpdate(update) = message else { panic!("{message:?}") };
-    assert_eq!((update.sequence, update.flags, update.lifetime), (1, MOBILE_ROUTER, 60));
-    let expected = [MobilityOption::AlternateCareOfAddress(CARE_OF_ADDRESS), prefix()];
-    assert_eq!(options(&message), expected);
+    assert_eq!((update.sequence, update.flags, update.lifetime), (1, MOBILE_ROUTER_FLAGS, 60));
+    let expected = [MobilityOption::AlternateCareOfAddress(CARE_OF_ADDRESS), prefix_option()];
+    assert_eq!(options_of(&message), expected);
 
-    let mut builder = Builder::binding_update(1, MOBILE_ROUTER, 60);
+    let mut builder = Builder::binding_update(1, MOBILE_ROUTER_FLAGS, 60);
     for option in &expected {
         builder = builder.option(option);
     }
-    assert_eq!(checksummed(builder.finish()), compact(fixture::GOLDEN_EXPLICIT));
+    assert_eq!(with_checksum(builder.finish()), without_spaces(fixture::GOLDEN_EXPLICIT));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn update_with_binding_identifier_equals_recorded_packet() {
     let header = mobility_header(&packet);
     let message = header.message().expect("message");
     let Message::BindingUpdate(update) = message else { panic!("{message:?}") };
-    let flags = BindingUpdateFlags { overwrite: true, ..MOBILE_ROUTER };
+    let flags = BindingUpdateFlags { overwrite: true, ..MOBILE_ROUTER_FLAGS };
     assert_eq!((update.sequence, update.flags, update.lifetime), (2, flags, 60));
     let identifier = MobilityOption::BindingIdentifier {
         bid: 1,
@@ -103,18 +103,18 @@ fn update_with_binding_identifier_equals_recorded_packet() {
         priority: 10,
         care_of_address: Some(CARE_OF_ADDRESS.into()),
     };
-    let expected = [identifier, prefix()];
-    assert_eq!(options(&message), expected);
+    let expected = [identifier, prefix_option()];
+    assert_eq!(options_of(&message), expected);
 
     let mut builder = Builder::binding_update(2, flags, 60);
     for option in &expected {
         builder = builder.option(option);
     }
-    assert_eq!(checksummed(builder.finish()), compact(fixture::GOLDEN_BINDING_IDENTIFIER));
+    assert_eq!(with_checksum(builder.finish()), without_spaces(fixture::GOLDEN_BINDING_IDENTIFIER));
 }
 
 /// RFC 4285 5.1: the first 96 bits of HMAC-SHA1 over care-of address, home address and the covered octets.
-fn mac(pieces: [&[u8]; 3]) -> [u8; 12] {
+fn authenticator_of(pieces: [&[u8]; 3]) -> [u8; 12] {
     let key = hex("000102030405060708090a0b0c0d0e0f");
     let mut mac = <Hmac<Sha1> as KeyInit>::new_from_slice(&key).expect("any length");
     mac.update(&CARE_OF_ADDRESS.octets());
@@ -132,19 +132,19 @@ fn authenticated_update_equals_recorded_packet() {
     let golden = hex(fixture::GOLDEN_AUTHENTICATED);
     let field = authentication_field(&golden).expect("well formed").expect("there");
     assert_eq!((field.subtype, field.spi), (1, 300));
-    assert_eq!((field.covered.clone(), field.data.clone()), (0..40, 40..52));
+    assert_eq!((field.covered_range.clone(), field.data_range.clone()), (0..40, 40..52));
     let covered = field.covered_octets(&golden).expect("pieces");
-    assert_eq!(mac(covered), golden[field.data.clone()]);
+    assert_eq!(authenticator_of(covered), golden[field.data_range.clone()]);
 
     // The reverse: build the message with zero data, fill in the MAC, then the checksum.
-    let mut octets = Builder::binding_update(3, MOBILE_ROUTER, 60)
-        .option(&prefix())
+    let mut octets = Builder::binding_update(3, MOBILE_ROUTER_FLAGS, 60)
+        .option(&prefix_option())
         .option(&MobilityOption::Authentication { subtype: 1, spi: 300, data: &[0; 12] })
         .finish();
     let place = authentication_field(&octets).expect("well formed").expect("there");
-    let data = mac(place.covered_octets(&octets).expect("pieces"));
-    octets[place.data].copy_from_slice(&data);
-    assert_eq!(checksummed(octets), compact(fixture::GOLDEN_AUTHENTICATED));
+    let data = authenticator_of(place.covered_octets(&octets).expect("pieces"));
+    octets[place.data_range].copy_from_slice(&data);
+    assert_eq!(with_checksum(octets), without_spaces(fixture::GOLDEN_AUTHENTICATED));
 }
 
 #[test]
@@ -154,20 +154,22 @@ fn binding_update_of_umip_is_decoded() {
     let extensions = Extensions::parse(&packet).expect("extension headers");
     assert_eq!(extensions.home_address, Some(home));
     assert_eq!(extensions.home_address_offset, Some(46));
-    assert_eq!(extensions.offset, 64);
+    assert_eq!(extensions.upper_layer_offset, 64);
     assert_eq!(extensions.routing_home_address, None);
     let header = mobility_header(&packet);
     let message = header.message().expect("message");
     let Message::BindingUpdate(update) = message else { panic!("{message:?}") };
-    assert_eq!((update.sequence, update.flags, update.lifetime), (15717, MOBILE_ROUTER, 15));
-    let expected = [MobilityOption::AlternateCareOfAddress(source), prefix()];
-    assert_eq!(options(&message), expected);
+    assert_eq!((update.sequence, update.flags, update.lifetime), (15717, MOBILE_ROUTER_FLAGS, 15));
+    let expected = [MobilityOption::AlternateCareOfAddress(source), prefix_option()];
+    assert_eq!(options_of(&message), expected);
     // UMIP computes the checksum over the home address, never the care-of address.
     let wrong = header.verify_checksum(source, HOME_AGENT);
     assert_eq!(wrong, Err(Error::Checksum { what: "mobility header", found: 0x3477 }));
 
-    let mut octets =
-        Builder::binding_update(15717, MOBILE_ROUTER, 15).option(&expected[0]).option(&expected[1]).finish();
+    let mut octets = Builder::binding_update(15717, MOBILE_ROUTER_FLAGS, 15)
+        .option(&expected[0])
+        .option(&expected[1])
+        .finish();
     let made = ControlPacket {
         source,
         destination: HOME_AGENT,
@@ -185,9 +187,9 @@ fn deregistration_of_umip_is_decoded() {
     let packet = hex(fixture::UMIP_DEREGISTRATION);
     let message = mobility_header(&packet).message().expect("message");
     let Message::BindingUpdate(update) = message else { panic!("{message:?}") };
-    assert_eq!((update.sequence, update.flags, update.lifetime), (15719, MOBILE_ROUTER, 0));
+    assert_eq!((update.sequence, update.flags, update.lifetime), (15719, MOBILE_ROUTER_FLAGS, 0));
     let source = address("2001:db8:f1:0:b869:f2ff:feba:1aeb");
-    assert_eq!(options(&message), [MobilityOption::AlternateCareOfAddress(source)]);
+    assert_eq!(options_of(&message), [MobilityOption::AlternateCareOfAddress(source)]);
 }
 
 #[test]
@@ -199,12 +201,12 @@ fn binding_acknowledgement_of_umip_is_decoded() {
         let extensions = Extensions::parse(&packet).expect("extension headers");
         let home = address("2001:db8:1::100");
         assert_eq!(extensions.routing_home_address, Some(home));
-        assert_eq!((extensions.home_address, extensions.offset), (None, 64));
+        assert_eq!((extensions.home_address, extensions.upper_layer_offset), (None, 64));
         let message = mobility_header(&packet).message().expect("message");
         let Message::BindingAcknowledgement(it) = message else { panic!("{message:?}") };
         assert_eq!((it.status, it.key_management, it.mobile_router), (0, false, true));
         assert_eq!((it.sequence, it.lifetime), (sequence, lifetime));
-        assert_eq!(options(&message), []);
+        assert_eq!(options_of(&message), []);
 
         let made = ControlPacket {
             source: HOME_AGENT,
@@ -251,7 +253,7 @@ fn router_advertisement_of_umip_is_decoded() {
         }),
     ];
     assert_eq!(advertisement.options().collect::<Vec<_>>(), expected);
-    assert!(advertisement.home_agent && !advertisement.managed && !advertisement.other);
+    assert!(advertisement.home_agent && !advertisement.managed && !advertisement.other_configuration);
     assert_eq!((advertisement.hop_limit, advertisement.router_lifetime), (64, 30));
 
     let repr = RouterAdvertisementRepr {
@@ -315,7 +317,7 @@ fn neighbor_discovery_of_umip_is_decoded() {
 fn home_agent_discovery_of_umip_is_decoded() {
     let packet = hex(fixture::UMIP_DISCOVERY_REQUEST);
     let (header, message) = Header::parse_packet(&packet).expect("IPv6");
-    icmpv6::verify(header.source, header.destination, message).expect("checksum");
+    icmpv6::verify_checksum(header.source, header.destination, message).expect("checksum");
     let request = DiscoveryRequest { identifier: 1, mobile_router: true };
     assert_eq!(DiscoveryRequest::parse(message), Ok(request));
     assert_eq!(header.destination, home_agents_anycast(HOME_AGENT));
@@ -324,7 +326,7 @@ fn home_agent_discovery_of_umip_is_decoded() {
 
     let packet = hex(fixture::UMIP_DISCOVERY_REPLY);
     let (header, message) = Header::parse_packet(&packet).expect("IPv6");
-    icmpv6::verify(header.source, header.destination, message).expect("checksum");
+    icmpv6::verify_checksum(header.source, header.destination, message).expect("checksum");
     let reply = DiscoveryReply::parse(message).expect("reply");
     assert_eq!((reply.identifier, reply.mobile_router), (1, true));
     assert_eq!(reply.addresses().collect::<Vec<_>>(), [HOME_AGENT]);
@@ -336,14 +338,14 @@ fn home_agent_discovery_of_umip_is_decoded() {
 fn tunnelled_echo_of_umip_is_decoded() {
     let packet = hex(fixture::UMIP_TUNNELLED_ECHO);
     let outer = Extensions::parse(&packet).expect("extension headers");
-    assert_eq!((outer.protocol, outer.offset), (protocol::IPV6, 40));
+    assert_eq!((outer.protocol, outer.upper_layer_offset), (protocol::IPV6, 40));
     let inner = &packet[40..];
     let (header, message) = Header::parse_packet(inner).expect("IPv6");
-    assert_eq!(upper_layer(header.source, header.destination, protocol::ICMPV6, message), 0);
+    assert_eq!(upper_layer_checksum(header.source, header.destination, protocol::ICMPV6, message), 0);
     let reply = icmpv6::echo_reply(inner).expect("an echo request");
     let (back, answer) = Header::parse_packet(&reply).expect("IPv6");
     assert_eq!((back.source, back.destination), (header.destination, header.source));
-    assert_eq!(icmpv6::verify(back.source, back.destination, answer), Ok(()));
+    assert_eq!(icmpv6::verify_checksum(back.source, back.destination, answer), Ok(()));
     assert_eq!((answer[0], answer[1]), (129, 0));
     assert_eq!(answer[4..], message[4..]);
     assert_eq!(icmpv6::echo_reply(&packet), None, "the tunnel's packet is no echo request");

@@ -6,7 +6,8 @@ mod common;
 use carnet_wire::Error;
 use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, discovery_reply};
 use carnet_wire::icmpv6::{
-    ErrorMessage, echo_reply, error_packet, may_answer, may_answer_with, packet, parse_error, types, verify,
+    ErrorMessage, echo_reply, error_packet, may_answer, may_answer_with, packet, parse_error, types,
+    verify_checksum,
 };
 use carnet_wire::ipv6::{Header, MIN_MTU, protocol};
 use carnet_wire::nd::{
@@ -28,7 +29,7 @@ const ERRORS: [ErrorMessage; 4] = [
     ErrorMessage::ParameterProblem { code: 1, pointer: 40 },
 ];
 
-fn udp(source: Ipv6Addr, destination: Ipv6Addr, length: u16) -> Vec<u8> {
+fn udp_packet(source: Ipv6Addr, destination: Ipv6Addr, length: u16) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
         flow_label: 0,
@@ -45,13 +46,13 @@ fn udp(source: Ipv6Addr, destination: Ipv6Addr, length: u16) -> Vec<u8> {
 fn icmpv6_error_quotes_at_most_the_minimum_mtu() {
     for error in ERRORS {
         for length in [0, 100, 1184, 1192, 1193, 1400, 9000] {
-            let invoking = udp(B, address("2001:db8:5::5"), length);
+            let invoking = udp_packet(B, address("2001:db8:5::5"), length);
             let made = error_packet(A, B, error, &invoking);
             assert_eq!(made.len(), (48 + invoking.len()).min(MIN_MTU));
             let (header, message) = Header::parse_packet(&made).expect("IPv6");
             assert_eq!((header.source, header.destination, header.hop_limit), (A, B, 64));
             assert_eq!(header.next_header, protocol::ICMPV6);
-            assert_eq!(verify(A, B, message), Ok(()));
+            assert_eq!(verify_checksum(A, B, message), Ok(()));
             let (back, quoted) = parse_error(message).expect("an error");
             assert_eq!(back, error);
             assert_eq!(quoted, &invoking[..quoted.len()]);
@@ -74,11 +75,11 @@ fn icmpv6_error_has_the_layout_of_rfc_4443() {
 #[test]
 fn wrong_icmpv6_checksum_is_refused() {
     let mut made = packet(A, B, 64, vec![128, 0, 0, 0, 1, 2, 3, 4]);
-    assert_eq!(verify(A, B, &made[40..]), Ok(()));
-    assert!(matches!(verify(A, GROUP, &made[40..]), Err(Error::Checksum { .. })));
+    assert_eq!(verify_checksum(A, B, &made[40..]), Ok(()));
+    assert!(matches!(verify_checksum(A, GROUP, &made[40..]), Err(Error::Checksum { .. })));
     for bit in 0..64 {
         made[40 + bit / 8] ^= 1 << (bit % 8);
-        assert!(matches!(verify(A, B, &made[40..]), Err(Error::Checksum { .. })), "bit {bit}");
+        assert!(matches!(verify_checksum(A, B, &made[40..]), Err(Error::Checksum { .. })), "bit {bit}");
         made[40 + bit / 8] ^= 1 << (bit % 8);
     }
 }
@@ -86,7 +87,7 @@ fn wrong_icmpv6_checksum_is_refused() {
 /// RFC 4443 2.4 (e): the packets about which a node sends no error.
 #[test]
 fn icmpv6_error_is_not_sent_where_rfc_4443_forbids_it() {
-    assert!(may_answer(&udp(A, B, 8)));
+    assert!(may_answer(&udp_packet(A, B, 8)));
     // (e.1) and (e.2): a node does not answer errors and redirects; it may answer informational messages.
     for (message_type, answered) in [
         (1, false),
@@ -112,23 +113,23 @@ fn icmpv6_error_is_not_sent_where_rfc_4443_forbids_it() {
         assert!(!may_answer(&invoking[..40]));
     }
     // A later fragment of an ICMPv6 message may be part of an error.
-    let mut fragment = udp(A, B, 16);
+    let mut fragment = udp_packet(A, B, 16);
     fragment[6] = protocol::FRAGMENT;
     fragment[40..44].copy_from_slice(&[protocol::ICMPV6, 0, 0, 8]);
     assert!(!may_answer(&fragment));
     fragment[40] = protocol::UDP;
     assert!(may_answer(&fragment));
     // (e.3): a node does not answer a multicast destination, with two exceptions.
-    assert!(!may_answer(&udp(A, GROUP, 8)));
+    assert!(!may_answer(&udp_packet(A, GROUP, 8)));
     for error in ERRORS {
         let too_big = matches!(error, ErrorMessage::PacketTooBig { .. });
-        assert_eq!(may_answer_with(error, &udp(A, GROUP, 8)), too_big);
+        assert_eq!(may_answer_with(error, &udp_packet(A, GROUP, 8)), too_big);
         // (e.6): a node does not answer an unspecified or multicast source.
         for source in [Ipv6Addr::UNSPECIFIED, GROUP] {
-            assert!(!may_answer_with(error, &udp(source, B, 8)));
-            assert!(!may_answer_with(error, &udp(source, GROUP, 8)));
+            assert!(!may_answer_with(error, &udp_packet(source, B, 8)));
+            assert!(!may_answer_with(error, &udp_packet(source, GROUP, 8)));
         }
-        assert!(may_answer_with(error, &udp(A, B, 8)));
+        assert!(may_answer_with(error, &udp_packet(A, B, 8)));
     }
     assert!(!may_answer(&[]));
     assert!(!may_answer(&[0x45; 40]));

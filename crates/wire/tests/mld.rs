@@ -4,7 +4,7 @@ mod common;
 
 use carnet_wire::mld::{MAX_QUERIED_SOURCES, Message, QueryRepr, RecordType};
 use carnet_wire::{Error, icmpv6};
-use common::{Numbers, address, hex};
+use common::{RandomNumbers, address, hex};
 
 /// A General Query with MRD 10 s, QRV 2, QQI 125 s.
 const GENERAL_QUERY: &str = "6000000000240001fe800000000000000000000000000005ff020000000000000000000000000001\
@@ -24,15 +24,15 @@ fn parse(packet: &[u8]) -> Result<Message<'_>, Error> {
 }
 
 /// Returns the packet with the right checksum.
-fn summed(mut packet: Vec<u8>) -> Vec<u8> {
-    let (source, destination) = (octets(&packet, 8), octets(&packet, 24));
+fn with_checksum(mut packet: Vec<u8>) -> Vec<u8> {
+    let (source, destination) = (address_octets_at(&packet, 8), address_octets_at(&packet, 24));
     if let Some(message) = packet.get_mut(48..) {
         icmpv6::set_checksum(message, source.into(), destination.into());
     }
     packet
 }
 
-fn octets(packet: &[u8], at: usize) -> [u8; 16] {
+fn address_octets_at(packet: &[u8], at: usize) -> [u8; 16] {
     packet[at..at + 16].try_into().expect("an address")
 }
 
@@ -42,8 +42,8 @@ fn mld_queries_are_encoded_and_decoded() {
     let general = QueryRepr {
         maximum_response_delay: 10_000,
         group: None,
-        suppress: false,
-        robustness: 2,
+        suppress_router_timers: false,
+        robustness_variable: 2,
         query_interval: 125,
         sources: &[],
     };
@@ -53,8 +53,8 @@ fn mld_queries_are_encoded_and_decoded() {
     let about = QueryRepr {
         maximum_response_delay: 1000,
         group,
-        suppress: true,
-        robustness: 3,
+        suppress_router_timers: true,
+        robustness_variable: 3,
         query_interval: 248,
         sources: &sources,
     };
@@ -63,21 +63,21 @@ fn mld_queries_are_encoded_and_decoded() {
         let packet = hex(packet);
         let Ok(Message::Query(query)) = parse(&packet) else { panic!("a query") };
         assert_eq!((query.maximum_response_delay, query.group), (repr.maximum_response_delay, repr.group));
-        let v2 = query.v2.expect("version 2");
+        let v2 = query.version_2.expect("version 2");
         assert_eq!(
-            (v2.suppress, v2.robustness, v2.query_interval),
-            (repr.suppress, repr.robustness, repr.query_interval)
+            (v2.suppress_router_timers, v2.robustness_variable, v2.query_interval),
+            (repr.suppress_router_timers, repr.robustness_variable, repr.query_interval)
         );
         assert_eq!(v2.sources.iter().collect::<Vec<_>>(), repr.sources);
     }
     // The emitter writes as many sources as fit a packet of 1280 octets, and QRV 0 for a Robustness Variable
     // above 7.
     let many = [sources[0]; MAX_QUERIED_SOURCES + 1];
-    let packet = QueryRepr { sources: &many, robustness: 8, ..about }.packet(address("fe80::5"));
+    let packet = QueryRepr { sources: &many, robustness_variable: 8, ..about }.packet(address("fe80::5"));
     assert!((1265..=1280).contains(&packet.len()), "{}", packet.len());
     let Ok(Message::Query(query)) = parse(&packet) else { panic!("a query") };
-    let v2 = query.v2.expect("version 2");
-    assert_eq!((v2.sources.len(), v2.robustness), (MAX_QUERIED_SOURCES, 0));
+    let v2 = query.version_2.expect("version 2");
+    assert_eq!((v2.sources.len(), v2.robustness_variable), (MAX_QUERIED_SOURCES, 0));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn mldv2_records_are_decoded_and_extra_octets_ignored() {
     for (at, octet) in [(55, 9), (79, 3)] {
         let mut packet = hex(REPORT);
         packet[at] = octet;
-        let packet = summed(packet);
+        let packet = with_checksum(packet);
         let Ok(Message::Report(records)) = parse(&packet) else { panic!("a report") };
         assert_eq!(records.iter().count(), if at == 55 { 2 } else { 1 });
     }
@@ -110,19 +110,19 @@ fn mldv1_query_is_recognised_by_length() {
         packet.truncate(72);
         (packet[5], packet[48]) = (32, kind);
         packet[56..72].copy_from_slice(&address("ff1e::42").octets());
-        summed(packet)
+        with_checksum(packet)
     };
     let group = address("ff1e::42");
     let packet = version_1(130);
     let Ok(Message::Query(query)) = parse(&packet) else { panic!("a query") };
-    assert_eq!((query.group, query.v2), (Some(group), None));
+    assert_eq!((query.group, query.version_2), (Some(group), None));
     assert_eq!(parse(&version_1(131)), Ok(Message::ReportV1(group)));
     assert_eq!(parse(&version_1(132)), Ok(Message::DoneV1(group)));
     // RFC 3810 8.1: a query of 26 octets has no valid version.
     let mut packet = version_1(130);
     packet.extend([0, 0]);
     packet[5] = 34;
-    assert!(parse(&summed(packet)).is_err());
+    assert!(parse(&with_checksum(packet)).is_err());
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn mld_packets_that_the_rfc_discards_are_refused() {
     // A query about an address that is not multicast is invalid.
     let mut unicast = hex(SOURCE_QUERY);
     unicast[56] = 0x20;
-    assert!(parse(&summed(unicast)).is_err());
+    assert!(parse(&with_checksum(unicast)).is_err());
     // A packet without the Router Alert option is invalid, and a packet without MLD message is ignored.
     let mut plain = hex(REPORT);
     plain.drain(40..48);
@@ -156,17 +156,17 @@ fn mld_packets_that_the_rfc_discards_are_refused() {
 #[test]
 fn mutated_mld_messages_cause_no_panic() {
     let packets = [GENERAL_QUERY, SOURCE_QUERY, REPORT].map(hex);
-    let mut numbers = Numbers::new(3810);
+    let mut numbers = RandomNumbers::new(3810);
     for _ in 0..50_000 {
-        let mut packet = packets[numbers.under(packets.len())].clone();
-        packet.truncate(49 + numbers.under(packet.len() - 48));
-        for _ in 0..=numbers.under(4) {
-            let at = numbers.under(packet.len());
-            packet[at] = numbers.under(256) as u8;
+        let mut packet = packets[numbers.below(packets.len())].clone();
+        packet.truncate(49 + numbers.below(packet.len() - 48));
+        for _ in 0..=numbers.below(4) {
+            let at = numbers.below(packet.len());
+            packet[at] = numbers.below(256) as u8;
         }
         let payload = u16::try_from(packet.len() - 40).expect("short");
         packet[4..6].copy_from_slice(&payload.to_be_bytes());
-        let packet = summed(packet);
+        let packet = with_checksum(packet);
         if let Some(Ok((_, Message::Report(records)))) = Message::parse_packet(&packet) {
             assert!(records.iter().map(|record| record.sources.iter().count()).sum::<usize>() < 100);
         }

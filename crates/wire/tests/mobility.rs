@@ -13,26 +13,26 @@ use common::{address, hex, to_hex};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const A: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-const A4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const IPV4_ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const B: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
 const C: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 3);
 
-fn update() -> Builder {
+fn update_builder() -> Builder {
     Builder::binding_update(7, BindingUpdateFlags::default(), 15)
 }
 
-fn mn_ha(data: &[u8]) -> MobilityOption<'_> {
+fn mn_ha_option(data: &[u8]) -> MobilityOption<'_> {
     MobilityOption::Authentication { subtype: 1, spi: 300, data }
 }
 
-fn mn_aaa(data: &[u8]) -> MobilityOption<'_> {
+fn mn_aaa_option(data: &[u8]) -> MobilityOption<'_> {
     MobilityOption::Authentication { subtype: 2, spi: 3, data }
 }
 
 #[test]
 fn mobility_messages_without_options_are_parsed() {
     // RFC 6275: a Binding Update or Binding Acknowledgement without options has 4 octets of padding.
-    assert_eq!(to_hex(&update().finish()), "3b01050000000007 0000000f01020000".replace(' ', ""));
+    assert_eq!(to_hex(&update_builder().finish()), "3b01050000000007 0000000f01020000".replace(' ', ""));
     let acknowledgement = Builder::binding_acknowledgement(135, true, true, 0x1234, 0).finish();
     assert_eq!(to_hex(&acknowledgement), "3b010600000087c01234000001020000");
     assert_eq!(to_hex(&Builder::binding_refresh_request().finish()), "3b00000000000000");
@@ -48,8 +48,8 @@ fn each_mobility_flag_is_encoded_and_decoded() {
     let all = BindingUpdateFlags::from_bits(0xffff);
     assert!(all.proxy && !all.overwrite, "with P, bit 0x0040 is not O");
     assert_eq!(all.bits(), 0xff80);
-    type Named = fn(&BindingUpdateFlags) -> bool;
-    let named: [(u16, Named); 10] = [
+    type FlagAccessor = fn(&BindingUpdateFlags) -> bool;
+    let named: [(u16, FlagAccessor); 10] = [
         (0x8000, |flags| flags.acknowledge),
         (0x4000, |flags| flags.home_registration),
         (0x2000, |flags| flags.link_local),
@@ -77,7 +77,7 @@ fn each_mobility_flag_is_encoded_and_decoded() {
 /// the pointer of the Parameter Problem.
 #[test]
 fn invalid_mobility_headers_are_refused() {
-    let mut good = update().finish();
+    let mut good = update_builder().finish();
     set_checksum(&mut good, A, B);
     assert!(MobilityHeader::parse_verified(&good, A, B).is_ok());
     let checksum = Error::Checksum { what: "mobility header", found: u16::from_be_bytes([good[4], good[5]]) };
@@ -118,7 +118,7 @@ fn invalid_mobility_headers_are_refused() {
 
 #[test]
 fn mobility_header_ends_at_its_length() {
-    let mut good = update().finish();
+    let mut good = update_builder().finish();
     set_checksum(&mut good, A, B);
     let longer = [&good[..], &[0xff; 5]].concat();
     let header = MobilityHeader::parse_verified(&longer, A, B).expect("what follows is ignored");
@@ -268,7 +268,7 @@ fn length_of_each_mobility_option_is_checked() {
     assert_eq!(one("2308 0102 00 05 c0000207"), bid(0, false, 5, Some(address.into())));
 }
 
-fn identifier(care_of_address: Option<IpAddr>) -> MobilityOption<'static> {
+fn binding_identifier_option(care_of_address: Option<IpAddr>) -> MobilityOption<'static> {
     MobilityOption::BindingIdentifier { bid: 1, status: 0, home: false, priority: 10, care_of_address }
 }
 
@@ -281,20 +281,28 @@ fn every_mobility_option_is_aligned() {
         (MobilityOption::AlternateCareOfAddress(A), 8, 6),
         (MobilityOption::MobileNetworkPrefix { prefix: A, prefix_length: 64 }, 8, 4),
         (MobilityOption::MobileNodeIdentifier { subtype: 1, identifier: b"a@b" }, 1, 0),
-        (mn_ha(&data[..12]), 4, 1),
+        (mn_ha_option(&data[..12]), 4, 1),
         (MobilityOption::MessageIdentifier(1), 8, 2),
         (MobilityOption::Unknown { option_type: 4, data: &data[..4] }, 2, 0),
         (MobilityOption::Unknown { option_type: 5, data: &data[..12] }, 8, 2),
         (MobilityOption::Unknown { option_type: 26, data: &data[..16] }, 8, 6),
         (MobilityOption::VendorSpecific { vendor: 32_473, sub_type: 1, data: &data[..3] }, 4, 2),
         (MobilityOption::RestartCounter(7), 4, 2),
-        (MobilityOption::Ipv4HomeAddress { prefix_length: 32, prefix: false, address: A4 }, 4, 0),
-        (MobilityOption::Ipv4AddressAcknowledgement { status: 0, prefix_length: 32, address: A4 }, 4, 0),
+        (MobilityOption::Ipv4HomeAddress { prefix_length: 32, prefix: false, address: IPV4_ADDRESS }, 4, 0),
+        (
+            MobilityOption::Ipv4AddressAcknowledgement {
+                status: 0,
+                prefix_length: 32,
+                address: IPV4_ADDRESS,
+            },
+            4,
+            0,
+        ),
         (MobilityOption::NatDetection { force_udp: true, refresh: 25 }, 4, 0),
-        (MobilityOption::Ipv4CareOfAddress(A4), 4, 0),
-        (identifier(None), 2, 0),
-        (identifier(Some(A4.into())), 8, 2),
-        (identifier(Some(A.into())), 8, 2),
+        (MobilityOption::Ipv4CareOfAddress(IPV4_ADDRESS), 4, 0),
+        (binding_identifier_option(None), 2, 0),
+        (binding_identifier_option(Some(IPV4_ADDRESS.into())), 8, 2),
+        (binding_identifier_option(Some(A.into())), 8, 2),
         (MobilityOption::FlowSummary(Identifiers::parse(&data[..4], "").expect("two")), 2, 0),
         // The selector in the option requires the alignment of 8n.
         (
@@ -306,7 +314,8 @@ fn every_mobility_option_is_aligned() {
     ];
     for filler in 0..8 {
         for (option, unit, offset) in all {
-            let before = update().option(&MobilityOption::Unknown { option_type: 99, data: &data[..filler] });
+            let before =
+                update_builder().option(&MobilityOption::Unknown { option_type: 99, data: &data[..filler] });
             let at = 14 + filler;
             let octets = before.option(&option).finish();
             let place = (at..).find(|place| place % unit == offset).expect("a place");
@@ -330,7 +339,7 @@ fn every_mobility_option_is_aligned() {
 #[test]
 fn mobility_options_beyond_buffer_are_omitted() {
     let prefix = MobilityOption::MobileNetworkPrefix { prefix: A, prefix_length: 64 };
-    let mut some = update();
+    let mut some = update_builder();
     for _ in 0..84 {
         some = some.option(&prefix);
     }
@@ -345,9 +354,9 @@ fn mobility_options_beyond_buffer_are_omitted() {
     let octets = over.finish();
     assert_eq!((octets.len(), octets[1]), (builder::MAX_LEN, 255));
     assert!(MobilityHeader::parse(&octets).expect("fine").message().is_ok());
-    let long = update().option(&MobilityOption::Unknown { option_type: 200, data: &[0; 256] });
+    let long = update_builder().option(&MobilityOption::Unknown { option_type: 200, data: &[0; 256] });
     assert!(matches!(long.clone().try_finish(), Err(Error::Value { found: 200, .. })));
-    assert_eq!(long.finish(), update().finish());
+    assert_eq!(long.finish(), update_builder().finish());
 }
 
 #[test]
@@ -359,7 +368,7 @@ fn mobility_checksum_covers_routing_header_addresses() {
         (Some(C), Some(address("2001:db8::4")), C, address("2001:db8::4"), 88, 43),
     ];
     for (home_address, routing_home_address, pseudo_source, pseudo_destination, offset, next) in cases {
-        let mut mobility_header = update().finish();
+        let mut mobility_header = update_builder().finish();
         let packet = ControlPacket {
             source: A,
             destination: B,
@@ -370,7 +379,7 @@ fn mobility_checksum_covers_routing_header_addresses() {
         }
         .emit();
         let extensions = carnet_wire::extension::Extensions::parse(&packet).expect("fine");
-        assert_eq!((extensions.offset, packet[6]), (offset, next));
+        assert_eq!((extensions.upper_layer_offset, packet[6]), (offset, next));
         assert_eq!(extensions.home_address, home_address);
         assert_eq!(extensions.routing_home_address, routing_home_address);
         let read = MobilityHeader::parse_verified(&packet[offset..], pseudo_source, pseudo_destination);
@@ -383,44 +392,49 @@ fn mobility_checksum_covers_routing_header_addresses() {
 fn authentication_option_must_be_last() {
     let data = [0x55; 12];
     let find = |builder: Builder| authentication_field(&builder.finish());
-    assert_eq!(find(update()), Ok(None));
-    assert_eq!(find(update().option(&mn_aaa(&data))), Ok(None));
+    assert_eq!(find(update_builder()), Ok(None));
+    assert_eq!(find(update_builder().option(&mn_aaa_option(&data))), Ok(None));
     assert_eq!(find(Builder::binding_refresh_request()), Ok(None));
-    let field = find(update().option(&mn_ha(&data))).expect("fine").expect("there");
-    assert_eq!((field.spi, field.covered, field.data), (300, 0..20, 20..32));
+    let field = find(update_builder().option(&mn_ha_option(&data))).expect("fine").expect("there");
+    assert_eq!((field.spi, field.covered_range, field.data_range), (300, 0..20, 20..32));
     // Behind MN-HA only MN-AAA and padding may follow.
-    let both = find(update().option(&mn_ha(&data)).option(&mn_aaa(&data)));
-    assert_eq!(both.expect("fine").expect("there").covered, 0..20);
+    let both = find(update_builder().option(&mn_ha_option(&data)).option(&mn_aaa_option(&data)));
+    assert_eq!(both.expect("fine").expect("there").covered_range, 0..20);
     let advice = MobilityOption::BindingRefreshAdvice(3);
     let unknown = MobilityOption::Unknown { option_type: 200, data: &[] };
     let identified = MobilityOption::MobileNodeIdentifier { subtype: 1, identifier: b"bus@example" };
     for option in [advice, unknown, identified] {
-        let refused = find(update().option(&mn_ha(&data)).option(&option));
+        let refused = find(update_builder().option(&mn_ha_option(&data)).option(&option));
         assert!(matches!(refused, Err(Error::Order { .. })), "{option:?}");
-        let before = find(update().option(&option).option(&mn_ha(&data)));
+        let before = find(update_builder().option(&option).option(&mn_ha_option(&data)));
         assert!(matches!(before, Ok(Some(_))), "{option:?}");
     }
-    let acknowledged = Builder::binding_acknowledgement(0, false, true, 7, 15).option(&mn_ha(&data));
+    let acknowledged = Builder::binding_acknowledgement(0, false, true, 7, 15).option(&mn_ha_option(&data));
     assert!(matches!(find(acknowledged), Ok(Some(_))));
     // RFC 4285 5: a message has at most one option of each subtype, and MN-HA before MN-AAA.
-    let repeated = find(update().option(&mn_ha(&data)).option(&mn_ha(&data)));
+    let repeated = find(update_builder().option(&mn_ha_option(&data)).option(&mn_ha_option(&data)));
     assert_eq!(repeated, Err(Error::Repeated { what: "MN-HA authentication option" }));
-    let repeated = find(update().option(&mn_ha(&data)).option(&mn_aaa(&data)).option(&mn_aaa(&data)));
+    let repeated = find(
+        update_builder()
+            .option(&mn_ha_option(&data))
+            .option(&mn_aaa_option(&data))
+            .option(&mn_aaa_option(&data)),
+    );
     assert_eq!(repeated, Err(Error::Repeated { what: "MN-AAA authentication option" }));
-    let swapped = find(update().option(&mn_aaa(&data)).option(&mn_ha(&data)));
+    let swapped = find(update_builder().option(&mn_aaa_option(&data)).option(&mn_ha_option(&data)));
     assert!(matches!(swapped, Err(Error::Order { .. })));
     // An authentication option too short for its SPI is an error.
     let short = hex("3b02050000000007 0000000f 0904 01000000 010400000000".replace(' ', "").as_str());
     let expected = Error::Length { what: "authentication option", expected: "at least 5", found: 4 };
     assert_eq!(authentication_field(&short), Err(expected));
     // The parser accepts empty authentication data: the caller knows the algorithm and its length.
-    let empty = find(update().option(&mn_ha(&[]))).expect("fine").expect("there");
-    assert!(empty.data.is_empty());
+    let empty = find(update_builder().option(&mn_ha_option(&[]))).expect("fine").expect("there");
+    assert!(empty.data_range.is_empty());
 }
 
 #[test]
 fn covered_octets_take_the_checksum_as_zero() {
-    let mut octets = update().option(&mn_ha(&[0; 12])).finish();
+    let mut octets = update_builder().option(&mn_ha_option(&[0; 12])).finish();
     let before = authentication_field(&octets).expect("fine").expect("there");
     let covered = |octets: &[u8]| before.covered_octets(octets).expect("the same header").concat();
     let with_zero = covered(&octets);

@@ -2,42 +2,47 @@
 
 use std::net::Ipv6Addr;
 
-use carnet_wire::nd::nesting::{MAX_PATH, MAX_PREFIXES};
+use carnet_wire::nd::nesting::{MAX_PATH_LEN, MAX_PREFIXES};
 use carnet_wire::nd::option::option_type;
-use carnet_wire::nd::registration::{is_later_transaction, next_transaction};
+use carnet_wire::nd::registration::{is_later_transaction, next_transaction_id};
 use carnet_wire::nd::{
     AddressRegistration, NdOption, NdOptions, NeighborSolicitation, NestingInformation, RouterAdvertisement,
     RouterAdvertisementRepr, router_advertisement,
 };
 use proptest::prelude::*;
 
-fn address() -> impl Strategy<Value = Ipv6Addr> {
+fn any_address() -> impl Strategy<Value = Ipv6Addr> {
     any::<u128>().prop_map(Ipv6Addr::from)
 }
 
-fn network() -> impl Strategy<Value = Ipv6Addr> {
+fn any_network() -> impl Strategy<Value = Ipv6Addr> {
     // The range excludes multicast addresses, which are not valid targets.
     (0..0xff00_0000_0000_0000_u64).prop_map(|half| Ipv6Addr::from(u128::from(half) << 64))
 }
 
-fn nesting() -> impl Strategy<Value = NestingInformation> {
+fn any_nesting_information() -> impl Strategy<Value = NestingInformation> {
     (
         any::<bool>(),
-        prop::collection::vec(network(), 0..=MAX_PREFIXES),
-        prop::collection::vec(address(), 0..=MAX_PATH),
+        prop::collection::vec(any_network(), 0..=MAX_PREFIXES),
+        prop::collection::vec(any_address(), 0..=MAX_PATH_LEN),
     )
         .prop_map(|(grounded, prefixes, path)| NestingInformation { grounded, prefixes, path })
 }
 
-fn registration() -> impl Strategy<Value = AddressRegistration> {
+fn any_registration() -> impl Strategy<Value = AddressRegistration> {
     (any::<u8>(), any::<u8>(), any::<u16>(), any::<u64>()).prop_map(
-        |(status, transaction, lifetime, owner)| AddressRegistration { status, transaction, lifetime, owner },
+        |(status, transaction, lifetime, owner)| AddressRegistration {
+            status,
+            transaction_id: transaction,
+            lifetime,
+            ownership_verifier: owner,
+        },
     )
 }
 
 /// Returns the option as in a Router Advertisement.
-fn advertised(information: &NestingInformation) -> Vec<u8> {
-    let data = information.data();
+fn emit_in_advertisement(information: &NestingInformation) -> Vec<u8> {
+    let data = information.emit_data();
     let options =
         [NdOption::Mtu(1460), NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data }];
     router_advertisement(&RouterAdvertisementRepr { options: &options, ..RouterAdvertisementRepr::default() })
@@ -45,8 +50,8 @@ fn advertised(information: &NestingInformation) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn nesting_offer_option_is_encoded_and_decoded(information in nesting()) {
-        let message = advertised(&information);
+    fn nesting_offer_option_is_encoded_and_decoded(information in any_nesting_information()) {
+        let message = emit_in_advertisement(&information);
         prop_assert_eq!(message.len() % 8, 0);
         let advertisement = RouterAdvertisement::parse(&message).expect("what was sent");
         let mut read = advertisement.options().filter_map(|option| NestingInformation::read(&option));
@@ -56,14 +61,14 @@ proptest! {
 
     #[test]
     fn extended_address_registration_is_encoded_and_decoded(
-        target in network(),
-        registration in registration(),
+        target in any_network(),
+        registration in any_registration(),
     ) {
         let mut message = NeighborSolicitation { target, source_link_address: Some([2; 6]) }.emit();
-        prop_assert_eq!(AddressRegistration::of(&message), None);
+        prop_assert_eq!(AddressRegistration::from_message(&message), None);
         registration.emit_into(&mut message);
         prop_assert_eq!(message.len(), 24 + 8 + 16);
-        prop_assert_eq!(AddressRegistration::of(&message), Some(registration));
+        prop_assert_eq!(AddressRegistration::from_message(&message), Some(registration));
         prop_assert_eq!(NeighborSolicitation::parse(&message).map(|it| it.target), Ok(target));
     }
 
@@ -74,12 +79,16 @@ proptest! {
         if let Some(read) = NestingInformation::read(&option) {
             prop_assert_eq!(6 + 8 * read.prefixes.len() + 16 * read.path.len(), data.len());
         }
-        let _any = AddressRegistration::of(&data);
+        let _any = AddressRegistration::from_message(&data);
     }
 
     #[test]
-    fn a_shortened_or_changed_option_is_refused(information in nesting(), at in 0usize..4, cut in 1usize..8) {
-        let mut data = information.data();
+    fn a_shortened_or_changed_option_is_refused(
+        information in any_nesting_information(),
+        at in 0usize..4,
+        cut in 1usize..8,
+    ) {
+        let mut data = information.emit_data();
         let whole = data.len();
         let read = |data: &[u8]| {
             NestingInformation::read(&NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data })
@@ -94,7 +103,7 @@ proptest! {
     fn registration_transaction_ids_are_ordered(start in any::<u8>(), steps in 1usize..=16) {
         let mut transaction = start;
         for _ in 0..steps {
-            transaction = next_transaction(transaction);
+            transaction = next_transaction_id(transaction);
         }
         prop_assert!(is_later_transaction(transaction, start), "{} {}", transaction, start);
         prop_assert!(!is_later_transaction(start, transaction), "{} {}", start, transaction);
@@ -105,8 +114,12 @@ proptest! {
 /// RFC 8505 4.1, figure 1: the option has these octets.
 #[test]
 fn extended_address_registration_has_the_layout_of_rfc_8505() {
-    let registration =
-        AddressRegistration { status: 1, transaction: 240, lifetime: 2, owner: 0x0102_0304_0506_0708 };
+    let registration = AddressRegistration {
+        status: 1,
+        transaction_id: 240,
+        lifetime: 2,
+        ownership_verifier: 0x0102_0304_0506_0708,
+    };
     let mut octets = Vec::new();
     registration.emit_into(&mut octets);
     assert_eq!(octets, [33, 2, 1, 0, 3, 240, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8]);
@@ -120,8 +133,8 @@ fn other_registration_forms_of_rfc_8505_are_ignored() {
     let fixed = message.clone();
     message.extend([33, 3, 0, 0, 3, 1, 0, 2]);
     message.extend([7; 16]);
-    assert_eq!(AddressRegistration::of(&message), None);
+    assert_eq!(AddressRegistration::from_message(&message), None);
     let mut message = fixed;
     message.extend([33, 2, 0, 0, 2, 1, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8]);
-    assert_eq!(AddressRegistration::of(&message), None);
+    assert_eq!(AddressRegistration::from_message(&message), None);
 }

@@ -28,7 +28,7 @@ use std::net::Ipv6Addr;
 use std::process::{Command, Stdio};
 
 /// Runs a script and returns its output, line by line.
-fn python(mut command: Command, script: &str, input: &str) -> Vec<String> {
+fn run_python(mut command: Command, script: &str, input: &str) -> Vec<String> {
     let mut child = command
         .args(["-c", script])
         .stdin(Stdio::piped())
@@ -49,7 +49,7 @@ const HOME: &str = "2001:db8:1::1234";
 const AGENT: &str = "2001:db8:1::1";
 
 /// Returns a packet from a mobile router away from home to the home agent.
-fn to_agent(builder: Builder) -> Vec<u8> {
+fn packet_to_agent(builder: Builder) -> Vec<u8> {
     ControlPacket {
         source: address(CARE_OF),
         destination: address(AGENT),
@@ -62,7 +62,7 @@ fn to_agent(builder: Builder) -> Vec<u8> {
 }
 
 /// Returns a packet from the home agent to a mobile router away from home.
-fn to_router(builder: Builder) -> Vec<u8> {
+fn packet_to_router(builder: Builder) -> Vec<u8> {
     ControlPacket {
         source: address(AGENT),
         destination: address(CARE_OF),
@@ -74,7 +74,7 @@ fn to_router(builder: Builder) -> Vec<u8> {
     .emit()
 }
 
-fn plain(builder: Builder) -> Vec<u8> {
+fn plain_packet(builder: Builder) -> Vec<u8> {
     ControlPacket {
         source: address(CARE_OF),
         destination: address(AGENT),
@@ -86,31 +86,31 @@ fn plain(builder: Builder) -> Vec<u8> {
     .emit()
 }
 
-fn link(source: &str, destination: &str, message: Vec<u8>) -> Vec<u8> {
+fn link_packet(source: &str, destination: &str, message: Vec<u8>) -> Vec<u8> {
     packet(address(source), address(destination), 255, message)
 }
 
 /// Returns packets of carnet, each with the scapy expression that must make the same octets.
-fn cases() -> Vec<(Vec<u8>, &'static str)> {
+fn all_cases() -> Vec<(Vec<u8>, &'static str)> {
     let prefix = MobilityOption::MobileNetworkPrefix { prefix: address("2001:db8:2::"), prefix_length: 64 };
     let care_of = MobilityOption::AlternateCareOfAddress(address(CARE_OF));
     let flags = BindingUpdateFlags::from_bits;
     vec![
         (
-            to_agent(Builder::binding_update(1, flags(0xc400), 60).option(&care_of).option(&prefix)),
+            packet_to_agent(Builder::binding_update(1, flags(0xc400), 60).option(&care_of).option(&prefix)),
             "U/MIP6MH_BU(seq=1, flags='AHR', mhtime=60, options=[MIP6OptAltCoA(acoa=C), \
              MIP6OptMobNetPrefix(prefix='2001:db8:2::')])",
         ),
         (
-            to_agent(Builder::binding_update(0xffff, flags(0xffc0 & !0x0240), 0xffff)),
+            packet_to_agent(Builder::binding_update(0xffff, flags(0xffc0 & !0x0240), 0xffff)),
             "U/MIP6MH_BU(seq=65535, flags='AHLKMR', reserved=0x180, mhtime=65535)",
         ),
         (
-            to_agent(Builder::binding_update(2, flags(0xc040), 3)),
+            packet_to_agent(Builder::binding_update(2, flags(0xc040), 3)),
             "U/MIP6MH_BU(seq=2, flags='AH', reserved=0x40, mhtime=3)",
         ),
         (
-            to_agent(
+            packet_to_agent(
                 Builder::binding_update(3, flags(0xc400), 0)
                     .option(&MobilityOption::MobileNodeIdentifier {
                         subtype: 1,
@@ -125,7 +125,7 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
              MIP6OptMobNetPrefix(prefix='2001:db8:2::'), MIP6OptMsgAuth(mspi=300, authdata=b'Z'*12)])",
         ),
         (
-            to_agent(
+            packet_to_agent(
                 Builder::binding_update(4, flags(0x4000), 1)
                     .option(&MobilityOption::Unknown { option_type: 200, data: &[1, 2, 3] })
                     .option(&care_of),
@@ -133,16 +133,19 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
             "U/MIP6MH_BU(seq=4, flags='H', mhtime=1, options=[MIP6OptUnknown(otype=200, odata=b'\\1\\2\\3'), \
              MIP6OptAltCoA(acoa=C)])",
         ),
-        (plain(Builder::binding_update(5, flags(0xc400), 0)), "P/MIP6MH_BU(seq=5, flags='AHR', mhtime=0)"),
         (
-            to_router(
+            plain_packet(Builder::binding_update(5, flags(0xc400), 0)),
+            "P/MIP6MH_BU(seq=5, flags='AHR', mhtime=0)",
+        ),
+        (
+            packet_to_router(
                 Builder::binding_acknowledgement(0, false, true, 1, 60)
                     .option(&MobilityOption::BindingRefreshAdvice(30)),
             ),
             "R/MIP6MH_BA(status=0, flags='R', seq=1, mhtime=60, options=[MIP6OptBRAdvice(rinter=30)])",
         ),
         (
-            to_router(
+            packet_to_router(
                 Builder::binding_acknowledgement(144, true, false, 9, 0)
                     .option(&MobilityOption::MessageIdentifier(1))
                     .option(&MobilityOption::Authentication { subtype: 1, spi: 7, data: &[1; 12] })
@@ -152,10 +155,10 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
              options=[MIP6OptReplayProtection(timestamp=1), MIP6OptMsgAuth(mspi=7, authdata=b'\\1'*12), \
              MIP6OptMsgAuth(subtype=2, mspi=3, authdata=b'\\2'*20)])",
         ),
-        (plain(Builder::binding_refresh_request()), "P/MIP6MH_BRR()"),
-        (plain(Builder::binding_error(2, address(HOME))), "P/MIP6MH_BE(status=2, ha=H)"),
+        (plain_packet(Builder::binding_refresh_request()), "P/MIP6MH_BRR()"),
+        (plain_packet(Builder::binding_error(2, address(HOME))), "P/MIP6MH_BE(status=2, ha=H)"),
         (
-            link("fe80::1", "ff02::1", {
+            link_packet("fe80::1", "ff02::1", {
                 let options = [
                     NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 1]),
                     NdOption::Mtu(1460),
@@ -183,7 +186,7 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
                 router_advertisement(&RouterAdvertisementRepr {
                     hop_limit: 64,
                     managed: true,
-                    other: false,
+                    other_configuration: false,
                     home_agent: true,
                     preference: RoutePreference::Low,
                     router_lifetime: 1800,
@@ -200,11 +203,11 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
              prefix='2001:db8:a::')",
         ),
         (
-            link("fe80::1", "ff02::1", {
+            link_packet("fe80::1", "ff02::1", {
                 let servers = vec![address("2001:db8:53::53"), address("fe80::1")];
-                let servers = RecursiveDnsServers { lifetime: 180, servers }.data();
+                let servers = RecursiveDnsServers { lifetime: 180, servers }.emit_data();
                 let domains = vec!["bus.example".to_owned(), "example".to_owned()];
-                let domains = DnsSearchList { lifetime: 180, domains }.data();
+                let domains = DnsSearchList { lifetime: 180, domains }.emit_data();
                 let options =
                     [(option_type::RECURSIVE_DNS_SERVER, &servers), (option_type::DNS_SEARCH_LIST, &domains)];
                 let options = options.map(|(option_type, data)| NdOption::Unknown { option_type, data });
@@ -219,7 +222,7 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
              'example.'])",
         ),
         (
-            link(
+            link_packet(
                 "fe80::1",
                 "ff02::2",
                 RouterSolicitation { source_link_address: Some([2, 0, 0, 0, 0, 1]) }.emit(),
@@ -228,7 +231,7 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
              hlim=255)/ICMPv6ND_RS()/ICMPv6NDOptSrcLLAddr(lladdr='02:00:00:00:00:01')",
         ),
         (
-            link(
+            link_packet(
                 "fe80::1",
                 "ff02::1:ff00:1234",
                 NeighborSolicitation { target: address(HOME), source_link_address: Some([2, 0, 0, 0, 0, 1]) }
@@ -238,7 +241,7 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
              hlim=255)/ICMPv6ND_NS(tgt=H)/ICMPv6NDOptSrcLLAddr(lladdr='02:00:00:00:00:01')",
         ),
         (
-            link(
+            link_packet(
                 "fe80::1",
                 "ff02::1",
                 NeighborAdvertisement {
@@ -329,7 +332,7 @@ fn cases() -> Vec<(Vec<u8>, &'static str)> {
     ]
 }
 
-const PRELUDE: &str = "
+const SCAPY_PRELUDE: &str = "
 import sys, logging
 logging.getLogger('scapy').setLevel(logging.ERROR)
 from scapy.layers.inet6 import *
@@ -343,11 +346,11 @@ L = IPv6(src='fe80::1', dst='ff02::1', hlim=255)
 
 #[test]
 fn scapy_builds_equal_packets() {
-    let Some(command) = tools::scapy() else { return };
-    let cases = cases();
+    let Some(command) = tools::find_scapy() else { return };
+    let cases = all_cases();
     let input: String = cases.iter().map(|(_, expression)| format!("{expression}\n")).collect();
-    let script = format!("{PRELUDE}\nfor line in sys.stdin: print(bytes(eval(line)).hex())");
-    let lines = python(command, &script, &input);
+    let script = format!("{SCAPY_PRELUDE}\nfor line in sys.stdin: print(bytes(eval(line)).hex())");
+    let lines = run_python(command, &script, &input);
     assert_eq!(lines.len(), cases.len());
     for ((made, expression), theirs) in cases.iter().zip(lines) {
         assert_eq!(to_hex(made), theirs, "{expression}");
@@ -355,7 +358,7 @@ fn scapy_builds_equal_packets() {
 }
 
 /// Returns an option in a text form that Python and Rust write alike.
-fn words(option: &MobilityOption<'_>) -> String {
+fn describe_option(option: &MobilityOption<'_>) -> String {
     match option {
         MobilityOption::BindingRefreshAdvice(interval) => format!("advice {interval}"),
         MobilityOption::AlternateCareOfAddress(address) => format!("care-of {}", to_hex(&address.octets())),
@@ -374,7 +377,7 @@ fn words(option: &MobilityOption<'_>) -> String {
     }
 }
 
-const RANDOM: &str = "
+const RANDOM_MESSAGES_SCRIPT: &str = "
 import random
 r = random.Random(20261121)
 octets = lambda n: bytes(r.randrange(256) for _ in range(n))
@@ -424,24 +427,24 @@ for _ in range(400):
 
 #[test]
 fn random_messages_of_scapy_are_decoded() {
-    let Some(command) = tools::scapy() else { return };
-    let lines = python(command, &format!("{PRELUDE}\nimport socket\n{RANDOM}"), "");
+    let Some(command) = tools::find_scapy() else { return };
+    let lines = run_python(command, &format!("{SCAPY_PRELUDE}\nimport socket\n{RANDOM_MESSAGES_SCRIPT}"), "");
     assert_eq!(lines.len(), 400);
     for line in lines {
         let parts: Vec<&str> = line.split('|').collect();
         let [octets, head, options] = parts[..] else { panic!("{line}") };
-        check(&hex(octets), head, options);
+        check_packet(&hex(octets), head, options);
     }
 }
 
-fn check(packet: &[u8], head: &str, options: &str) {
+fn check_packet(packet: &[u8], head: &str, options: &str) {
     let header = Header::parse(packet).expect("IPv6");
     let extensions = Extensions::parse(packet).expect("extension headers");
     for named in [extensions.home_address, extensions.routing_home_address].into_iter().flatten() {
         assert_eq!(named, address(HOME));
     }
     let mobility_header = MobilityHeader::parse_verified(
-        &packet[extensions.offset..],
+        &packet[extensions.upper_layer_offset..],
         extensions.home_address.unwrap_or(header.source),
         extensions.routing_home_address.unwrap_or(header.destination),
     )
@@ -470,7 +473,7 @@ fn check(packet: &[u8], head: &str, options: &str) {
     };
     assert_eq!(found, head);
     let read: Vec<_> = read.iter().map(|option| option.expect("option")).collect();
-    assert_eq!(read.iter().map(words).collect::<Vec<_>>().join(";"), options);
+    assert_eq!(read.iter().map(describe_option).collect::<Vec<_>>().join(";"), options);
     // The emitter makes the same octets from the parsed values.
     let mut again = read.iter().fold(builder, |builder, option| builder.option(option)).finish();
     let made = ControlPacket {

@@ -3,14 +3,14 @@
 
 mod common;
 
-use carnet_wire::checksum::upper_layer;
+use carnet_wire::checksum::upper_layer_checksum;
 use carnet_wire::discovery::{DiscoveryReply, DiscoveryRequest, discovery_reply};
 use carnet_wire::extension::Extensions;
 use carnet_wire::fragment::FragmentHeader;
 use carnet_wire::icmpv6::{self, ErrorMessage, echo_reply, error_packet, parse_error};
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::flow::{
-    FlowAction, FlowActionOption, Identifiers, SelectorField, SubOptions, sub_options,
+    FlowAction, FlowActionOption, Identifiers, SelectorField, SubOptions, emit_sub_options,
 };
 use carnet_wire::mobility::selector::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
 use carnet_wire::mobility::{
@@ -22,7 +22,7 @@ use carnet_wire::nd::{
     RouteInformation, RoutePreference, RouterAdvertisement, RouterAdvertisementRepr, RouterSolicitation,
     router_advertisement,
 };
-use common::everything;
+use common::parse_everything;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A mobility option that owns its data.
 #[derive(Debug, Clone)]
-enum Owned {
+enum OwnedOption {
     Advice(u16),
     CareOf(Ipv6Addr),
     Prefix(Ipv6Addr, u8),
@@ -49,42 +49,42 @@ enum Owned {
     Unknown(u8, Vec<u8>),
 }
 
-impl Owned {
+impl OwnedOption {
     fn borrow(&self) -> MobilityOption<'_> {
         match self {
-            Owned::Advice(interval) => MobilityOption::BindingRefreshAdvice(*interval),
-            Owned::CareOf(address) => MobilityOption::AlternateCareOfAddress(*address),
-            Owned::Prefix(prefix, length) => {
+            OwnedOption::Advice(interval) => MobilityOption::BindingRefreshAdvice(*interval),
+            OwnedOption::CareOf(address) => MobilityOption::AlternateCareOfAddress(*address),
+            OwnedOption::Prefix(prefix, length) => {
                 MobilityOption::MobileNetworkPrefix { prefix: *prefix, prefix_length: *length }
             }
-            Owned::Identifier(subtype, identifier) => {
+            OwnedOption::Identifier(subtype, identifier) => {
                 MobilityOption::MobileNodeIdentifier { subtype: *subtype, identifier }
             }
-            Owned::Authentication(subtype, spi, data) => {
+            OwnedOption::Authentication(subtype, spi, data) => {
                 MobilityOption::Authentication { subtype: *subtype, spi: *spi, data }
             }
-            Owned::Message(time) => MobilityOption::MessageIdentifier(*time),
-            Owned::Vendor(vendor, sub_type, data) => {
+            OwnedOption::Message(time) => MobilityOption::MessageIdentifier(*time),
+            OwnedOption::Vendor(vendor, sub_type, data) => {
                 MobilityOption::VendorSpecific { vendor: *vendor, sub_type: *sub_type, data }
             }
-            Owned::Restart(counter) => MobilityOption::RestartCounter(*counter),
-            Owned::HomeIpv4(prefix_length, prefix, address) => MobilityOption::Ipv4HomeAddress {
+            OwnedOption::Restart(counter) => MobilityOption::RestartCounter(*counter),
+            OwnedOption::HomeIpv4(prefix_length, prefix, address) => MobilityOption::Ipv4HomeAddress {
                 prefix_length: *prefix_length,
                 prefix: *prefix,
                 address: *address,
             },
-            Owned::AcknowledgedIpv4(status, prefix_length, address) => {
+            OwnedOption::AcknowledgedIpv4(status, prefix_length, address) => {
                 MobilityOption::Ipv4AddressAcknowledgement {
                     status: *status,
                     prefix_length: *prefix_length,
                     address: *address,
                 }
             }
-            Owned::Nat(force_udp, refresh) => {
+            OwnedOption::Nat(force_udp, refresh) => {
                 MobilityOption::NatDetection { force_udp: *force_udp, refresh: *refresh }
             }
-            Owned::CareOfIpv4(address) => MobilityOption::Ipv4CareOfAddress(*address),
-            Owned::Binding(bid, status, home, priority, care_of_address) => {
+            OwnedOption::CareOfIpv4(address) => MobilityOption::Ipv4CareOfAddress(*address),
+            OwnedOption::Binding(bid, status, home, priority, care_of_address) => {
                 MobilityOption::BindingIdentifier {
                     bid: *bid,
                     status: *status,
@@ -93,83 +93,88 @@ impl Owned {
                     care_of_address: *care_of_address,
                 }
             }
-            Owned::Summary(fids) => {
+            OwnedOption::Summary(fids) => {
                 MobilityOption::FlowSummary(Identifiers::parse(fids, "fids").expect("a multiple of 2"))
             }
-            Owned::Flow(fid, priority, status, sub_options) => MobilityOption::FlowIdentification {
+            OwnedOption::Flow(fid, priority, status, sub_options) => MobilityOption::FlowIdentification {
                 fid: *fid,
                 priority: *priority,
                 status: *status,
                 sub_options,
             },
-            Owned::Unknown(option_type, data) => MobilityOption::Unknown { option_type: *option_type, data },
+            OwnedOption::Unknown(option_type, data) => {
+                MobilityOption::Unknown { option_type: *option_type, data }
+            }
         }
     }
 }
 
-fn address() -> impl Strategy<Value = Ipv6Addr> {
+fn any_address() -> impl Strategy<Value = Ipv6Addr> {
     any::<u128>().prop_map(Ipv6Addr::from)
 }
 
-fn unicast() -> impl Strategy<Value = Ipv6Addr> {
+fn any_unicast_address() -> impl Strategy<Value = Ipv6Addr> {
     any::<u128>().prop_map(|bits| Ipv6Addr::from((bits & !(0xff << 120)) | (0x20 << 120)))
 }
 
-fn link_address() -> impl Strategy<Value = Option<[u8; 6]>> {
+fn any_link_address() -> impl Strategy<Value = Option<[u8; 6]>> {
     option::of(any::<[u8; 6]>())
 }
 
-fn mobility_option() -> impl Strategy<Value = Owned> {
+fn any_mobility_option() -> impl Strategy<Value = OwnedOption> {
     let unknown = any::<u8>().prop_filter("an unknown type", |option_type| {
         !matches!(option_type, 0 | 1 | 2 | 3 | 6 | 8 | 9 | 10 | 19 | 28..=32 | 35 | 44 | 45)
     });
     let later = prop_oneof![
         (any::<u32>(), any::<u8>(), vec(any::<u8>(), 0..20))
-            .prop_map(|(vendor, sub_type, data)| Owned::Vendor(vendor, sub_type, data)),
-        any::<u32>().prop_map(Owned::Restart),
+            .prop_map(|(vendor, sub_type, data)| OwnedOption::Vendor(vendor, sub_type, data)),
+        any::<u32>().prop_map(OwnedOption::Restart),
         (0..64u8, any::<bool>(), any::<Ipv4Addr>())
-            .prop_map(|(length, prefix, address)| Owned::HomeIpv4(length, prefix, address)),
+            .prop_map(|(length, prefix, address)| OwnedOption::HomeIpv4(length, prefix, address)),
         (any::<u8>(), 0..64u8, any::<Ipv4Addr>())
-            .prop_map(|(status, length, address)| Owned::AcknowledgedIpv4(status, length, address)),
-        any::<(bool, u32)>().prop_map(|(force, refresh)| Owned::Nat(force, refresh)),
-        any::<Ipv4Addr>().prop_map(Owned::CareOfIpv4),
+            .prop_map(|(status, length, address)| OwnedOption::AcknowledgedIpv4(status, length, address)),
+        any::<(bool, u32)>().prop_map(|(force, refresh)| OwnedOption::Nat(force, refresh)),
+        any::<Ipv4Addr>().prop_map(OwnedOption::CareOfIpv4),
         (any::<(u16, u8, bool)>(), 0..128u8, option::of(any::<IpAddr>())).prop_map(
-            |((bid, status, home), priority, care_of)| Owned::Binding(bid, status, home, priority, care_of)
+            |((bid, status, home), priority, care_of)| OwnedOption::Binding(
+                bid, status, home, priority, care_of
+            )
         ),
-        vec(any::<[u8; 2]>(), 1..10).prop_map(|fids| Owned::Summary(fids.concat())),
+        vec(any::<[u8; 2]>(), 1..10).prop_map(|fids| OwnedOption::Summary(fids.concat())),
         (any::<(u16, u16, u8)>(), vec(any::<u8>(), 0..60))
-            .prop_map(|((fid, priority, status), data)| Owned::Flow(fid, priority, status, data)),
+            .prop_map(|((fid, priority, status), data)| OwnedOption::Flow(fid, priority, status, data)),
     ];
     let first = prop_oneof![
-        any::<u16>().prop_map(Owned::Advice),
-        address().prop_map(Owned::CareOf),
-        (address(), 0..=128u8).prop_map(|(prefix, length)| Owned::Prefix(prefix, length)),
-        (any::<u8>(), vec(any::<u8>(), 1..40)).prop_map(|(subtype, id)| Owned::Identifier(subtype, id)),
+        any::<u16>().prop_map(OwnedOption::Advice),
+        any_address().prop_map(OwnedOption::CareOf),
+        (any_address(), 0..=128u8).prop_map(|(prefix, length)| OwnedOption::Prefix(prefix, length)),
+        (any::<u8>(), vec(any::<u8>(), 1..40)).prop_map(|(subtype, id)| OwnedOption::Identifier(subtype, id)),
         (any::<u8>(), any::<u32>(), vec(any::<u8>(), 0..20))
-            .prop_map(|(subtype, spi, data)| Owned::Authentication(subtype, spi, data)),
-        any::<u64>().prop_map(Owned::Message),
-        (unknown, vec(any::<u8>(), 0..40)).prop_map(|(option_type, data)| Owned::Unknown(option_type, data)),
+            .prop_map(|(subtype, spi, data)| OwnedOption::Authentication(subtype, spi, data)),
+        any::<u64>().prop_map(OwnedOption::Message),
+        (unknown, vec(any::<u8>(), 0..40))
+            .prop_map(|(option_type, data)| OwnedOption::Unknown(option_type, data)),
     ];
     prop_oneof![first, later]
 }
 
 /// Returns no range, a single value, or a range of several values.
-fn range<T: Arbitrary + Ord + Copy + std::fmt::Debug>() -> impl Strategy<Value = Option<Range<T>>> {
+fn any_range<T: Arbitrary + Ord + Copy + std::fmt::Debug>() -> impl Strategy<Value = Option<Range<T>>> {
     prop_oneof![
         Just(None),
-        any::<T>().prop_map(|value| Some(Range::only(value))),
+        any::<T>().prop_map(|value| Some(Range::single(value))),
         any::<(T, T)>().prop_map(|(a, b)| Some(Range::new(a.min(b), a.max(b)))),
     ]
 }
 
-fn traffic_selector() -> impl Strategy<Value = TrafficSelector> {
+fn any_traffic_selector() -> impl Strategy<Value = TrafficSelector> {
     let label = prop_oneof![
         Just(None),
         (0..1u32 << 20, 0..1u32 << 20).prop_map(|(a, b)| Some(Range::new(a.min(b), a.max(b)))),
     ];
     let ipv6 = (
-        (range::<Ipv6Addr>(), range::<Ipv6Addr>(), range::<u32>(), label),
-        (range::<u16>(), range::<u16>(), range::<u8>(), range::<u8>()),
+        (any_range::<Ipv6Addr>(), any_range::<Ipv6Addr>(), any_range::<u32>(), label),
+        (any_range::<u16>(), any_range::<u16>(), any_range::<u8>(), any_range::<u8>()),
     )
         .prop_map(|(first, second)| {
             let (source, destination, spi, flow_label) = first;
@@ -186,8 +191,8 @@ fn traffic_selector() -> impl Strategy<Value = TrafficSelector> {
             })
         });
     let ipv4 = (
-        (range::<Ipv4Addr>(), range::<Ipv4Addr>(), range::<u32>()),
-        (range::<u16>(), range::<u16>(), range::<u8>(), range::<u8>()),
+        (any_range::<Ipv4Addr>(), any_range::<Ipv4Addr>(), any_range::<u32>()),
+        (any_range::<u16>(), any_range::<u16>(), any_range::<u8>(), any_range::<u8>()),
     )
         .prop_map(|(first, second)| {
             let (source, destination, spi) = first;
@@ -205,12 +210,12 @@ fn traffic_selector() -> impl Strategy<Value = TrafficSelector> {
     prop_oneof![ipv6, ipv4]
 }
 
-fn flags() -> impl Strategy<Value = BindingUpdateFlags> {
+fn any_flags() -> impl Strategy<Value = BindingUpdateFlags> {
     any::<u16>().prop_map(BindingUpdateFlags::from_bits)
 }
 
 /// Checks that the parser returns the expected options and that the header is well-formed.
-fn reads_back(octets: &[u8], expected: &[Owned]) -> Result<(), TestCaseError> {
+fn check_options_read_back(octets: &[u8], expected: &[OwnedOption]) -> Result<(), TestCaseError> {
     let header = MobilityHeader::parse(octets).expect("what the builder made");
     prop_assert_eq!(header.octets(), octets);
     prop_assert_eq!(octets[4..6].to_vec(), vec![0, 0]);
@@ -221,12 +226,12 @@ fn reads_back(octets: &[u8], expected: &[Owned]) -> Result<(), TestCaseError> {
         other => panic!("no options in {other:?}"),
     };
     let read: Vec<_> = options.iter().map(|option| option.expect("what the builder made")).collect();
-    let expected: Vec<_> = expected.iter().map(Owned::borrow).collect();
+    let expected: Vec<_> = expected.iter().map(OwnedOption::borrow).collect();
     prop_assert_eq!(read, expected);
     Ok(())
 }
 
-fn nd_option() -> impl Strategy<Value = NdOption<'static>> {
+fn any_nd_option() -> impl Strategy<Value = NdOption<'static>> {
     let preference =
         prop_oneof![Just(RoutePreference::Low), Just(RoutePreference::Medium), Just(RoutePreference::High)];
     let masked = |prefix: Ipv6Addr, length: u8| {
@@ -237,7 +242,7 @@ fn nd_option() -> impl Strategy<Value = NdOption<'static>> {
         any::<[u8; 6]>().prop_map(NdOption::SourceLinkAddress),
         any::<[u8; 6]>().prop_map(NdOption::TargetLinkAddress),
         any::<u32>().prop_map(NdOption::Mtu),
-        (address(), 0..=128u8, any::<[bool; 3]>(), any::<[u32; 2]>()).prop_map(
+        (any_address(), 0..=128u8, any::<[bool; 3]>(), any::<[u32; 2]>()).prop_map(
             |(prefix, prefix_length, [on_link, autonomous, router_address], [valid, preferred])| {
                 NdOption::PrefixInformation(PrefixInformation {
                     prefix,
@@ -259,7 +264,7 @@ fn nd_option() -> impl Strategy<Value = NdOption<'static>> {
                 })
             }
         ),
-        (address(), 0..=128u8, preference, any::<u32>()).prop_map(
+        (any_address(), 0..=128u8, preference, any::<u32>()).prop_map(
             move |(prefix, prefix_length, preference, lifetime)| {
                 let prefix = masked(prefix, prefix_length);
                 NdOption::RouteInformation(RouteInformation { prefix, prefix_length, preference, lifetime })
@@ -275,8 +280,8 @@ fn nd_option() -> impl Strategy<Value = NdOption<'static>> {
 #[test]
 fn checksum_of_a_long_message() {
     let (a, b) = (Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED);
-    assert_eq!(upper_layer(a, b, 0, &vec![0; 0x2_0000]), !2);
-    assert_eq!(upper_layer(a, b, 0, &vec![0; 0x2_0003]), !5);
+    assert_eq!(upper_layer_checksum(a, b, 0, &vec![0; 0x2_0000]), !2);
+    assert_eq!(upper_layer_checksum(a, b, 0, &vec![0; 0x2_0003]), !5);
 }
 
 proptest! {
@@ -287,8 +292,8 @@ proptest! {
         payload_length in any::<u16>(),
         next_header in any::<u8>(),
         hop_limit in any::<u8>(),
-        source in address(),
-        destination in address(),
+        source in any_address(),
+        destination in any_address(),
     ) {
         let header = Header {
             traffic_class, flow_label, payload_length, next_header, hop_limit, source, destination,
@@ -303,7 +308,7 @@ proptest! {
         more in any::<bool>(),
         identification in any::<u32>(),
     ) {
-        let header = FragmentHeader { next_header, offset, more, identification };
+        let header = FragmentHeader { next_header, offset, more_fragments: more, identification };
         prop_assert_eq!(FragmentHeader::parse(&header.emit()), Ok(header));
     }
 
@@ -311,7 +316,7 @@ proptest! {
     /// arithmetic modulo 65535.
     #[test]
     fn checksum_verifies_for_random_messages(
-        source in address(), destination in address(), next in any::<u8>(),
+        source in any_address(), destination in any_address(), next in any::<u8>(),
         octets in vec(any::<u8>(), 0..200),
     ) {
         let mut all = [source.octets(), destination.octets()].concat();
@@ -323,22 +328,22 @@ proptest! {
         }
         let sum: u64 = all.chunks(2).map(|word| u64::from(word[0]) * 256 + u64::from(word[1])).sum();
         let folded = if sum == 0 { 0 } else { (sum - 1) % 0xffff + 1 };
-        prop_assert_eq!(u64::from(upper_layer(source, destination, next, &octets)), 0xffff - folded);
+        prop_assert_eq!(u64::from(upper_layer_checksum(source, destination, next, &octets)), 0xffff - folded);
     }
 
     #[test]
     fn binding_update_survives_encoding_and_decoding(
         sequence in any::<u16>(),
-        flags in flags(),
+        flags in any_flags(),
         lifetime in any::<u16>(),
-        options in vec(mobility_option(), 0..12),
+        options in vec(any_mobility_option(), 0..12),
     ) {
         let mut builder = Builder::binding_update(sequence, flags, lifetime);
         for option in &options {
             builder = builder.option(&option.borrow());
         }
         let octets = builder.try_finish().expect("fits");
-        reads_back(&octets, &options)?;
+        check_options_read_back(&octets, &options)?;
         let header = MobilityHeader::parse(&octets).expect("fine");
         let Ok(Message::BindingUpdate(update)) = header.message() else { panic!("a binding update") };
         prop_assert_eq!((update.sequence, update.flags, update.lifetime), (sequence, flags, lifetime));
@@ -348,7 +353,7 @@ proptest! {
     fn binding_acknowledgement_survives_encoding_and_decoding(
         (status, key_management, mobile_router) in any::<(u8, bool, bool)>(),
         (sequence, lifetime) in any::<(u16, u16)>(),
-        options in vec(mobility_option(), 0..12),
+        options in vec(any_mobility_option(), 0..12),
     ) {
         let mut builder =
             Builder::binding_acknowledgement(status, key_management, mobile_router, sequence, lifetime);
@@ -356,7 +361,7 @@ proptest! {
             builder = builder.option(&option.borrow());
         }
         let octets = builder.try_finish().expect("fits");
-        reads_back(&octets, &options)?;
+        check_options_read_back(&octets, &options)?;
         let header = MobilityHeader::parse(&octets).expect("fine");
         let Ok(Message::BindingAcknowledgement(it)) = header.message() else { panic!("an acknowledgement") };
         prop_assert_eq!(
@@ -367,15 +372,15 @@ proptest! {
     }
 
     #[test]
-    fn binding_refresh_request_survives_encoding_and_decoding(options in vec(mobility_option(), 0..12)) {
+    fn binding_refresh_request_survives_encoding_and_decoding(options in vec(any_mobility_option(), 0..12)) {
         let builder = options.iter().fold(Builder::binding_refresh_request(), |builder, option| {
             builder.option(&option.borrow())
         });
-        reads_back(&builder.try_finish().expect("fits"), &options)?;
+        check_options_read_back(&builder.try_finish().expect("fits"), &options)?;
     }
 
     #[test]
-    fn binding_error_survives_encoding_and_decoding(status in any::<u8>(), home_address in address()) {
+    fn binding_error_survives_encoding_and_decoding(status in any::<u8>(), home_address in any_address()) {
         let octets = Builder::binding_error(status, home_address).finish();
         let header = MobilityHeader::parse(&octets).expect("fine");
         prop_assert_eq!(header.message(), Ok(Message::BindingError(BindingError { status, home_address })));
@@ -407,11 +412,11 @@ proptest! {
     /// the written values, and every field has the offset that RFC 6088 requires.
     #[test]
     fn flow_sub_options_survive_encoding_and_decoding(
-        before in vec(mobility_option(), 0..3),
-        selector in option::of(traffic_selector()),
+        before in vec(any_mobility_option(), 0..3),
+        selector in option::of(any_traffic_selector()),
         bids in vec(any::<u16>(), 0..17),
     ) {
-        let octets = sub_options(selector.as_ref(), &bids);
+        let octets = emit_sub_options(selector.as_ref(), &bids);
         let read = SubOptions::parse(&octets).expect("what was written");
         prop_assert_eq!(read.selector, selector.map(SelectorField::Known));
         let found: Vec<_> = read.bids.map(|bids| bids.iter().collect()).unwrap_or_default();
@@ -444,7 +449,7 @@ proptest! {
         if let Ok(read) = SubOptions::parse(&octets) {
             prop_assert!(read.bids.is_none_or(|bids| bids.iter().count() > 0));
         }
-        let _ = FlowActionOption::read(&FlowActionOption::option(&octets));
+        let _ = FlowActionOption::read(&FlowActionOption::vendor_option(&octets));
     }
 
     #[test]
@@ -457,9 +462,9 @@ proptest! {
         ],
         weights in vec((any::<u16>(), 1..=u16::MAX), 0..17),
     ) {
-        let option = FlowActionOption { fid, action, weights };
+        let option = FlowActionOption { fid, action, binding_weights: weights };
         let data = option.emit();
-        prop_assert_eq!(FlowActionOption::read(&FlowActionOption::option(&data)), Some(Ok(option)));
+        prop_assert_eq!(FlowActionOption::read(&FlowActionOption::vendor_option(&data)), Some(Ok(option)));
         let other = MobilityOption::VendorSpecific { vendor: 10_415, sub_type: 1, data: &data };
         prop_assert_eq!(FlowActionOption::read(&other), None);
     }
@@ -468,8 +473,8 @@ proptest! {
     /// returns, whatever options stand before it.
     #[test]
     fn authentication_option_survives_encoding_and_decoding(
-        before in vec(mobility_option().prop_filter("no authentication", |option| {
-            !matches!(option, Owned::Authentication(..))
+        before in vec(any_mobility_option().prop_filter("no authentication", |option| {
+            !matches!(option, OwnedOption::Authentication(..))
         }), 0..6),
         spi in any::<u32>(),
         data in vec(any::<u8>(), 12),
@@ -484,18 +489,18 @@ proptest! {
         let mut octets = with(&[0; 12]);
         let field = authentication_field(&octets).expect("fine").expect("there");
         prop_assert_eq!(field.spi, spi);
-        octets[field.data].copy_from_slice(&data);
+        octets[field.data_range].copy_from_slice(&data);
         prop_assert_eq!(octets, with(&data));
     }
 
     #[test]
     fn control_packet_survives_encoding_and_decoding(
-        source in address(),
-        destination in address(),
-        home_address in option::of(address()),
-        routing_home_address in option::of(address()),
+        source in any_address(),
+        destination in any_address(),
+        home_address in option::of(any_address()),
+        routing_home_address in option::of(any_address()),
         hop_limit in any::<u8>(),
-        options in vec(mobility_option(), 0..4),
+        options in vec(any_mobility_option(), 0..4),
     ) {
         let builder = options.iter().fold(
             Builder::binding_update(1, BindingUpdateFlags::default(), 1),
@@ -516,7 +521,8 @@ proptest! {
         prop_assert_eq!(extensions.protocol, protocol::MOBILITY);
         prop_assert_eq!(extensions.home_address, home_address);
         prop_assert_eq!(extensions.routing_home_address, routing_home_address);
-        let header = MobilityHeader::parse(&packet[extensions.offset..]).expect("mobility header");
+        let header =
+            MobilityHeader::parse(&packet[extensions.upper_layer_offset..]).expect("mobility header");
         prop_assert_eq!(header.octets(), &mobility_header[..]);
         let verified = header.verify_checksum(
             home_address.unwrap_or(source),
@@ -530,8 +536,8 @@ proptest! {
 
     #[test]
     fn neighbor_solicitation_survives_encoding_and_decoding(
-        target in unicast(),
-        source_link_address in link_address(),
+        target in any_unicast_address(),
+        source_link_address in any_link_address(),
     ) {
         let message = NeighborSolicitation { target, source_link_address };
         prop_assert_eq!(NeighborSolicitation::parse(&message.emit()), Ok(message));
@@ -541,9 +547,9 @@ proptest! {
 
     #[test]
     fn neighbor_advertisement_survives_encoding_and_decoding(
-        target in unicast(),
+        target in any_unicast_address(),
         [router, solicited, override_] in any::<[bool; 3]>(),
-        target_link_address in link_address(),
+        target_link_address in any_link_address(),
     ) {
         let message = NeighborAdvertisement { target, router, solicited, override_, target_link_address };
         prop_assert_eq!(NeighborAdvertisement::parse(&message.emit()), Ok(message));
@@ -555,10 +561,11 @@ proptest! {
         [managed, other, home_agent] in any::<[bool; 3]>(),
         router_lifetime in 1..=u16::MAX,
         [reachable_time, retrans_timer] in any::<[u32; 2]>(),
-        options in vec(nd_option(), 0..10),
+        options in vec(any_nd_option(), 0..10),
     ) {
         let repr = RouterAdvertisementRepr {
-            hop_limit, managed, other, home_agent, preference: RoutePreference::High, router_lifetime,
+            hop_limit, managed, other_configuration: other, home_agent, preference: RoutePreference::High,
+            router_lifetime,
             reachable_time, retrans_timer, options: &options,
         };
         let message = router_advertisement(&repr);
@@ -568,7 +575,7 @@ proptest! {
         prop_assert_eq!(RouterAdvertisementRepr {
             hop_limit: read.hop_limit,
             managed: read.managed,
-            other: read.other,
+            other_configuration: read.other_configuration,
             home_agent: read.home_agent,
             preference: read.preference,
             router_lifetime: read.router_lifetime,
@@ -582,7 +589,7 @@ proptest! {
     fn home_agent_discovery_survives_encoding_and_decoding(
         identifier in any::<u16>(),
         mobile_router in any::<bool>(),
-        addresses in vec(address(), 0..77),
+        addresses in vec(any_address(), 0..77),
     ) {
         let request = DiscoveryRequest { identifier, mobile_router };
         prop_assert_eq!(DiscoveryRequest::parse(&request.emit()), Ok(request));
@@ -595,8 +602,8 @@ proptest! {
 
     #[test]
     fn icmpv6_errors_survive_encoding_and_decoding(
-        source in address(),
-        destination in address(),
+        source in any_address(),
+        destination in any_address(),
         code in any::<u8>(),
         field in any::<u32>(),
         kind in 0..4,
@@ -611,7 +618,7 @@ proptest! {
         let packet = error_packet(source, destination, error, &invoking);
         prop_assert!(packet.len() <= 1280);
         let (_, message) = Header::parse_packet(&packet).expect("IPv6");
-        prop_assert_eq!(icmpv6::verify(source, destination, message), Ok(()));
+        prop_assert_eq!(icmpv6::verify_checksum(source, destination, message), Ok(()));
         let (read, quoted) = parse_error(message).expect("an error");
         prop_assert_eq!(read, error);
         prop_assert_eq!(quoted.len(), invoking.len().min(1232));
@@ -620,8 +627,8 @@ proptest! {
 
     #[test]
     fn echo_survives_encoding_and_decoding(
-        source in unicast(),
-        destination in unicast(),
+        source in any_unicast_address(),
+        destination in any_unicast_address(),
         data in vec(any::<u8>(), 4..300),
     ) {
         let request = icmpv6::packet(source, destination, 9, [&[128, 0, 0, 0][..], &data].concat());
@@ -631,7 +638,7 @@ proptest! {
 
     #[test]
     fn random_octets_cause_no_panic_in_parsers(octets in vec(any::<u8>(), 0..300)) {
-        everything(&octets);
+        parse_everything(&octets);
     }
 
     /// Arbitrary octets behind a header whose Next Header is a known protocol do not panic the parser.
@@ -649,7 +656,7 @@ proptest! {
             source: Ipv6Addr::LOCALHOST,
             destination: Ipv6Addr::LOCALHOST,
         };
-        everything(&[&header.emit()[..], &payload].concat());
+        parse_everything(&[&header.emit()[..], &payload].concat());
     }
 
     /// Arbitrary options in a Mobility Header of every type do not panic the parser.
@@ -664,6 +671,6 @@ proptest! {
         let mut octets = vec![59, u8::try_from((6 + data.len()) / 8 - 1).expect("shor\
             t"), message_type, 0, 0, 0];
         octets.extend(data);
-        everything(&octets);
+        parse_everything(&octets);
     }
 }

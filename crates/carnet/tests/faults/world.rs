@@ -13,7 +13,7 @@ use carnet_mobility::{Authentication, ReplayProtection};
 use carnet_station::StationConfig;
 use carnet_station::io::Input;
 use carnet_virtual::{Link, Timeline, packet};
-use carnet_wire::extension::{Extensions, upper_layer};
+use carnet_wire::extension::{Extensions, find_upper_layer};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
 use ipnet::Ipv6Net;
@@ -320,7 +320,7 @@ impl World {
             return;
         }
         let Ok(header) = Header::parse(&packet) else { return };
-        let protocol = upper_layer(&packet).map_or(0, |(protocol, ..)| protocol);
+        let protocol = find_upper_layer(&packet).map_or(0, |(protocol, ..)| protocol);
         match node.kernel.packet_path(interface, header.source, header.destination, protocol) {
             PacketPath::Out(..) if header.hop_limit <= 1 => {}
             PacketPath::Out(out, _) if out == "carnet0" => {
@@ -388,7 +388,7 @@ impl World {
         if index == 0 {
             self.check_tunnel(&packet);
             self.check_acknowledgement(&packet);
-        } else if upper_layer(&packet).is_some_and(|(protocol, ..)| protocol == protocol::MOBILITY) {
+        } else if find_upper_layer(&packet).is_some_and(|(protocol, ..)| protocol == protocol::MOBILITY) {
             if self.recorded.len() >= RECORDED {
                 self.recorded.remove(0);
             }
@@ -542,7 +542,8 @@ impl World {
         if extensions.protocol != protocol::MOBILITY {
             return;
         }
-        let header = MobilityHeader::parse(&packet[extensions.offset..]).expect("its own message");
+        let header =
+            MobilityHeader::parse(&packet[extensions.upper_layer_offset..]).expect("its own message");
         let Ok(Message::BindingAcknowledgement(message)) = header.message() else { return };
         let Some(home_address) = extensions.routing_home_address.filter(|_| message.status < 128) else {
             return;

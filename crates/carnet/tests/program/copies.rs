@@ -2,7 +2,7 @@
 //! these packets for each received packet.
 
 use carnet_wire::ipv6::protocol;
-use carnet_wire::mobility::flow::sub_options;
+use carnet_wire::mobility::flow::emit_sub_options;
 use carnet_wire::mobility::selector::{Ipv6Selector, TrafficSelector};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 
@@ -43,7 +43,7 @@ fn update(home_address: &str, network: &str) -> Vec<u8> {
         priority: 10,
         care_of_address: Some(place(0x100 + bid).into()),
     });
-    let everything = sub_options(Some(&TrafficSelector::Ipv6(Ipv6Selector::default())), &bids);
+    let everything = emit_sub_options(Some(&TrafficSelector::Ipv6(Ipv6Selector::default())), &bids);
     let flow =
         MobilityOption::FlowIdentification { fid: 1, priority: 1, status: 0, sub_options: &everything };
     let builder =

@@ -2,7 +2,7 @@
 
 use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::protocol;
-use carnet_wire::mobility::flow::sub_options;
+use carnet_wire::mobility::flow::emit_sub_options;
 use carnet_wire::mobility::selector::{Ipv6Selector, Range, TrafficSelector};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption, message_type};
 
@@ -33,7 +33,7 @@ struct Said {
 fn acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<Said> {
     packets.iter().find_map(|packet| {
         let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
-        let header = &packet[found.offset..];
+        let header = &packet[found.upper_layer_offset..];
         let is_it =
             header[2] == message_type::BINDING_ACKNOWLEDGEMENT && header[8..10] == sequence.to_be_bytes();
         if !is_it {
@@ -117,12 +117,12 @@ fn an_unknown_binding_identifier_is_answered_with_its_status() {
     // RFC 6089 5.3.2.1: a flow with an unknown binding gets status 131, "BID not found". The home agent
     // processes the other options.
     let udp = Ipv6Selector {
-        next_header: Some(Range::only(protocol::UDP)),
-        destination_port: Some(Range::only(5000)),
+        next_header: Some(Range::single(protocol::UDP)),
+        destination_port: Some(Range::single(5000)),
         ..Ipv6Selector::default()
     };
-    let lost = sub_options(Some(&TrafficSelector::Ipv6(udp)), &[9]);
-    let found = sub_options(Some(&TrafficSelector::Ipv6(udp)), &[1]);
+    let lost = emit_sub_options(Some(&TrafficSelector::Ipv6(udp)), &[9]);
+    let found = emit_sub_options(Some(&TrafficSelector::Ipv6(udp)), &[1]);
     let flow = |fid, priority, sub_options| MobilityOption::FlowIdentification {
         fid,
         priority,

@@ -60,7 +60,8 @@ fn fragments(packet: &[u8]) -> [Vec<u8>; 2] {
     let middle = (40 + (packet.len() - 40) / 2) & !7;
     let part = |from: usize, to: usize, more: bool| {
         let offset = u16::try_from(from - 40).expect("a small packet");
-        let header = FragmentHeader { next_header: packet[6], offset, more, identification: 7 }.emit();
+        let header =
+            FragmentHeader { next_header: packet[6], offset, more_fragments: more, identification: 7 }.emit();
         let mut fragment = [&packet[..40], &header, &packet[from..to]].concat();
         fragment[6] = protocol::FRAGMENT;
         set_length(&mut fragment);
@@ -79,7 +80,7 @@ fn golden(heard: &[Vec<u8>]) -> Vec<Golden> {
     let (agent, care_of, home) = (address(HOME_AGENT), address(CARE_OF[0]), address(HOME_ADDRESS));
     let mut all = Vec::new();
     let mut add = |target, packet: Vec<u8>| all.push(Golden { target, packet });
-    let kind = |packet: &[u8]| Extensions::parse(packet).ok().map(|e| (e.protocol, e.offset));
+    let kind = |packet: &[u8]| Extensions::parse(packet).ok().map(|e| (e.protocol, e.upper_layer_offset));
     let between = |from: Ipv6Addr, to: Ipv6Addr, wanted: u8| {
         let found = heard.iter().find(|packet| {
             packet[8..24] == from.octets()
@@ -212,7 +213,7 @@ fn set_checksums(packet: &mut [u8]) {
         |from: usize| <[u8; 16]>::try_from(&packet[from..from + 16]).map(Ipv6Addr::from).expect("16 octets");
     let source = extensions.home_address.unwrap_or(at(8));
     let destination = extensions.routing_home_address.unwrap_or(at(24));
-    let upper = &mut packet[extensions.offset..];
+    let upper = &mut packet[extensions.upper_layer_offset..];
     match extensions.protocol {
         protocol::MOBILITY => set_checksum(upper, source, destination),
         protocol::ICMPV6 => icmpv6::set_checksum(upper, source, destination),
@@ -304,6 +305,6 @@ fn is_good(packet: &[u8]) -> bool {
     packet[7] == 255 && {
         let at =
             |from: usize| <[u8; 16]>::try_from(&packet[from..from + 16]).map(Ipv6Addr::from).expect("16");
-        icmpv6::verify(at(8), at(24), &packet[40..]).is_ok()
+        icmpv6::verify_checksum(at(8), at(24), &packet[40..]).is_ok()
     }
 }

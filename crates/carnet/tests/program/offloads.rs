@@ -59,7 +59,8 @@ fn is_intact(packet: &[u8]) -> bool {
     let (header, payload) = Header::parse_packet(packet).expect("a packet");
     match header.next_header {
         protocol::TCP | protocol::UDP => {
-            checksum::upper_layer(header.source, header.destination, header.next_header, payload) == 0
+            checksum::upper_layer_checksum(header.source, header.destination, header.next_header, payload)
+                == 0
         }
         _ => true,
     }

@@ -70,7 +70,7 @@ fn update(number: u16, sequence: u16) -> Vec<u8> {
 fn acknowledgements(packets: &[Vec<u8>]) -> Vec<(Ipv6Addr, u8, u16)> {
     let read = |packet: &Vec<u8>| {
         let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
-        let header = packet.get(found.offset..found.offset + 12)?;
+        let header = packet.get(found.upper_layer_offset..found.upper_layer_offset + 12)?;
         let destination: [u8; 16] = packet[24..40].try_into().ok()?;
         (header[2] == message_type::BINDING_ACKNOWLEDGEMENT)
             .then(|| (destination.into(), header[6], u16::from_be_bytes([header[8], header[9]])))

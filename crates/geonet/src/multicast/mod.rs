@@ -468,12 +468,12 @@ impl MulticastProxy {
 /// listeners can answer.
 fn lower_timers(now: Time, listeners: &mut Listeners, timing: &MldTiming, query: &Query<'_>) {
     let Some(group) = query.group else { return };
-    if query.v2.is_some_and(|v2| v2.suppress) {
+    if query.version_2.is_some_and(|v2| v2.suppress_router_timers) {
         return;
     }
     let delay = Duration::from_millis(query.maximum_response_delay.into());
     let time = delay.max(timing.last_listener_query_interval) * timing.robustness.max(1).into();
-    let sources = query.v2.map(|v2| v2.sources).unwrap_or_default();
+    let sources = query.version_2.map(|v2| v2.sources).unwrap_or_default();
     listeners.handle_query(now, time, group, sources.iter());
 }
 
@@ -486,8 +486,8 @@ fn query(interface: &str, source: Ipv6Addr, timing: &MldTiming, question: &Pendi
     let repr = QueryRepr {
         maximum_response_delay: u32::try_from(delay.as_millis()).unwrap_or(u32::MAX),
         group,
-        suppress: question.suppress,
-        robustness: timing.robustness,
+        suppress_router_timers: question.suppress,
+        robustness_variable: timing.robustness,
         query_interval: u32::try_from(timing.query_interval.as_secs()).unwrap_or(u32::MAX),
         sources: &question.sources,
     };

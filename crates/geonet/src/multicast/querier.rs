@@ -100,10 +100,11 @@ impl Querier {
         if self.other_querier().is_some_and(|other| identifier(other) < identifier(source)) {
             return false;
         }
-        if let Some(v2) = query.v2 {
+        if let Some(v2) = query.version_2 {
             // 5.1.8, 5.1.9: a query with the value 0 does not announce this value, so the configured value
             // applies.
-            let robustness = if v2.robustness == 0 { self.configured.robustness } else { v2.robustness };
+            let robustness =
+                if v2.robustness_variable == 0 { self.configured.robustness } else { v2.robustness_variable };
             let interval = Duration::from_secs(v2.query_interval.into());
             let query_interval = if interval.is_zero() { self.configured.query_interval } else { interval };
             self.timing = MldTiming { robustness, query_interval, ..self.configured };

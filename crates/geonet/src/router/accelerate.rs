@@ -266,7 +266,7 @@ pub(super) fn update(router: &mut Router, now: Time) {
 fn own_packet_path(router: &mut Router, now: Time, mid: u64, hop_limit: Option<u8>) -> Option<OwnPacketPath> {
     let source = router.position?;
     let slot = router.table.find(now, mid)?;
-    let destination = router.table.entry(slot).position_vector().short();
+    let destination = router.table.entry(slot).position_vector().to_short();
     let transport = Transport::GeoUnicast(destination.address);
     let request = Request::new(transport, CommonNextHeader::Ipv6, &[]);
     let own = router.check(&Request { maximum_hop_limit: hop_limit, ..request }).ok()?;
@@ -300,7 +300,7 @@ fn forwarding_path(router: &mut Router, now: Time, mid: u64, place: Position) ->
     if neighbour.is_some() && next != mac_of(mid) {
         return None;
     }
-    let known = neighbour.map(|slot| router.table.entry(slot).position_vector().short());
+    let known = neighbour.map(|slot| router.table.entry(slot).position_vector().to_short());
     Some(ForwardingPath {
         destination: mac_of(mid),
         next_hop: next,

@@ -65,7 +65,7 @@ impl Router {
             // location table.
             let entry = self.table.entry(slot);
             if entry.is_neighbour() && entry.position_vector().timestamp.is_newer_than(told.timestamp) {
-                let mut known = entry.position_vector().short();
+                let mut known = entry.position_vector().to_short();
                 known.address = told.address;
                 set_destination(&mut frame, &known)?;
                 target = Target::station(mid, entry.position());

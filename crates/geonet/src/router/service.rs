@@ -354,7 +354,7 @@ impl Router {
 
     fn address_to(&self, packet: &mut BufferedPacket, slot: Slot) -> Result<(), GeonetDrop> {
         let entry = self.table.entry(slot);
-        set_destination(&mut packet.frame, &entry.position_vector().short())?;
+        set_destination(&mut packet.frame, &entry.position_vector().to_short())?;
         packet.meta.target = Target::station(mid_key(entry.address()), entry.position());
         Ok(())
     }
@@ -413,7 +413,7 @@ impl Router {
     pub(super) fn reply_location(&mut self, now: Time, asker: &LongPositionVector) -> Result<(), GeonetDrop> {
         let target = Target::station(mid_key(asker.address), Position::new(asker.latitude, asker.longitude));
         let own = self.own(self.mib.default_hop_limit);
-        let destination = asker.short();
+        let destination = asker.to_short();
         let packet = self.compose(now, own, target, |sequence, source| {
             ExtendedHeader::LocationServiceReply { sequence, source, destination }
         })?;

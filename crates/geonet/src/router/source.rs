@@ -70,7 +70,7 @@ impl Router {
                 }
                 let known = self.table.find(now, mid);
                 let place = match known {
-                    Some(slot) => self.table.entry(slot).position_vector().short(),
+                    Some(slot) => self.table.entry(slot).position_vector().to_short(),
                     None => ShortPositionVector { address: destination, ..ShortPositionVector::default() },
                 };
                 if known.is_none() {

@@ -192,7 +192,7 @@ fn forwarding_permission_depends_on_destination_position_in_packet() {
     let [onward] = &told[..] else { panic!("{told:?}") };
     assert_eq!(
         (onward.next_hop, onward.required_position, onward.destination_vector),
-        (b.mac, None, Some(b.pv.short()))
+        (b.mac, None, Some(b.pv.to_short()))
     );
     // The destination position in the packets has changed.
     let c = c.next();

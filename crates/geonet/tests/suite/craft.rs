@@ -113,8 +113,11 @@ impl Station {
     }
 
     pub fn guc(&self, to: &LongPositionVector, payload: &[u8]) -> Vec<u8> {
-        let extended =
-            ExtendedHeader::GeoUnicast { sequence: self.sequence, source: self.pv, destination: to.short() };
+        let extended = ExtendedHeader::GeoUnicast {
+            sequence: self.sequence,
+            source: self.pv,
+            destination: to.to_short(),
+        };
         self.emit(extended, 10, payload)
     }
 
@@ -138,7 +141,7 @@ impl Station {
         let extended = ExtendedHeader::LocationServiceReply {
             sequence: self.sequence,
             source: self.pv,
-            destination: to.short(),
+            destination: to.to_short(),
         };
         self.emit(extended, 10, &[])
     }

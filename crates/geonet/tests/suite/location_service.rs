@@ -62,7 +62,7 @@ fn pon_los_bv_03_reply_flushes() {
         .map(|sent| {
             assert_eq!(sent.destination, Station::b().mac);
             let packet = parse(&sent.frame);
-            assert_eq!(packet.extended.destination(), Some(&Station::a().pv.short()));
+            assert_eq!(packet.extended.destination(), Some(&Station::a().pv.to_short()));
             (packet.payload.to_vec(), packet.basic.lifetime.duration().as_secs())
         })
         .collect();
@@ -185,7 +185,7 @@ fn pon_los_bv_08_reply() {
     assert_eq!(sent.destination, b.mac);
     let packet = parse(&sent.frame);
     let ExtendedHeader::LocationServiceReply { source, destination, .. } = packet.extended else { panic!() };
-    assert_eq!((source, destination), (iut.pv(), b.later(5).pv.short()));
+    assert_eq!((source, destination), (iut.pv(), b.later(5).pv.to_short()));
     assert_eq!((packet.common.next_header, packet.basic.remaining_hop_limit), (CommonNextHeader::Any, 10));
     // PON_LOS_BO_09: the station answers a request only once.
     assert_eq!(iut.hear(&Station::d(), &with_hops(request, 8)), Err(GeonetDrop::Duplicate));

@@ -140,8 +140,12 @@ impl Lan {
                         let to = query.group.unwrap_or(ip("ff02::1"));
                         assert_eq!((header.source, header.destination), (ip(ROUTER), to));
                         assert_eq!(destination[..2], [0x33, 0x33]);
-                        let v2 = query.v2.expect("version 2");
-                        self.questions.push((query.group, v2.sources.iter().collect(), v2.suppress));
+                        let v2 = query.version_2.expect("version 2");
+                        self.questions.push((
+                            query.group,
+                            v2.sources.iter().collect(),
+                            v2.suppress_router_timers,
+                        ));
                     }
                     None => self.delivered.push((interface, packet)),
                 },

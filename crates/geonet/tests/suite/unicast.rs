@@ -26,7 +26,7 @@ fn pon_guc_bv_01_source_greedy() {
     assert_eq!(sent.destination, b.mac);
     let packet = parse(&sent.frame);
     let ExtendedHeader::GeoUnicast { sequence, source, destination } = packet.extended else { panic!() };
-    assert_eq!((sequence, source, destination), (0, iut.pv(), a.pv.short()));
+    assert_eq!((sequence, source, destination), (0, iut.pv(), a.pv.to_short()));
     assert_eq!((packet.payload, packet.basic.remaining_hop_limit), (&b"payload"[..], 10));
 }
 
@@ -148,9 +148,9 @@ fn annex_c_3_position_of_the_destination() {
     let b = Station::b();
     let newer = b.later(100).moved(place(50.0, 250.0));
     for (told, known, is_neighbour, expected) in [
-        (b, newer, true, newer.pv.short()),
-        (newer, b, true, newer.pv.short()),
-        (b, newer, false, b.pv.short()),
+        (b, newer, true, newer.pv.to_short()),
+        (newer, b, true, newer.pv.to_short()),
+        (b, newer, false, b.pv.to_short()),
     ] {
         let mut iut = Iut::quiet(Mib::default());
         if is_neighbour {

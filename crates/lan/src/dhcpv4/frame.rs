@@ -28,7 +28,7 @@ pub fn packet(datagram: &Datagram) -> Option<Vec<u8>> {
     header[8..10].copy_from_slice(&[64, UDP]);
     header[12..16].copy_from_slice(&source.octets());
     header[16..20].copy_from_slice(&destination.octets());
-    let sum = !checksum::sum(&header);
+    let sum = !checksum::ones_complement_sum(&header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 
     let mut udp = Vec::with_capacity(udp_length.into());
@@ -44,9 +44,12 @@ pub fn packet(datagram: &Datagram) -> Option<Vec<u8>> {
 
 /// Returns the UDP checksum over the pseudo-header of IPv4 (RFC 768); 0xffff stands for 0.
 fn udp_checksum(source: Ipv4Addr, destination: Ipv4Addr, udp: &[u8]) -> u16 {
-    let addresses = checksum::add(checksum::sum(&source.octets()), checksum::sum(&destination.octets()));
-    let pseudo = checksum::add(addresses, checksum::protocol_and_length(UDP, udp.len()));
-    match !checksum::add(pseudo, checksum::sum(udp)) {
+    let addresses = checksum::ones_complement_add(
+        checksum::ones_complement_sum(&source.octets()),
+        checksum::ones_complement_sum(&destination.octets()),
+    );
+    let pseudo = checksum::ones_complement_add(addresses, checksum::protocol_and_length(UDP, udp.len()));
+    match !checksum::ones_complement_add(pseudo, checksum::ones_complement_sum(udp)) {
         0 => 0xffff,
         sum => sum,
     }
@@ -67,9 +70,15 @@ mod tests {
         };
         let packet = packet(&datagram).expect("a packet");
         assert_eq!(packet.len(), 31);
-        assert_eq!(checksum::sum(&packet[..20]), 0xffff);
+        assert_eq!(checksum::ones_complement_sum(&packet[..20]), 0xffff);
         let pseudo = [&packet[12..20], &[0, UDP, 0, 11]].concat();
-        assert_eq!(checksum::add(checksum::sum(&pseudo), checksum::sum(&packet[20..])), 0xffff);
+        assert_eq!(
+            checksum::ones_complement_add(
+                checksum::ones_complement_sum(&pseudo),
+                checksum::ones_complement_sum(&packet[20..])
+            ),
+            0xffff
+        );
         assert_eq!(super::packet(&Datagram { message: vec![0; 65_510], ..datagram }), None);
     }
 }

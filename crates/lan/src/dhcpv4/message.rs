@@ -4,7 +4,7 @@
 
 use std::net::Ipv4Addr;
 
-use carnet_wire::nd::host_configuration::domain_name;
+use carnet_wire::nd::host_configuration::encode_domain_name;
 
 use super::config::ServerConfig;
 use super::drop_reason::DhcpDrop;
@@ -379,7 +379,8 @@ impl Reply<'_> {
         options.push((code::ROUTER, server.octets().to_vec()));
         let own = config.is_dns_server.then_some(*server);
         let dns: Vec<u8> = own.iter().chain(&config.dns).flat_map(|server| server.octets()).collect();
-        let search: Vec<u8> = config.search.iter().filter_map(|name| domain_name(name)).flatten().collect();
+        let search: Vec<u8> =
+            config.search.iter().filter_map(|name| encode_domain_name(name)).flatten().collect();
         let text = |text: &str| text.as_bytes().to_vec();
         let optional = [
             (code::DNS, (!dns.is_empty()).then_some(dns)),

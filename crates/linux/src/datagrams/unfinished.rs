@@ -46,8 +46,10 @@ fn unfinished(packet: &[u8]) -> Option<Header> {
     let behind = packet.get(start..)?;
     let offset = transport.checksum_offset();
     let field = behind.get(offset..offset + 2)?;
-    let pseudo_header =
-        checksum::add(checksum::sum(addresses), checksum::protocol_and_length(number, behind.len()));
+    let pseudo_header = checksum::ones_complement_add(
+        checksum::ones_complement_sum(addresses),
+        checksum::protocol_and_length(number, behind.len()),
+    );
     if field != pseudo_header.to_be_bytes() {
         return None;
     }
@@ -103,7 +105,7 @@ mod tests {
 
     fn is_intact(packet: &[u8]) -> bool {
         let (header, payload) = Ipv6::parse_packet(packet).unwrap();
-        checksum::upper_layer(header.source, header.destination, header.next_header, payload) == 0
+        checksum::upper_layer_checksum(header.source, header.destination, header.next_header, payload) == 0
     }
 
     fn opened(next_header: u8, length: usize) -> Vec<u8> {
@@ -143,7 +145,10 @@ mod tests {
         let mut packet = [&head[..], &payload].concat();
         ipv4::set_checksum(&mut packet);
         let at = 20 + if number == 6 { 16 } else { 6 };
-        let sum = checksum::add(checksum::sum(&head[12..]), checksum::protocol_and_length(number, length));
+        let sum = checksum::ones_complement_add(
+            checksum::ones_complement_sum(&head[12..]),
+            checksum::protocol_and_length(number, length),
+        );
         packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());
         packet
     }
@@ -152,8 +157,10 @@ mod tests {
         let (header, packet) = ipv4::Header::parse_packet(packet).unwrap();
         let payload = &packet[20..];
         let pseudo_header = checksum::protocol_and_length(header.protocol, payload.len());
-        let sum = checksum::add(checksum::sum(&packet[12..20]), pseudo_header);
-        checksum::sum(&packet[..20]) == 0xffff && checksum::add(sum, checksum::sum(payload)) == 0xffff
+        let sum =
+            checksum::ones_complement_add(checksum::ones_complement_sum(&packet[12..20]), pseudo_header);
+        checksum::ones_complement_sum(&packet[..20]) == 0xffff
+            && checksum::ones_complement_add(sum, checksum::ones_complement_sum(payload)) == 0xffff
     }
 
     #[test]

@@ -262,12 +262,15 @@ impl HeldBurst {
 
 /// Returns the sum of the pseudo-header for `length` octets of TCP or UDP (RFC 8200 8.1).
 pub(crate) fn pseudo_header(packet: &[u8], transport: Transport, length: usize) -> u16 {
-    let addresses = checksum::sum(packet.get(8..HEADER_LEN).unwrap_or_default());
-    checksum::add(addresses, checksum::protocol_and_length(transport.protocol(), length))
+    let addresses = checksum::ones_complement_sum(packet.get(8..HEADER_LEN).unwrap_or_default());
+    checksum::ones_complement_add(addresses, checksum::protocol_and_length(transport.protocol(), length))
 }
 
 /// Returns whether the checksum of a packet without extension headers is right.
 fn is_intact(packet: &[u8], transport: Transport) -> bool {
     let rest = packet.get(HEADER_LEN..).unwrap_or_default();
-    checksum::add(pseudo_header(packet, transport, rest.len()), checksum::sum(rest)) == 0xffff
+    checksum::ones_complement_add(
+        pseudo_header(packet, transport, rest.len()),
+        checksum::ones_complement_sum(rest),
+    ) == 0xffff
 }

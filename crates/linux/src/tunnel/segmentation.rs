@@ -133,8 +133,8 @@ impl Segments {
             Some([high, low]) => u16::from_be_bytes([*high, *low]),
             _ => return None,
         };
-        let sum = checksum::add(sum, !((packet.len() - start) as u16));
-        put(transport, offset, checksum::add(sum, transport_length as u16));
+        let sum = checksum::ones_complement_add(sum, !((packet.len() - start) as u16));
+        put(transport, offset, checksum::ones_complement_add(sum, transport_length as u16));
         self.unfinished.finish(segment);
         self.next_payload_offset += self.size.min(packet.len() - self.next_payload_offset);
         Some(length)

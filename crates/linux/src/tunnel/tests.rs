@@ -80,7 +80,7 @@ impl Packet {
         let address = |from: usize| <[u8; 16]>::try_from(&packet[from..from + 16]).expect("an address");
         let (source, destination) = (address(8).into(), address(24).into());
         let protocol = self.transport.protocol();
-        let sum = match checksum::upper_layer(source, destination, protocol, &packet[40..]) {
+        let sum = match checksum::upper_layer_checksum(source, destination, protocol, &packet[40..]) {
             0 => 0xffff,
             sum => sum,
         };
@@ -92,8 +92,8 @@ impl Packet {
     fn burst(&self, segment: u16) -> (Header, Vec<u8>) {
         let mut packet = self.bare();
         let length = packet.len() - 40;
-        let sum = checksum::add(
-            checksum::sum(&packet[8..40]),
+        let sum = checksum::ones_complement_add(
+            checksum::ones_complement_sum(&packet[8..40]),
             checksum::protocol_and_length(self.transport.protocol(), length),
         );
         let offset = self.transport.checksum_offset();
@@ -163,7 +163,10 @@ fn ipv4_burst_is_cut_into_packets_with_right_headers() {
     put(&mut packet, 2, length);
     ipv4::set_checksum(&mut packet);
     let pseudo = |packet: &[u8], length: u16| {
-        checksum::add(checksum::sum(&packet[12..20]), checksum::protocol_and_length(6, length.into()))
+        checksum::ones_complement_add(
+            checksum::ones_complement_sum(&packet[12..20]),
+            checksum::protocol_and_length(6, length.into()),
+        )
     };
     let sum = pseudo(&packet, length - 20);
     put(&mut packet, 36, sum);
@@ -179,9 +182,9 @@ fn ipv4_burst_is_cut_into_packets_with_right_headers() {
         let segment = &buffer[..length];
         assert_eq!((length, u16::from_be_bytes([segment[4], segment[5]])), (expected, number));
         assert_eq!(u16::from_be_bytes([segment[2], segment[3]]), length as u16);
-        assert_eq!(checksum::sum(&segment[..20]), 0xffff);
+        assert_eq!(checksum::ones_complement_sum(&segment[..20]), 0xffff);
         let sum = pseudo(segment, length as u16 - 20);
-        assert_eq!(checksum::add(sum, checksum::sum(&segment[20..])), 0xffff);
+        assert_eq!(checksum::ones_complement_add(sum, checksum::ones_complement_sum(&segment[20..])), 0xffff);
         assert_eq!(u32::from_be_bytes([segment[24], segment[25], segment[26], segment[27]]), 1000 + payload);
         payload += length as u32 - 40;
     }
@@ -309,10 +312,13 @@ fn packets_of_different_streams_are_not_coalesced() {
         let mut other = next.whole();
         other[offset] = value;
         let mut expected = other.clone();
-        let sum = checksum::add(checksum::sum(&other[40..]), checksum::sum(&other[8..40]));
-        let sum = checksum::add(sum, checksum::protocol_and_length(6, other.len() - 40));
+        let sum = checksum::ones_complement_add(
+            checksum::ones_complement_sum(&other[40..]),
+            checksum::ones_complement_sum(&other[8..40]),
+        );
+        let sum = checksum::ones_complement_add(sum, checksum::protocol_and_length(6, other.len() - 40));
         let old = u16::from_be_bytes([other[56], other[57]]);
-        put(&mut expected, 56, checksum::add(old, !sum));
+        put(&mut expected, 56, checksum::ones_complement_add(old, !sum));
         let packets = [base.whole(), expected];
         assert_eq!(coalesce(&packets).frames, 2, "{offset}");
     }
@@ -520,7 +526,8 @@ proptest! {
         prop_assert_eq!(segments.len(), packet.payload.len().div_ceil(usize::from(segment)));
         for segment in &segments {
             let pseudo_header = checksum::protocol_and_length(segment[6], segment.len() - 40);
-            let sum = checksum::add(checksum::sum(&segment[8..]), pseudo_header);
+            let sum =
+                checksum::ones_complement_add(checksum::ones_complement_sum(&segment[8..]), pseudo_header);
             prop_assert_eq!(sum, 0xffff);
         }
         let out = coalesce(&segments);

@@ -69,7 +69,7 @@ impl Unfinished {
     pub(crate) fn finish(self, packet: &mut [u8]) -> bool {
         let (start, offset) = (usize::from(self.start), usize::from(self.offset));
         let Some(covered) = packet.get_mut(start..) else { return false };
-        let sum = match checksum::sum(covered) {
+        let sum = match checksum::ones_complement_sum(covered) {
             // RFC 768: a checksum field of zero means "no checksum". 0xffff is the same number in one's
             // complement.
             0xffff => 0xffff,

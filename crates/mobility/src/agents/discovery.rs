@@ -98,7 +98,7 @@ impl Discovery {
         message: &LinkMessage,
         config: &MobileRouterConfig,
     ) -> Result<Vec<Ipv6Addr>, MobilityDrop> {
-        icmpv6::verify(message.source, message.destination, &message.message)
+        icmpv6::verify_checksum(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let reply = DiscoveryReply::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;
         if self.identifier != Some(reply.identifier) {

@@ -113,7 +113,7 @@ impl PrefixDiscovery {
         if self.home_agent != Some(message.source) || message.destination != home_address {
             return Err(MobilityDrop::WrongParty);
         }
-        icmpv6::verify(message.source, message.destination, &message.message)
+        icmpv6::verify_checksum(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let advertisement =
             PrefixAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;

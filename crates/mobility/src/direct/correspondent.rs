@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{RateLimiter, Time};
-use carnet_wire::mobility::direct_route::AUTHENTICATOR;
+use carnet_wire::mobility::direct_route::AUTHENTICATOR_LEN;
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use ipnet::Ipv6Net;
 
@@ -30,7 +30,7 @@ impl Direct {
     /// that router.
     fn bears_key(&self, message: &DirectRoute) -> bool {
         let binding = self.peers.get(&message.home_address).and_then(|peer| peer.binding.as_ref());
-        let binding = binding.filter(|_| message.authenticator != [0; AUTHENTICATOR]);
+        let binding = binding.filter(|_| message.authenticator != [0; AUTHENTICATOR_LEN]);
         binding.is_some_and(|binding| binding.key_of(message).is_some())
     }
 
@@ -121,7 +121,7 @@ impl Direct {
         let asked_at = Ipv6Net::new_assert(destination, LENGTH).trunc();
         let asked_at = self.config.prefixes.iter().copied().filter(|prefix| *prefix == asked_at);
         let home = DirectRoute {
-            token: self.secret.home_token(nonce, source),
+            keygen_token: self.secret.home_token(nonce, source),
             prefixes: asked_at.collect(),
             ..answer.clone()
         };
@@ -129,7 +129,7 @@ impl Direct {
         for prefix in &message.prefixes {
             let test = DirectRoute {
                 kind: DirectRouteKind::PrefixTest,
-                token: self.secret.prefix_token(nonce, source, *prefix),
+                keygen_token: self.secret.prefix_token(nonce, source, *prefix),
                 care_of_address,
                 prefixes: vec![*prefix],
                 ..answer.clone()
@@ -170,7 +170,7 @@ impl Direct {
         let nonce = self.secret.nonce(now);
         let test = DirectRoute {
             cookie: message.cookie,
-            token: self.secret.care_of_token(nonce, ends.1),
+            keygen_token: self.secret.care_of_token(nonce, ends.1),
             care_of_nonce: nonce.index(),
             care_of_address: ends.0,
             ..DirectRoute::new(DirectRouteKind::CareOfTest)

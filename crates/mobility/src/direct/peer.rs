@@ -122,7 +122,7 @@ impl HomeTests {
     pub(super) fn record(&mut self, ours: &[Ipv6Net], prefix: Ipv6Net, test: &DirectRoute) -> bool {
         let is_ours = ours.contains(&prefix);
         if is_ours {
-            self.prefixes.insert(prefix, (test.token, test.home_nonce, test.care_of_address));
+            self.prefixes.insert(prefix, (test.keygen_token, test.home_nonce, test.care_of_address));
         }
         is_ours
     }

@@ -294,7 +294,7 @@ impl Direct {
         if destination != self.config.home_address || source != message.home_address {
             return Err(DirectDrop::NotForUs);
         }
-        let answer = (message.token, message.home_nonce);
+        let answer = (message.keygen_token, message.home_nonce);
         if let Some((network, candidate)) = self.candidates.iter().find(|(_, c)| c.awaits(message.cookie)) {
             let (network, destination) = (*network, candidate.destination);
             // The sender has proven nothing yet, so it can claim only the network for which this router
@@ -394,7 +394,7 @@ impl Direct {
         if peer.remote != Some(remote) {
             return Err(DirectDrop::CareOfAddress);
         }
-        let (token, nonce) = (message.token, message.care_of_nonce);
+        let (token, nonce) = (message.keygen_token, message.care_of_nonce);
         peer.care_of = Some(CareOfToken { care_of_address: local, token, nonce, received_at: now });
         (peer.exchange, peer.hold_until) = (None, now);
         self.look(now, home_address);

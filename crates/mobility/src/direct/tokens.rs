@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time};
 use carnet_wire::mobility::DirectRoute;
-use carnet_wire::mobility::direct_route::AUTHENTICATOR;
+use carnet_wire::mobility::direct_route::AUTHENTICATOR_LEN;
 use hmac::{Hmac, KeyInit, Mac};
 use ipnet::Ipv6Net;
 use sha1::{Digest, Sha1};
@@ -137,14 +137,14 @@ pub(super) fn key(home: u64, care_of: u64, prefixes: impl Iterator<Item = u64>) 
 /// Computes the authenticator of a message (RFC 6275 6.2.7). It covers the care-of address and the home
 /// address, because the message contains both.
 pub(super) fn sign(message: &mut DirectRoute, key: &Key) {
-    message.authenticator = [0; AUTHENTICATOR];
+    message.authenticator = [0; AUTHENTICATOR_LEN];
     let code = hmac(key, &[&message.octets()]);
     message.authenticator.iter_mut().zip(code).for_each(|(octet, code)| *octet = code);
 }
 
 /// Returns whether the authenticator was computed with this key. The comparison takes constant time.
 pub(super) fn verify(message: &DirectRoute, key: &Key) -> bool {
-    let blank = DirectRoute { authenticator: [0; AUTHENTICATOR], ..message.clone() };
+    let blank = DirectRoute { authenticator: [0; AUTHENTICATOR_LEN], ..message.clone() };
     let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(key) else { return false };
     mac.update(&blank.octets());
     mac.verify_truncated_left(&message.authenticator).is_ok()

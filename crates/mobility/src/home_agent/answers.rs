@@ -167,7 +167,7 @@ fn add_flows(mut builder: Builder, flows: &FlowAnswers) -> Builder {
     for action in &flows.actions {
         let data = action.emit();
         if builder.length() + data.len() <= MAX_COPIED {
-            builder = builder.option(&FlowActionOption::option(&data));
+            builder = builder.option(&FlowActionOption::vendor_option(&data));
         }
     }
     builder

@@ -203,7 +203,7 @@ fn echo_request(source: Ipv6Addr, destination: Ipv6Addr, token: u64, sequence: u
     message.extend_from_slice(&((token >> 48) as u16).to_be_bytes());
     message.extend_from_slice(&sequence.to_be_bytes());
     message.extend_from_slice(&token.to_be_bytes());
-    icmpv6::packet(source, destination, icmpv6::HOP_LIMIT, message)
+    icmpv6::packet(source, destination, icmpv6::DEFAULT_HOP_LIMIT, message)
 }
 
 /// Returns source and token of an Echo Reply that may answer a test; `None` for any other packet.
@@ -213,6 +213,6 @@ fn echo_reply_token(packet: &[u8]) -> Option<(Ipv6Addr, u64)> {
         return None;
     }
     let token = u64::from_be_bytes(message.get(8..)?.try_into().ok()?);
-    icmpv6::verify(header.source, header.destination, message).ok()?;
+    icmpv6::verify_checksum(header.source, header.destination, message).ok()?;
     Some((header.source, token))
 }

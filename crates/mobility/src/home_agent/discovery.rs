@@ -112,7 +112,7 @@ impl HomeAgent {
         if !is_unicast_routable(source) {
             return Err(MobilityDrop::CareOfAddress);
         }
-        icmpv6::verify(source, anycast, message).map_err(|_| MobilityDrop::BadChecksum)?;
+        icmpv6::verify_checksum(source, anycast, message).map_err(|_| MobilityDrop::BadChecksum)?;
         let request = DiscoveryRequest::parse(message).map_err(|_| MobilityDrop::UnknownType)?;
         if !self.discovery_replies.allow(now, source) {
             return Err(MobilityDrop::RateLimited);
@@ -147,7 +147,8 @@ impl HomeAgent {
     ) -> Result<(), MobilityDrop> {
         self.assert_drained();
         // RFC 8200 8.1, RFC 6275 6.3: the checksum covers the home address as source.
-        icmpv6::verify(home_address, self.config.address, message).map_err(|_| MobilityDrop::BadChecksum)?;
+        icmpv6::verify_checksum(home_address, self.config.address, message)
+            .map_err(|_| MobilityDrop::BadChecksum)?;
         let solicitation = PrefixSolicitation::parse(message).map_err(|_| MobilityDrop::Malformed)?;
         if !self.cache.of(home_address).any(|binding| binding.care_of_address == source) {
             return Err(MobilityDrop::WrongParty);

@@ -86,7 +86,7 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
         if !refused && let Some(flow) = after.iter_mut().find(|flow| flow.fid == action.fid) {
             flow.action = action.action;
             for (bid, weight) in &mut flow.bids {
-                let said = action.weights.iter().find(|(other, _)| other == bid);
+                let said = action.binding_weights.iter().find(|(other, _)| other == bid);
                 *weight = said.map_or(1, |(_, weight)| *weight);
             }
             answers.actions.push(action.clone());

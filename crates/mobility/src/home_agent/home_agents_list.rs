@@ -74,7 +74,7 @@ impl HomeAgentsList {
         if message.hop_limit != nd::HOP_LIMIT || !router.is_unicast_link_local() {
             return Err(MobilityDrop::NeighborDiscovery);
         }
-        icmpv6::verify(router, message.destination, &message.message)
+        icmpv6::verify_checksum(router, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let advertisement =
             RouterAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::NeighborDiscovery)?;

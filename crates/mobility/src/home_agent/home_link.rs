@@ -91,7 +91,7 @@ impl HomeLink {
         if message.hop_limit != nd::HOP_LIMIT {
             return Err(MobilityDrop::NeighborDiscovery);
         }
-        icmpv6::verify(message.source, message.destination, &message.message)
+        icmpv6::verify_checksum(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         if kind == Some(icmpv6::types::NEIGHBOR_SOLICITATION) {
             let solicitation = nd::NeighborSolicitation::parse(&message.message)

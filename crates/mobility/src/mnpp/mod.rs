@@ -548,11 +548,11 @@ impl Mnpp {
         let Some((own, _)) = self.station else { return Err(MnppDrop::NotForUs) };
         match test.kind {
             PrefixTestKind::Init => Err(MnppDrop::NotForUs),
-            PrefixTestKind::Probe if test.responder == own && test.asker == from => {
+            PrefixTestKind::Probe if test.responder == own && test.requester == from => {
                 let answer = PrefixTest { kind: PrefixTestKind::Answer, ..*test };
                 self.answer(now, from, source, answer, true, around)
             }
-            PrefixTestKind::Test if test.responder == from && test.asker == own => {
+            PrefixTestKind::Test if test.responder == from && test.requester == own => {
                 let prefix = Ipv6Net::new(test.prefix, test.prefix_length);
                 let prefix = prefix.map_err(|_| MnppDrop::BadPrefix)?;
                 let peer = self.peers.get_mut(&from).ok_or(MnppDrop::Unasked)?;
@@ -562,7 +562,7 @@ impl Mnpp {
                 self.look(now, from, around);
                 Ok(())
             }
-            PrefixTestKind::Answer if test.responder == from && test.asker == own => {
+            PrefixTestKind::Answer if test.responder == from && test.requester == own => {
                 let peer = self.peers.get_mut(&from).ok_or(MnppDrop::Unasked)?;
                 peer.answered(now, test.cookie)?;
                 self.look(now, from, around);
@@ -594,11 +594,12 @@ impl Mnpp {
             return false;
         };
         let result = if test.responder == own && exactly {
-            let to = around.link_local(test.asker);
+            let to = around.link_local(test.requester);
             let test = PrefixTest { kind: PrefixTestKind::Test, ..*test };
-            let claims = self.peers.get(&test.asker).into_iter().flat_map(|peer| &peer.announced_prefixes);
+            let claims =
+                self.peers.get(&test.requester).into_iter().flat_map(|peer| &peer.announced_prefixes);
             let is_at_home = claims.into_iter().any(|claim| claim.prefix.contains(&source));
-            self.answer(now, test.asker, to, test, is_at_home, around)
+            self.answer(now, test.requester, to, test, is_at_home, around)
         } else {
             // The test is for this router's prefix but names another station: that station announces the
             // prefix falsely.
@@ -762,7 +763,7 @@ impl Mnpp {
             kind: PrefixTestKind::Init,
             cookie,
             responder: station,
-            asker,
+            requester: asker,
             prefix: prefix.network(),
             prefix_length: prefix.prefix_len(),
         };

@@ -174,7 +174,7 @@ impl Mnpp {
             kind: PrefixTestKind::Probe,
             cookie,
             responder: station,
-            asker,
+            requester: asker,
             prefix: Ipv6Addr::UNSPECIFIED,
             prefix_length: 0,
         };

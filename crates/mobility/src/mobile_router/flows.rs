@@ -11,7 +11,7 @@
 //! still applies the policies to the packets that it sends.
 
 use carnet_wire::mobility::flow::{
-    FLOW_ACTION, FlowActionOption, VENDOR, flow_status, identifiers, sub_options,
+    EXAMPLE_VENDOR, FLOW_ACTION_SUBTYPE, FlowActionOption, emit_identifiers, emit_sub_options, flow_status,
 };
 use carnet_wire::mobility::{BindingAcknowledgement, Builder, MobilityOption};
 
@@ -261,21 +261,24 @@ impl Flows {
                 fid: flow.fid,
                 priority: flow.priority,
                 status: 0,
-                sub_options: &sub_options(Some(&flow.selector), &bids),
+                sub_options: &emit_sub_options(Some(&flow.selector), &bids),
             });
             if !self.copies {
-                let action =
-                    FlowActionOption { fid: flow.fid, action: flow.action, weights: flow.bids.clone() };
+                let action = FlowActionOption {
+                    fid: flow.fid,
+                    action: flow.action,
+                    binding_weights: flow.bids.clone(),
+                };
                 builder = builder.option(&MobilityOption::VendorSpecific {
-                    vendor: VENDOR,
-                    sub_type: FLOW_ACTION,
+                    vendor: EXAMPLE_VENDOR,
+                    sub_type: FLOW_ACTION_SUBTYPE,
                     data: &action.emit(),
                 });
             }
         }
         if !named.is_empty()
             && let Ok(fids) =
-                carnet_wire::mobility::flow::Identifiers::parse(&identifiers(named), "flow summary")
+                carnet_wire::mobility::flow::Identifiers::parse(&emit_identifiers(named), "flow summary")
         {
             builder = builder.option(&MobilityOption::FlowSummary(fids));
         }
@@ -456,5 +459,5 @@ fn is_about(a: u16, b: u16) -> bool {
 
 /// Returns the approximate length of a flow's options in octets.
 fn flow_length(flow: &FlowBinding) -> usize {
-    sub_options(Some(&flow.selector), &[]).len() + 6 * flow.bids.len() + 16
+    emit_sub_options(Some(&flow.selector), &[]).len() + 6 * flow.bids.len() + 16
 }

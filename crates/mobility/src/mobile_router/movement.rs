@@ -85,7 +85,7 @@ impl MobileRouter {
         if !is_link_local || (kind != icmpv6::types::ECHO_REPLY && message.hop_limit != nd::HOP_LIMIT) {
             return Err(MobilityDrop::NeighborDiscovery);
         }
-        icmpv6::verify(message.source, message.destination, &message.message)
+        icmpv6::verify_checksum(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let before = self.uplinks[index].attachment;
         let portal = self.uplinks[index].portal.clone();

@@ -17,7 +17,7 @@
 use std::net::Ipv6Addr;
 
 use carnet_base::LinkMessage;
-use carnet_wire::nd::nesting::MAX_PATH;
+use carnet_wire::nd::nesting::MAX_PATH_LEN;
 use carnet_wire::nd::{NestingInformation, RouterAdvertisement};
 
 /// Maximum number of parents on one link. The one that advertised longest ago is removed first, the one in
@@ -41,7 +41,7 @@ impl Parent {
         let NestingInformation { grounded, path, .. } = &self.information;
         if path.contains(&home_address) {
             Some("the default router is itself behind this mobile router")
-        } else if path.len() >= MAX_PATH {
+        } else if path.len() >= MAX_PATH_LEN {
             Some("too many mobile routers behind each other")
         } else if !grounded {
             Some("the default router is a mobile router without a working uplink")
@@ -103,7 +103,7 @@ mod tests {
     fn hear(parents: &mut Parents, number: u16, in_use: Ipv6Addr) {
         let information =
             NestingInformation { grounded: true, path: vec![router(number)], prefixes: Vec::new() };
-        let data = information.data();
+        let data = information.emit_data();
         let message = nd::router_advertisement(&RouterAdvertisementRepr {
             router_lifetime: 1800,
             options: &[NdOption::Unknown { option_type: 253, data: &data }],

@@ -52,9 +52,9 @@ impl Nesting {
         let left = child.expires.saturating_since(now).as_secs().div_ceil(60);
         let registration = AddressRegistration {
             status,
-            transaction: entry.transaction,
+            transaction_id: entry.transaction,
             lifetime: u16::try_from(left).unwrap_or(MAX_LIFETIME),
-            owner: entry.ownership_verifier,
+            ownership_verifier: entry.ownership_verifier,
         };
         self.answer(address, &child, registration);
     }
@@ -81,16 +81,17 @@ impl Nesting {
             return refuse(self, status::DUPLICATE, NestingDrop::Duplicate);
         }
         let known = self.addresses.get(&address);
-        if known.is_some_and(|entry| entry.ownership_verifier != registration.owner || entry.child.is_none())
-        {
+        if known.is_some_and(|entry| {
+            entry.ownership_verifier != registration.ownership_verifier || entry.child.is_none()
+        }) {
             return refuse(self, status::DUPLICATE, NestingDrop::Duplicate);
         }
         let repeats = known.is_some_and(|entry| {
-            entry.transaction == registration.transaction
+            entry.transaction == registration.transaction_id
                 && entry.child.as_ref().is_some_and(|it| (&it.lan, it.gateway) == (&child.lan, child.gateway))
         });
         let later =
-            known.is_none_or(|entry| is_later_transaction(registration.transaction, entry.transaction));
+            known.is_none_or(|entry| is_later_transaction(registration.transaction_id, entry.transaction));
         if !repeats && !later {
             return refuse(self, status::MOVED, NestingDrop::Stale);
         }
@@ -102,14 +103,14 @@ impl Nesting {
             return Ok(());
         }
         if known.is_none() && self.is_full(&child.sender) {
-            return refuse(self, status::FULL, NestingDrop::TooMany);
+            return refuse(self, status::ROUTER_FULL, NestingDrop::TooMany);
         }
         let minutes = u64::from(registration.lifetime.min(MAX_LIFETIME));
         let child = Child { expires: now + Duration::from_secs(60 * minutes), ..child };
         match self.addresses.get_mut(&address) {
             Some(entry) => {
                 let before = entry.child.replace(child);
-                entry.transaction = registration.transaction;
+                entry.transaction = registration.transaction_id;
                 let moved = before.zip(entry.child.as_ref()).is_some_and(|(before, after)| {
                     (&before.lan, before.gateway) != (&after.lan, after.gateway)
                 });
@@ -126,8 +127,8 @@ impl Nesting {
             }
             None => {
                 let entry = VisitedAddress {
-                    ownership_verifier: registration.owner,
-                    transaction: registration.transaction,
+                    ownership_verifier: registration.ownership_verifier,
+                    transaction: registration.transaction_id,
                     child: Some(child),
                     uplink_and_parent: way.over(),
                     state: State::Testing(now),

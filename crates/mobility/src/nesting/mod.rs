@@ -311,7 +311,7 @@ impl Nesting {
             Err(_) => return self.count(NestingDrop::NeighborDiscovery),
             Ok(heard) => heard,
         };
-        let registration = AddressRegistration::of(&message.message);
+        let registration = AddressRegistration::from_message(&message.message);
         let on_board = self.config.lan.contains(&message.interface);
         let result = match (heard, registration) {
             (NeighborMessage::Solicitation { target, source, peer }, Some(registration)) if on_board => {

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{LinkMessage, Rng, Time};
-use carnet_wire::nd::registration::{next_transaction, status};
+use carnet_wire::nd::registration::{next_transaction_id, status};
 use carnet_wire::nd::{self, AddressRegistration};
 
 use super::entry::{FIRST_RETRY, LIFETIME, MAX_TRIES, RENEWAL, State, VisitedAddress};
@@ -47,7 +47,7 @@ impl Nesting {
         entry.uplink_and_parent = way.over();
         if way.parent.is_some() {
             if entry.child.is_none() {
-                self.transaction = next_transaction(self.transaction);
+                self.transaction = next_transaction_id(self.transaction);
                 entry.transaction = self.transaction;
             }
             entry.state = State::Registering { next: now, tries: 0 };
@@ -90,7 +90,7 @@ impl Nesting {
                 *renew = now + FIRST_RETRY * 2_u32.pow(*tries);
                 *tries += 1;
                 if entry.child.is_none() {
-                    self.transaction = next_transaction(self.transaction);
+                    self.transaction = next_transaction_id(self.transaction);
                     entry.transaction = self.transaction;
                 }
                 self.ask(address, LIFETIME);
@@ -109,9 +109,9 @@ impl Nesting {
         let mut message = solicitation.emit();
         let registration = AddressRegistration {
             status: status::SUCCESS,
-            transaction: entry.transaction,
+            transaction_id: entry.transaction,
             lifetime,
-            owner: entry.ownership_verifier,
+            ownership_verifier: entry.ownership_verifier,
         };
         registration.emit_into(&mut message);
         let known =
@@ -176,19 +176,19 @@ impl Nesting {
         let from = (message.interface.as_str(), Some(message.source));
         let known = self.addresses.get(&address).filter(|entry| {
             (entry.uplink_and_parent.0.as_str(), entry.uplink_and_parent.1) == from
-                && entry.ownership_verifier == registration.owner
+                && entry.ownership_verifier == registration.ownership_verifier
         });
         let Some(entry) = known else { return Err(NestingDrop::Unexpected) };
         if registration.status == status::SUCCESS {
             // The answer must have the transaction ID of the last request. An answer with lifetime 0 only
             // confirms that an older registration has ended.
-            if registration.lifetime == 0 || entry.transaction != registration.transaction {
+            if registration.lifetime == 0 || entry.transaction != registration.transaction_id {
                 return Err(NestingDrop::Unexpected);
             }
             self.is_valid_now(now, address);
             return Ok(());
         }
-        if entry.transaction != registration.transaction && registration.status != status::REMOVED {
+        if entry.transaction != registration.transaction_id && registration.status != status::REMOVED {
             return Err(NestingDrop::Unexpected);
         }
         let own = entry.child.is_none();

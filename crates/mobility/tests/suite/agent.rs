@@ -317,7 +317,8 @@ impl Agent {
             .map(|message| {
                 assert_eq!(message.interface, "h0");
                 assert_eq!(message.hop_limit, 255, "RFC 4861 7.1");
-                icmpv6::verify(message.source, message.destination, &message.message).expect("checksum");
+                icmpv6::verify_checksum(message.source, message.destination, &message.message)
+                    .expect("checksum");
                 message.message
             })
             .collect()

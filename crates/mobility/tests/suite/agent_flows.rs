@@ -2,7 +2,7 @@
 
 use carnet_mobility::flow::{FlowAction, Range, TrafficSelector};
 use carnet_mobility::home_agent::MAX_FLOWS;
-use carnet_wire::mobility::flow::{FlowActionOption, sub_options};
+use carnet_wire::mobility::flow::{FlowActionOption, emit_sub_options};
 use carnet_wire::mobility::selector::{Ipv4Selector, Ipv6Selector};
 
 use crate::agent::{Agent, authenticated, config};
@@ -59,10 +59,10 @@ fn known_flow_binding_is_changed() {
     assert_eq!(flows(&agent), [(4, 20, vec![2])]);
     assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5000));
     // Changes the selector alone, then the bindings alone.
-    agent.accept(&refresh(5).flow_with(4, 20, sub_options(Some(&udp_to(5001)), &[])));
+    agent.accept(&refresh(5).flow_with(4, 20, emit_sub_options(Some(&udp_to(5001)), &[])));
     assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5001));
     assert_eq!(flows(&agent), [(4, 20, vec![2])]);
-    agent.accept(&refresh(6).flow_with(4, 20, sub_options(None, &[1])));
+    agent.accept(&refresh(6).flow_with(4, 20, emit_sub_options(None, &[1])));
     assert_eq!(flows(&agent), [(4, 20, vec![1])]);
     assert_eq!(agent.machine.flows(addr(HOME))[0].selector, udp_to(5001));
 }
@@ -78,7 +78,7 @@ fn flow_bindings_change_order() {
     assert_eq!(said(&answer).flows, [(4, 0), (5, 0)]);
     assert_eq!(flows(&agent), [(5, 10, vec![1]), (4, 20, vec![2])]);
     // If the change of one of the two flows is refused, the change of the other is refused too.
-    let wrong = sub_options(None, &[9]);
+    let wrong = emit_sub_options(None, &[9]);
     let answer = agent.accept(&refresh(6).flow_with(4, 10, Vec::new()).flow_with(5, 20, wrong));
     assert_eq!(said(&answer).flows, [(4, 130), (5, 131)]);
     assert_eq!(flows(&agent), [(5, 10, vec![1]), (4, 20, vec![2])]);
@@ -128,16 +128,16 @@ fn flow_with_unknown_bid_gets_status_131() {
 /// forbidden one.
 #[test]
 fn malformed_flow_gets_status_130() {
-    let selector = || sub_options(Some(&udp_to(6000)), &[]);
-    let whole = || sub_options(Some(&udp_to(6000)), &[1]);
+    let selector = || emit_sub_options(Some(&udp_to(6000)), &[]);
+    let whole = || emit_sub_options(Some(&udp_to(6000)), &[1]);
     for (what, fid, priority, octets) in [
-        ("no selector", 5, 20, sub_options(None, &[1])),
+        ("no selector", 5, 20, emit_sub_options(None, &[1])),
         ("no reference", 5, 20, selector()),
         ("nothing", 5, 20, Vec::new()),
         ("FID 0", 0, 20, whole()),
         ("FID-PRI 0", 5, 0, whole()),
         ("the FID-PRI of another", 5, 10, whole()),
-        ("two references", 5, 20, [whole(), sub_options(None, &[2])].concat()),
+        ("two references", 5, 20, [whole(), emit_sub_options(None, &[2])].concat()),
         ("two selectors", 5, 20, [whole(), selector()].concat()),
         ("a sub-option past the end", 5, 20, [whole(), vec![9, 9]].concat()),
     ] {
@@ -163,8 +163,8 @@ fn repeated_flow_id_refuses_all_flows() {
 fn unknown_selector_format_gets_status_133() {
     let mut agent = two();
     let ipv4 = TrafficSelector::Ipv4(Ipv4Selector::default());
-    let unknown = [vec![3, 3, 77, 0, 1], sub_options(None, &[1])].concat();
-    let update = refresh(3).flow_with(4, 10, sub_options(Some(&ipv4), &[1])).flow_with(5, 20, unknown);
+    let unknown = [vec![3, 3, 77, 0, 1], emit_sub_options(None, &[1])].concat();
+    let update = refresh(3).flow_with(4, 10, emit_sub_options(Some(&ipv4), &[1])).flow_with(5, 20, unknown);
     assert_eq!(said(&agent.accept(&update)).flows, [(4, 0), (5, 133)]);
     assert_eq!(flows(&agent), [(4, 10, vec![1])]);
 }
@@ -209,19 +209,22 @@ fn flows_end_with_the_last_binding() {
 #[test]
 fn flow_actions_are_accepted_and_returned() {
     let mut agent = two();
-    let balance =
-        FlowActionOption { fid: 4, action: FlowAction::Balance, weights: vec![(1, 50), (2, 20), (9, 7)] };
+    let balance = FlowActionOption {
+        fid: 4,
+        action: FlowAction::Balance,
+        binding_weights: vec![(1, 50), (2, 20), (9, 7)],
+    };
     let answer = agent.accept(&refresh(3).flow(4, 10, 5000, &[2, 1]).action(&balance));
     assert_eq!(said(&answer).actions, std::slice::from_ref(&balance));
     let flow = |agent: &Agent| agent.machine.flows(addr(HOME))[0].clone();
     assert_eq!(flow(&agent).action, FlowAction::Balance);
     assert_eq!(flow(&agent).bids, [(2, 20), (1, 50)], "in the order of preference, with their weights");
     // A change of other values keeps action and weights.
-    let answer = agent.accept(&refresh(4).flow_with(4, 11, sub_options(None, &[1, 2])));
+    let answer = agent.accept(&refresh(4).flow_with(4, 11, emit_sub_options(None, &[1, 2])));
     assert_eq!(said(&answer).actions, []);
     assert_eq!((flow(&agent).action, flow(&agent).bids), (FlowAction::Balance, vec![(1, 50), (2, 20)]));
     // An action option may belong to a flow that the summary names. A weight that the option lacks is 1.
-    let failover = FlowActionOption { fid: 4, action: FlowAction::Failover, weights: vec![] };
+    let failover = FlowActionOption { fid: 4, action: FlowAction::Failover, binding_weights: vec![] };
     let answer = agent.accept(&refresh(5).summary(&[4]).action(&failover));
     assert_eq!(said(&answer).actions, std::slice::from_ref(&failover));
     assert_eq!((flow(&agent).action, flow(&agent).bids), (FlowAction::Failover, vec![(1, 1), (2, 1)]));
@@ -232,7 +235,8 @@ fn flow_actions_are_accepted_and_returned() {
     // The home agent does not echo an invalid option either: action 9, weight 0.
     for data in [&[0, 4, 9, 0][..], &[0, 4, 2, 0, 0, 1, 0, 0]] {
         let update = refresh(agent.machine.bindings().sequence(addr(HOME)).expect("bound") + 1);
-        let answer = agent.accept(&update.summary(&[4]).with(FlowActionOption::option(data.to_vec().leak())));
+        let answer =
+            agent.accept(&update.summary(&[4]).with(FlowActionOption::vendor_option(data.to_vec().leak())));
         assert_eq!(said(&answer).actions, []);
     }
 }
@@ -256,7 +260,7 @@ fn number_of_flow_bindings_is_bounded() {
             update = update.summary(&known);
         }
         for fid in tens * 10 + 1..=tens * 10 + 10 {
-            update = update.flow_with(fid, fid, sub_options(Some(&wide), &[1]));
+            update = update.flow_with(fid, fid, emit_sub_options(Some(&wide), &[1]));
         }
         let answer = agent.accept(&update.signed());
         assert!(answer.is_signed(&association(), CARE_OF, HOME));

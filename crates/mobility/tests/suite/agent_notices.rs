@@ -47,7 +47,7 @@ fn header_of(packet: &[u8]) -> &[u8] {
     let extensions = Extensions::parse(packet).expect("extension headers");
     assert_eq!((header.source, header.destination), (addr(AGENT), addr(CARE_OF)));
     assert_eq!(extensions.routing_home_address, Some(addr(HOME)), "RFC 6275 6.4");
-    let octets = &packet[extensions.offset..];
+    let octets = &packet[extensions.upper_layer_offset..];
     MobilityHeader::parse_verified(octets, addr(AGENT), addr(HOME)).expect("a mobility header");
     octets
 }

@@ -275,13 +275,14 @@ impl Seen {
         let header = Header::parse(packet).expect("an IPv6 header");
         assert_eq!(packet.len(), 40 + usize::from(header.payload_length), "payload length");
         let extensions = Extensions::parse(packet).expect("extension headers");
-        let upper = &packet[extensions.offset..];
+        let upper = &packet[extensions.upper_layer_offset..];
         let pseudo_source = extensions.home_address.unwrap_or(header.source);
         let pseudo_destination = extensions.routing_home_address.unwrap_or(header.destination);
         let mut mobility_header = Vec::new();
         let message = match extensions.protocol {
             protocol::ICMPV6 => {
-                icmpv6::verify(header.source, header.destination, upper).expect("a right ICMPv6 checksum");
+                icmpv6::verify_checksum(header.source, header.destination, upper)
+                    .expect("a right ICMPv6 checksum");
                 match icmpv6::parse_error(upper).expect("an ICMPv6 error").0 {
                     ErrorMessage::ParameterProblem { code, pointer } => {
                         SeenMessage::ParameterProblem { code, pointer }

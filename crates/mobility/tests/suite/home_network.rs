@@ -123,7 +123,7 @@ fn asked(pair: &mut Pair, target: &str, source: &str) -> Vec<nd::NeighborAdverti
             *from == Some(0) && message.message[0] == icmpv6::types::NEIGHBOR_ADVERTISEMENT
         })
         .map(|(_, _, message)| {
-            icmpv6::verify(message.source, message.destination, &message.message).expect("checksum");
+            icmpv6::verify_checksum(message.source, message.destination, &message.message).expect("checksum");
             assert_eq!((message.hop_limit, message.source), (255, addr("fe80::77")));
             nd::NeighborAdvertisement::parse(&message.message).expect("advertisement")
         })

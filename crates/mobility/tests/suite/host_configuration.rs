@@ -67,7 +67,7 @@ struct Told {
 fn told(messages: &[LinkMessage]) -> Told {
     let mut told = Told::default();
     for message in messages {
-        assert_eq!(icmpv6::verify(message.source, message.destination, &message.message), Ok(()));
+        assert_eq!(icmpv6::verify_checksum(message.source, message.destination, &message.message), Ok(()));
         let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
         let mut options = advertisement.options();
         assert_eq!(options.next(), Some(NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 1])));
@@ -272,7 +272,7 @@ fn foreign_advertisement(source: &str, router_lifetime: u16) -> LinkMessage {
     let mut message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
         hop_limit: 64,
         managed: false,
-        other: false,
+        other_configuration: false,
         home_agent: false,
         preference: nd::RoutePreference::Medium,
         router_lifetime,

@@ -56,9 +56,10 @@ pub fn mutate(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
         && extensions.protocol == protocol::MOBILITY
     {
         let end = 40 + usize::from(header.payload_length);
-        let length = packet.get(extensions.offset + 1).map_or(0, |units| (usize::from(*units) + 1) * 8);
-        let end = end.min(extensions.offset + length);
-        if let Some(octets) = packet.get_mut(extensions.offset..end) {
+        let length =
+            packet.get(extensions.upper_layer_offset + 1).map_or(0, |units| (usize::from(*units) + 1) * 8);
+        let end = end.min(extensions.upper_layer_offset + length);
+        if let Some(octets) = packet.get_mut(extensions.upper_layer_offset..end) {
             let source = extensions.home_address.unwrap_or(header.source);
             set_checksum(octets, source, extensions.routing_home_address.unwrap_or(header.destination));
         }

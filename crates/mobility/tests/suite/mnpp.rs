@@ -329,7 +329,7 @@ fn vehicle_cannot_claim_foreign_prefix() {
         kind: PrefixTestKind::Test,
         cookie: 1,
         responder: C,
-        asker: A,
+        requester: A,
         prefix: own(B).network(),
         prefix_length: 64,
     };
@@ -409,7 +409,7 @@ fn answers_to_prefix_tests_are_rate_limited() {
         kind: PrefixTestKind::Init,
         cookie: 7,
         responder: B,
-        asker: A,
+        requester: A,
         prefix: own(B).network(),
         prefix_length: 64,
     };
@@ -420,7 +420,7 @@ fn answers_to_prefix_tests_are_rate_limited() {
     }
     assert!(world.machines[&B].counters().tests_answered - answered <= 32);
     // A router does not answer an asker that is out of range.
-    let stranger = PrefixTest { asker: C, ..test };
+    let stranger = PrefixTest { requester: C, ..test };
     assert!(world.machine(B).handle_init(now, ELSEWHERE, &stranger, &view));
     assert_eq!(world.dropped(B, MnppDrop::Unreachable), 1);
     // B does not take a Prefix Test Init for another router's prefix; its caller forwards the message.
@@ -596,8 +596,14 @@ fn in_random_runs_no_node_receives_packets_of_another_node() {
                     let kind = [PrefixTestKind::Test, PrefixTestKind::Answer][rng.below(2) as usize];
                     let cookie = rng.u64();
                     let prefix = own(any(&mut rng)).network();
-                    let forged =
-                        PrefixTest { kind, cookie, responder: other, asker: one, prefix, prefix_length: 64 };
+                    let forged = PrefixTest {
+                        kind,
+                        cookie,
+                        responder: other,
+                        requester: one,
+                        prefix,
+                        prefix_length: 64,
+                    };
                     let (now, view) = (world.now, world.views[&one].clone());
                     let machine = world.machine(one);
                     let refused = machine.handle_straight(now, other, link_local(other), &forged, &view);

@@ -570,7 +570,7 @@ impl Road {
         let seen = Seen::read(packet);
         let header = Header::parse(packet).expect("an IPv6 header");
         let extensions = Extensions::parse(packet).expect("extension headers");
-        let octets = &packet[extensions.offset..];
+        let octets = &packet[extensions.upper_layer_offset..];
         let source = extensions.home_address.unwrap_or(header.source);
         let parsed = MobilityHeader::parse_verified(octets, source, header.destination).expect("a message");
         let update = match parsed.message().expect("a message") {

@@ -10,10 +10,10 @@ use crate::craft::*;
 use crate::road::*;
 
 fn ports(port: u16) -> Vec<TrafficSelector> {
-    let udp = Ipv6Selector { next_header: Some(Range::only(17)), ..Ipv6Selector::default() };
+    let udp = Ipv6Selector { next_header: Some(Range::single(17)), ..Ipv6Selector::default() };
     vec![
-        TrafficSelector::Ipv6(Ipv6Selector { source_port: Some(Range::only(port)), ..udp }),
-        TrafficSelector::Ipv6(Ipv6Selector { destination_port: Some(Range::only(port)), ..udp }),
+        TrafficSelector::Ipv6(Ipv6Selector { source_port: Some(Range::single(port)), ..udp }),
+        TrafficSelector::Ipv6(Ipv6Selector { destination_port: Some(Range::single(port)), ..udp }),
     ]
 }
 

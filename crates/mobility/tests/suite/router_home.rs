@@ -27,7 +27,7 @@ fn advertised(pair: &Pair) -> Vec<nd::NeighborAdvertisement> {
             *from == Some(0) && message.message[0] == icmpv6::types::NEIGHBOR_ADVERTISEMENT
         })
         .map(|(_, _, message)| {
-            icmpv6::verify(message.source, message.destination, &message.message).expect("checksum");
+            icmpv6::verify_checksum(message.source, message.destination, &message.message).expect("checksum");
             assert_eq!((message.hop_limit, message.destination), (255, nd::ALL_NODES));
             nd::NeighborAdvertisement::parse(&message.message).expect("advertisement")
         })

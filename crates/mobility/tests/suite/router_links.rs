@@ -108,7 +108,7 @@ fn dns_servers_of_router_advertisement_are_valid_for_their_lifetime() {
         if let Some((lifetime, servers)) = option {
             let servers: Vec<_> = servers.iter().map(|it| addr(it)).collect();
             let mut option = vec![25, u8::try_from(1 + 2 * servers.len()).expect("a length")];
-            option.extend(RecursiveDnsServers { lifetime, servers }.data());
+            option.extend(RecursiveDnsServers { lifetime, servers }.emit_data());
             message.message.extend(option);
             message.message[2..4].fill(0);
             carnet_wire::icmpv6::set_checksum(&mut message.message, message.source, message.destination);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use carnet_base::Endpoint;
-use carnet_wire::mobility::flow::{FlowActionOption, sub_options};
+use carnet_wire::mobility::flow::{FlowActionOption, emit_sub_options};
 use carnet_wire::mobility::selector::{Ipv6Selector, Range, TrafficSelector};
 use carnet_wire::mobility::{BindingUpdateFlags, Message, MobilityHeader, MobilityOption};
 
@@ -46,7 +46,7 @@ impl Update {
 
     /// A Flow Identification option for UDP to a port, with these BIDs.
     pub fn flow(self, fid: u16, priority: u16, port: u16, bids: &[u16]) -> Update {
-        self.flow_with(fid, priority, sub_options(Some(&udp_to(port)), bids))
+        self.flow_with(fid, priority, emit_sub_options(Some(&udp_to(port)), bids))
     }
 
     /// A Flow Identification option. Options in these tests live as long as the program.
@@ -56,21 +56,21 @@ impl Update {
     }
 
     pub fn summary(self, fids: &[u16]) -> Update {
-        let octets: &'static [u8] = carnet_wire::mobility::flow::identifiers(fids).leak();
+        let octets: &'static [u8] = carnet_wire::mobility::flow::emit_identifiers(fids).leak();
         let fids = carnet_wire::mobility::flow::Identifiers::parse(octets, "fids").expect("fids");
         self.with(MobilityOption::FlowSummary(fids))
     }
 
     pub fn action(self, action: &FlowActionOption) -> Update {
         let data: &'static [u8] = action.emit().leak();
-        self.with(FlowActionOption::option(data))
+        self.with(FlowActionOption::vendor_option(data))
     }
 }
 
 pub fn udp_to(port: u16) -> TrafficSelector {
     TrafficSelector::Ipv6(Ipv6Selector {
-        next_header: Some(Range::only(17)),
-        destination_port: Some(Range::only(port)),
+        next_header: Some(Range::single(17)),
+        destination_port: Some(Range::single(port)),
         ..Ipv6Selector::default()
     })
 }

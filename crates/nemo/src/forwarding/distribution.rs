@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_mobility::flow::{Flow, FlowAction};
-use carnet_wire::extension::upper_layer;
+use carnet_wire::extension::find_upper_layer;
 use carnet_wire::fragment::FragmentHeader;
 use carnet_wire::ipv4;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
@@ -254,7 +254,7 @@ impl Distributor {
 /// Finds the upper layer of a packet, as [`upper_layer`] does for IPv6.
 fn upper_layer_of(packet: &[u8]) -> Option<(u8, usize, bool)> {
     if !inner::is_ipv4(packet) {
-        return upper_layer(packet);
+        return find_upper_layer(packet);
     }
     let header = ipv4::Header::parse(packet).ok()?;
     Some((header.protocol, header.header_length, !header.is_later_fragment()))
@@ -270,7 +270,7 @@ fn fragment_of(packet: &[u8]) -> Option<(u32, bool, bool)> {
         return is_fragment.then_some(of);
     }
     let fragment = ipv6_fragment_of(packet)?;
-    Some((fragment.identification, fragment.is_later(), fragment.more))
+    Some((fragment.identification, fragment.is_later_fragment(), fragment.more_fragments))
 }
 
 /// Returns the Fragment header of an IPv6 packet, if any.

@@ -447,7 +447,7 @@ impl Forwarder {
 
     /// Sends an IPv4 packet without DF in fragments that fit the tunnel. Every router may cut such a packet.
     fn send_pieces(&mut self, ends: Ends, mtu: usize, header: &Header, packet: &[u8]) -> Verdict {
-        let pieces = ipv4::fragment(packet, mtu.max(inner::min_mtu(packet)));
+        let pieces = ipv4::split_into_fragments(packet, mtu.max(inner::min_mtu(packet)));
         if pieces.is_empty() {
             return self.drop(TunnelDrop::TooBig);
         }
@@ -529,7 +529,7 @@ impl Forwarder {
             (TunnelEnd::HomeAgent | TunnelEnd::Direct, home_address) => (home_agent, home_address),
         };
         let pieces = match is_too_long {
-            true => ipv4::fragment(buffer.as_slice(), mtu.max(min_mtu)),
+            true => ipv4::split_into_fragments(buffer.as_slice(), mtu.max(min_mtu)),
             false => Vec::new(),
         };
         let whole = [buffer.as_slice()].into_iter().filter(|_| !is_too_long);

@@ -96,11 +96,13 @@ impl Reassembler {
         };
         group.expire(now);
         let end = usize::from(fragment.offset) + payload.len();
-        if payload.is_empty() || end > MAX_REASSEMBLED || (fragment.more && !payload.len().is_multiple_of(8))
+        if payload.is_empty()
+            || end > MAX_REASSEMBLED
+            || (fragment.more_fragments && !payload.len().is_multiple_of(8))
         {
             return Err("length");
         }
-        if fragment.offset == 0 && !fragment.more {
+        if fragment.offset == 0 && !fragment.more_fragments {
             return whole(header, fragment.next_header, [payload].into_iter(), payload.len()).map(Some);
         }
         let key = (header.source, header.destination, fragment.identification);
@@ -143,8 +145,11 @@ impl Pending {
         let before = self.pieces.range(..=offset).next_back().map_or(0, |(at, piece)| at + piece.len());
         let after = self.pieces.range(offset..).next().map_or(usize::MAX, |(at, _)| *at);
         let bad_end = match self.total {
-            Some(total) => end > total || (!fragment.more && end != total),
-            None => !fragment.more && self.pieces.last_key_value().is_some_and(|(at, p)| at + p.len() > end),
+            Some(total) => end > total || (!fragment.more_fragments && end != total),
+            None => {
+                !fragment.more_fragments
+                    && self.pieces.last_key_value().is_some_and(|(at, p)| at + p.len() > end)
+            }
         };
         if before > offset || after < end || bad_end || self.pieces.len() >= MAX_FRAGMENTS {
             return Err("overlap");
@@ -153,7 +158,7 @@ impl Pending {
             self.header = *header;
             self.next_header = fragment.next_header;
         }
-        if !fragment.more {
+        if !fragment.more_fragments {
             self.total = Some(end);
         }
         self.octets += payload.len();
@@ -193,7 +198,7 @@ pub fn fragment(packet: &[u8], mtu: usize, identification: u32) -> Vec<Vec<u8>> 
         let fragment = FragmentHeader {
             next_header: header.next_header,
             offset: u16::try_from(index * room).unwrap_or(u16::MAX),
-            more: (index + 1) * room < payload.len(),
+            more_fragments: (index + 1) * room < payload.len(),
             identification,
         };
         let mut octets = Vec::with_capacity(HEADER_LEN + FRAGMENT_HEADER_LEN + piece.len());

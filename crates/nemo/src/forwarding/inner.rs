@@ -104,7 +104,7 @@ pub(crate) fn may_fragment(packet: &[u8]) -> bool {
 
 /// Returns the packet with the ICMP error about an IPv4 packet that corresponds to an ICMPv6 error; `None` if
 /// RFC 1122 3.2.2 forbids it. `source` is in IPv4-mapped form; the source of an error of a node without an
-/// IPv4 address is [`ipv4::DUMMY`].
+/// IPv4 address is [`ipv4::DUMMY_ADDRESS`].
 pub(crate) fn icmp_error(source: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) -> Option<Vec<u8>> {
     let header = ipv4::Header::parse(invoking).ok()?;
     if !ipv4::may_answer(invoking) {
@@ -121,6 +121,6 @@ pub(crate) fn icmp_error(source: Ipv6Addr, error: ErrorMessage, invoking: &[u8])
         ErrorMessage::TimeExceeded { code } => ipv4::ErrorMessage::TimeExceeded { code },
         ErrorMessage::ParameterProblem { .. } => return None,
     };
-    let source: Ipv4Addr = source.to_ipv4_mapped().unwrap_or(ipv4::DUMMY);
+    let source: Ipv4Addr = source.to_ipv4_mapped().unwrap_or(ipv4::DUMMY_ADDRESS);
     Some(ipv4::error_packet(source, header.source, error, invoking))
 }

@@ -39,7 +39,7 @@ pub fn clamp(packet: &mut [u8], mtu: usize) -> bool {
         Some(&protocol::TCP) => HEADER_LEN,
         Some(
             &(protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS | protocol::ROUTING | protocol::FRAGMENT),
-        ) => match extension::upper_layer(packet) {
+        ) => match extension::find_upper_layer(packet) {
             Some((protocol::TCP, at, true)) => at,
             _ => return false,
         },
@@ -136,7 +136,7 @@ mod tests {
         segment.extend_from_slice(&[flags, 0xff, 0xff, 0, 0, 0, 0]);
         segment.extend_from_slice(&options);
         segment.extend_from_slice(data);
-        let sum = checksum::upper_layer(source, destination, protocol::TCP, &segment);
+        let sum = checksum::upper_layer_checksum(source, destination, protocol::TCP, &segment);
         segment[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&sum.to_be_bytes());
         let (next_header, before) = extensions.unwrap_or((protocol::TCP, &[]));
         let header = Header {
@@ -153,8 +153,8 @@ mod tests {
 
     fn is_valid(packet: &[u8]) -> bool {
         let header = Header::parse(packet).expect("a header");
-        let (_, at, _) = extension::upper_layer(packet).expect("TCP");
-        checksum::upper_layer(header.source, header.destination, protocol::TCP, &packet[at..]) == 0
+        let (_, at, _) = extension::find_upper_layer(packet).expect("TCP");
+        checksum::upper_layer_checksum(header.source, header.destination, protocol::TCP, &packet[at..]) == 0
     }
 
     /// Returns the values of the MSS options of a packet without extension headers.
@@ -202,7 +202,12 @@ mod tests {
             assert!(clamp(&mut clamped, 1360) && is_valid(&clamped));
         }
         for (offset, expected) in [(0, true), (8, false)] {
-            let header = FragmentHeader { next_header: protocol::TCP, offset, more: true, identification: 7 };
+            let header = FragmentHeader {
+                next_header: protocol::TCP,
+                offset,
+                more_fragments: true,
+                identification: 7,
+            };
             let before = packet(SYN, &mss, b"", Some((protocol::FRAGMENT, &header.emit())));
             let mut after = before.clone();
             assert_eq!(clamp(&mut after, 1360), expected);

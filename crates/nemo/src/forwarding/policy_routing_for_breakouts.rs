@@ -384,7 +384,7 @@ fn counting_rules(uplink: &str, kind: &TrafficKind, mark: Mark) -> [PacketRule; 
 /// Returns the conditions on packets from hosts on board that a selector makes.
 fn packets_of(selector: &TrafficSelector) -> Vec<PacketMatch> {
     let selector = selector.as_ipv6();
-    let only_ipv6 = selector.next_header == Some(Range::only(protocol::ICMPV6));
+    let only_ipv6 = selector.next_header == Some(Range::single(protocol::ICMPV6));
     let source = selector.destination.and_then(prefix_of);
     let destination = selector.source.and_then(prefix_of);
     let families = match source.or(destination) {
@@ -453,7 +453,7 @@ mod tests {
         };
         let all = "::ffff:0.0.0.0/96";
         assert_eq!(found, [of("::/0", 6), of("::/0", 17), of(all, 6), of(all, 17)]);
-        let next_header = Some(Range::only(58));
+        let next_header = Some(Range::single(58));
         let icmpv6 = packets_of(&TrafficSelector::Ipv6(Ipv6Selector { next_header, ..any }));
         assert_eq!(
             icmpv6,
@@ -467,9 +467,9 @@ mod tests {
         let selector = Ipv4Selector {
             source: range([192, 0, 2, 0], [192, 0, 2, 255]),
             destination: range([10, 42, 7, 0], [10, 42, 7, 255]),
-            destination_port: Some(Range::only(443)),
-            differentiated_services: Some(Range::only(46 << 2)),
-            protocol: Some(Range::only(6)),
+            destination_port: Some(Range::single(443)),
+            differentiated_services: Some(Range::single(46 << 2)),
+            protocol: Some(Range::single(6)),
             ..Ipv4Selector::default()
         };
         let expected = PacketMatch {

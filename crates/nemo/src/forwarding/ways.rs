@@ -132,7 +132,7 @@ mod tests {
             name: String::new(),
             breaks_out,
             selectors: vec![TrafficSelector::Ipv6(Ipv6Selector {
-                source_port: Some(carnet_mobility::flow::Range::only(port)),
+                source_port: Some(carnet_mobility::flow::Range::single(port)),
                 ..Ipv6Selector::default()
             })],
             lan: Vec::new(),

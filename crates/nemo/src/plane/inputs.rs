@@ -185,7 +185,7 @@ impl Nemo {
     pub fn handle_link_message(&mut self, now: Time, wall: WallTime, message: &LinkMessage) {
         if message.message.first().is_some_and(|kind| *kind < icmpv6::types::ECHO_REQUEST) {
             // The message may be an error about a packet that was sent from a care-of address.
-            if icmpv6::verify(message.source, message.destination, &message.message).is_ok()
+            if icmpv6::verify_checksum(message.source, message.destination, &message.message).is_ok()
                 && let Ok((error, invoking)) = icmpv6::parse_error(&message.message)
             {
                 self.handle_error(now, wall, message.source, message.destination, error, invoking);

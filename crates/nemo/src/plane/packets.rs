@@ -180,7 +180,7 @@ impl Nemo {
             if !may_reassemble || header.next_header != protocol::FRAGMENT {
                 return self.data_path.forwarder.drop(TunnelDrop::Fragment);
             }
-            let payload = buffer.as_slice().get(extensions.offset..).unwrap_or_default();
+            let payload = buffer.as_slice().get(extensions.upper_layer_offset..).unwrap_or_default();
             let stranger = !self.data_path.forwarder.has_tunnel(header.destination, header.source);
             return match self.data_path.reassembler.handle(now, header, &fragment, payload, stranger) {
                 Ok(None) => Verdict::Consumed,
@@ -195,9 +195,14 @@ impl Nemo {
             };
         }
         match extensions.protocol {
-            protocol::IPV6 | protocol::IPV4 => {
-                self.decapsulate(now, in_range, tunnel, extensions.sequence, extensions.offset, buffer)
-            }
+            protocol::IPV6 | protocol::IPV4 => self.decapsulate(
+                now,
+                in_range,
+                tunnel,
+                extensions.sequence,
+                extensions.upper_layer_offset,
+                buffer,
+            ),
             protocol::MOBILITY => {
                 let Some(message) = MobilityMessage::new(buffer.as_slice(), header, &extensions) else {
                     return self.data_path.forwarder.drop(TunnelDrop::Malformed);
@@ -301,7 +306,7 @@ impl Nemo {
     /// Handles a packet to the home agents' anycast address (RFC 6275 10.5): only discovery requests are
     /// accepted.
     fn discovery(&mut self, now: Time, header: &Header, extensions: &Extensions, packet: &[u8]) -> Verdict {
-        let message = packet.get(extensions.offset..).unwrap_or_default();
+        let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
         let Some(agent) = &mut self.roles.agent else {
             return self.data_path.forwarder.drop(TunnelDrop::UpperLayer);
         };
@@ -322,7 +327,7 @@ impl Nemo {
         extensions: &Extensions,
         packet: &[u8],
     ) -> Option<Verdict> {
-        let message = packet.get(extensions.offset..).unwrap_or_default();
+        let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
         let kind = (extensions.protocol == protocol::ICMPV6).then(|| message.first()).flatten();
         if kind != Some(&icmpv6::types::MOBILE_PREFIX_SOLICITATION) {
             return None;
@@ -362,14 +367,14 @@ impl Nemo {
         let (Some(home_address), Some(agent)) = (extensions.home_address, &self.roles.agent) else {
             return false;
         };
-        let message = packet.get(extensions.offset..).unwrap_or_default();
+        let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
         if extensions.protocol != protocol::ICMPV6 || message.first() != Some(&icmpv6::types::ECHO_REPLY) {
             return false;
         }
         // RFC 6275 9.3.1: the Home Address option counts only if a binding to that care-of address exists.
         let sender: Endpoint = header.source.into();
         if !agent.machine.bindings().of(home_address).any(|bound| bound.care_of_address == sender)
-            || icmpv6::verify(home_address, header.destination, message).is_err()
+            || icmpv6::verify_checksum(home_address, header.destination, message).is_err()
         {
             return false;
         }
@@ -421,7 +426,7 @@ impl Nemo {
             // RFC 6275 9.3.1, 9.3.2: the home agent is a correspondent node of a node with a binding; it
             // answers only pings.
             let sender: Endpoint = header.source.into();
-            let message = packet.get(extensions.offset..).unwrap_or_default();
+            let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
             if extensions.protocol == protocol::ICMPV6
                 && agent.machine.bindings().of(home_address).any(|bound| bound.care_of_address == sender)
                 && let Some(reply) = icmpv6::echo_reply_to_home(header, message, home_address)
@@ -441,8 +446,8 @@ impl Nemo {
                 buffer.copy_from(&reply);
                 return Verdict::Forward;
             }
-            let message = packet.get(extensions.offset..).unwrap_or_default();
-            if icmpv6::verify(header.source, header.destination, message).is_ok()
+            let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
+            if icmpv6::verify_checksum(header.source, header.destination, message).is_ok()
                 && let Ok((error, invoking)) = icmpv6::parse_error(message)
                 && self.handle_error(now, wall, header.source, header.destination, error, invoking)
             {

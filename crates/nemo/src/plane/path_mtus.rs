@@ -89,7 +89,7 @@ pub(super) fn is_probe_answer(
 /// identifies the path.
 pub(super) fn handle_echo_reply(roles: &mut Roles, data_path: &mut DataPath, now: Time, reply: &LinkMessage) {
     let LinkMessage { source, destination, message, .. } = reply;
-    if icmpv6::verify(*source, *destination, message).is_ok() {
+    if icmpv6::verify_checksum(*source, *destination, message).is_ok() {
         let packet = icmpv6::packet(*source, *destination, reply.hop_limit, message.clone());
         for ends in data_path.path_mtus.towards(*source) {
             if is_probe_answer(roles, &mut data_path.path_mtus, now, ends, &packet) {

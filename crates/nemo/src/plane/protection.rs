@@ -91,7 +91,7 @@ impl Protection {
         let (Ok(header), Ok(extensions)) = (Header::parse(&packet), Extensions::parse(&packet)) else {
             return Output::Packet(packet);
         };
-        let message = packet.get(extensions.offset..).unwrap_or_default();
+        let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
         let kind = message.get(2).copied();
         let in_the_clear = matches!(kind, Some(message_type::HEARTBEAT | message_type::BINDING_ERROR));
         let source = extensions.home_address.unwrap_or(header.source);
@@ -195,7 +195,7 @@ impl Protection {
         }
         let away = if to_router { header.destination } else { header.source };
         let flow_label = self.remember(away);
-        let length = buffer.as_slice().len().saturating_sub(extensions.offset);
+        let length = buffer.as_slice().len().saturating_sub(extensions.upper_layer_offset);
         let inner = Header {
             flow_label,
             payload_length: u16::try_from(length).unwrap_or(u16::MAX),
@@ -204,7 +204,7 @@ impl Protection {
             destination: local,
             ..*header
         };
-        buffer.strip(extensions.offset, length);
+        buffer.strip(extensions.upper_layer_offset, length);
         match buffer.prepend(&inner.emit()) {
             true => Verdict::Forward,
             false => forwarder.drop(TunnelDrop::Malformed),

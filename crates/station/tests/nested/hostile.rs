@@ -60,7 +60,7 @@ fn registration_by(link_address: [u8; 6], target: Ipv6Addr, registration: Addres
 }
 
 fn asks(owner: u64) -> AddressRegistration {
-    AddressRegistration { status: 0, transaction: 241, lifetime: 10, owner }
+    AddressRegistration { status: 0, transaction_id: 241, lifetime: 10, ownership_verifier: owner }
 }
 
 fn counter(world: &World, n: usize, name: &str) -> u64 {
@@ -120,7 +120,7 @@ fn older_nested_registration_does_not_replace_newer() {
     world.wait(2);
     assert!(routes(&world).contains(&(free, address(STRANGER))));
     for (transaction, gateway) in [(240, STRANGER), (242, "fe80::2"), (241, STRANGER)] {
-        let again = AddressRegistration { transaction, ..asks(9) };
+        let again = AddressRegistration { transaction_id: transaction, ..asks(9) };
         let source = if transaction == 242 { "fe80::2" } else { STRANGER };
         tell(&mut world, 1, message("i0", source, 255, registration(free, again)));
         world.wait(1);
@@ -208,7 +208,8 @@ fn nested_router_accepts_answers_only_from_parent() {
             target_link_address: None,
         };
         let mut octets = advertisement.emit();
-        AddressRegistration { status, transaction: 250, lifetime: 2, owner }.emit_into(&mut octets);
+        AddressRegistration { status, transaction_id: 250, lifetime: 2, ownership_verifier: owner }
+            .emit_into(&mut octets);
         octets
     };
     for status in [1, 3, 4] {
@@ -301,7 +302,7 @@ fn nested_router_ignores_offer_of_its_own_network() {
     let prefixes = ["2001:db8:1:a::", "2001:db8:1::", "ff02::", "fe80::"].map(address).to_vec();
     let path = vec![address("2001:db8:77::1")];
     let information = NestingInformation { grounded: true, prefixes, path };
-    let data = information.data();
+    let data = information.emit_data();
     let options = [
         NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 9]),
         NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data },
@@ -329,7 +330,13 @@ proptest! {
         for (lan, kind, status, tail, owner, transaction, lifetime) in messages {
             let mut octets = vec![kind, 0, 0, 0, 0, 0, 0, 0];
             octets.extend(Ipv6Addr::from(u128::from(address("2001:db8:f1::")) | u128::from(owner)).octets());
-            AddressRegistration { status, transaction, lifetime, owner }.emit_into(&mut octets);
+            AddressRegistration {
+                status,
+                transaction_id: transaction,
+                lifetime,
+                ownership_verifier: owner,
+            }
+            .emit_into(&mut octets);
             octets.extend(tail);
             tell(&mut world, 1, message(if lan { "i0" } else { "w0" }, STRANGER, 255, octets));
         }

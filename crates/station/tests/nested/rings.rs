@@ -80,7 +80,7 @@ fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
 }
 
 fn advertisement(information: &NestingInformation) -> Vec<u8> {
-    let data = information.data();
+    let data = information.emit_data();
     let options = [
         NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 9]),
         NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data },

@@ -23,7 +23,7 @@ use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_station::{MobileRouterSettings, OwnTraffic, PersistentState, Station, StationConfig};
 use carnet_virtual::{Timeline, configured_address, running_interface};
 pub use carnet_virtual::{address, filled_packet as data, prefix as net};
-use carnet_wire::extension::upper_layer;
+use carnet_wire::extension::find_upper_layer;
 use carnet_wire::icmpv6::{self, types};
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{
@@ -188,7 +188,7 @@ pub fn innermost(packet: &[u8]) -> (Header, usize) {
     let (mut rest, mut around) = (packet, 0);
     loop {
         let header = Header::parse(rest).expect("a header");
-        match upper_layer(rest) {
+        match find_upper_layer(rest) {
             Some((protocol::IPV6, offset, true)) => {
                 rest = &rest[offset..];
                 around += 1;
@@ -375,7 +375,7 @@ impl World {
     /// Sends a Neighbor Discovery message of a station on one of its links.
     fn say(&mut self, name: &str, message: LinkMessage) {
         self.said += 1;
-        if let Some(registration) = AddressRegistration::of(&message.message) {
+        if let Some(registration) = AddressRegistration::from_message(&message.message) {
             self.registrations.push((name.to_owned(), registration));
         }
         let node = &self.nodes[name];
@@ -505,7 +505,7 @@ impl World {
     fn route(&mut self, name: &str, input: &str, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a header");
         let node = &self.nodes[name];
-        let proto = upper_layer(&packet).map_or(header.next_header, |(protocol, ..)| protocol);
+        let proto = find_upper_layer(&packet).map_or(header.next_header, |(protocol, ..)| protocol);
         let mut rules: Vec<&Rule> = node
             .entries
             .iter()

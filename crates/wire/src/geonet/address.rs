@@ -4,8 +4,8 @@
 //! to V1.2.1); MID, the link-layer address (48). The text form of an address has sixteen hexadecimal digits
 //! in four groups, `9400:0200:0000:0001`.
 
-use super::fields::take;
-use crate::address::{ParseError, groups};
+use super::fields::field_at;
+use crate::address::{ParseError, parse_hex_groups};
 use crate::as_string;
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GnAddress(pub u64);
 
-const MANUAL: u64 = 1 << 63;
+const MANUAL_FLAG: u64 = 1 << 63;
 const STATION_TYPE_SHIFT: u32 = 58;
 
 impl GnAddress {
@@ -24,7 +24,7 @@ impl GnAddress {
     /// The address holds only the five low bits of a station type.
     pub const fn new(manual: bool, station_type: StationType, mid: [u8; 6]) -> GnAddress {
         let [a, b, c, d, e, f] = mid;
-        let manual = if manual { MANUAL } else { 0 };
+        let manual = if manual { MANUAL_FLAG } else { 0 };
         let station_type = (station_type.value() & 0x1f) as u64;
         GnAddress(manual | station_type << STATION_TYPE_SHIFT | u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
     }
@@ -36,16 +36,16 @@ impl GnAddress {
 
     /// MID: the link-layer address.
     pub fn mid(self) -> [u8; 6] {
-        take::<2, 6, 8>(&self.0.to_be_bytes())
+        field_at::<2, 6, 8>(&self.0.to_be_bytes())
     }
 
     /// M: the operator configured the address by hand.
     pub const fn is_manual(self) -> bool {
-        self.0 & MANUAL != 0
+        self.0 & MANUAL_FLAG != 0
     }
 
     /// The ten reserved bits. Stations of V1.2.1 and earlier put a country code (ITU-T E.218) here.
-    pub const fn reserved(self) -> u16 {
+    pub const fn reserved_bits(self) -> u16 {
         (self.0 >> 48) as u16 & 0x3ff
     }
 }
@@ -62,9 +62,9 @@ impl FromStr for GnAddress {
 
     /// Reads four groups of exactly four hexadecimal digits, upper or lower case, with colons between.
     fn from_str(text: &str) -> Result<GnAddress, ParseError> {
-        groups(text, 4, 4).map(GnAddress).ok_or_else(|| ParseError {
+        parse_hex_groups(text, 4, 4).map(GnAddress).ok_or_else(|| ParseError {
             found: text.to_owned(),
-            what: "GeoNetworking address",
+            parsed_item: "GeoNetworking address",
             expected: "four groups of four hexadecimal digits such as 1400:0200:0000:000a",
         })
     }

@@ -1,7 +1,7 @@
 //! Geographic areas as octets (clause 9.8.5, EN 302 931). The router decides which positions are inside an
 //! area.
 
-use super::position::on_globe;
+use super::position::is_on_globe;
 
 /// The shape of an area: the header subtype of GBC and GAC (table 9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +35,6 @@ pub struct GeoArea {
 impl GeoArea {
     /// Returns whether latitude and longitude of the centre are on the globe.
     pub fn is_on_globe(&self) -> bool {
-        on_globe(self.latitude, self.longitude)
+        is_on_globe(self.latitude, self.longitude)
     }
 }

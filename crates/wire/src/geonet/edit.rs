@@ -15,7 +15,7 @@ use super::{
 /// # Errors
 /// [`Error::Truncated`] if the packet is shorter than a Basic Header.
 pub fn set_remaining_hop_limit(packet: &mut [u8], remaining_hop_limit: u8) -> Result<(), Error> {
-    let [_, _, _, field] = basic_header(packet)?;
+    let [_, _, _, field] = basic_header_mut(packet)?;
     *field = remaining_hop_limit;
     Ok(())
 }
@@ -25,13 +25,13 @@ pub fn set_remaining_hop_limit(packet: &mut [u8], remaining_hop_limit: u8) -> Re
 /// # Errors
 /// [`Error::Truncated`] if the packet is shorter than a Basic Header.
 pub fn set_lifetime(packet: &mut [u8], lifetime: Lifetime) -> Result<(), Error> {
-    let [_, _, field, _] = basic_header(packet)?;
+    let [_, _, field, _] = basic_header_mut(packet)?;
     *field = lifetime.0;
     Ok(())
 }
 
 /// Offset of DE PV in a GUC or an LS reply: behind the two headers, SN, two reserved octets and SO PV.
-const DESTINATION: usize = BasicHeader::LEN + CommonHeader::LEN + 4 + LongPositionVector::LEN;
+const DESTINATION_OFFSET: usize = BasicHeader::LEN + CommonHeader::LEN + 4 + LongPositionVector::LEN;
 
 /// Writes DE PV of a GUC or an LS reply. The function refuses a secured packet, because the signature covers
 /// DE PV.
@@ -51,17 +51,17 @@ pub fn set_destination(packet: &mut [u8], destination: &ShortPositionVector) -> 
         found => return Err(Error::HeaderType { expected: "2/0 or 6/1", found }),
     }
     let found = packet.len();
-    let field = packet.get_mut(DESTINATION..DESTINATION + ShortPositionVector::LEN);
+    let field = packet.get_mut(DESTINATION_OFFSET..DESTINATION_OFFSET + ShortPositionVector::LEN);
     let field = field.ok_or(Error::Truncated {
         what: "destination position vector",
-        needed: DESTINATION + ShortPositionVector::LEN,
+        needed: DESTINATION_OFFSET + ShortPositionVector::LEN,
         found,
     })?;
     field.copy_from_slice(&destination.to_octets());
     Ok(())
 }
 
-fn basic_header(packet: &mut [u8]) -> Result<&mut [u8; 4], Error> {
+fn basic_header_mut(packet: &mut [u8]) -> Result<&mut [u8; 4], Error> {
     let found = packet.len();
     packet.first_chunk_mut().ok_or(Error::Truncated { what: "basic header", needed: BasicHeader::LEN, found })
 }

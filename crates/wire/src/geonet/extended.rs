@@ -1,6 +1,6 @@
 //! The extended headers (clause 9.8): the fields that depend on the type of packet.
 
-use super::fields::{put, take};
+use super::fields::{field_at, set_field_at};
 use super::{Error, GeoArea, GnAddress, HeaderType, LongPositionVector, Shape, ShortPositionVector};
 
 /// Extended header, by type of packet.
@@ -82,47 +82,47 @@ impl ExtendedHeader {
     pub fn parse(header_type: HeaderType, octets: &[u8]) -> Result<ExtendedHeader, Error> {
         Ok(match header_type {
             HeaderType::Beacon => {
-                let octets = chunk::<24>(octets, "beacon header")?;
+                let octets = first_octets::<24>(octets, "beacon header")?;
                 ExtendedHeader::Beacon { source: LongPositionVector::from_octets(octets) }
             }
             HeaderType::SingleHop => {
-                let octets = chunk::<28>(octets, "SHB header")?;
+                let octets = first_octets::<28>(octets, "SHB header")?;
                 ExtendedHeader::SingleHop {
-                    source: LongPositionVector::from_octets(&take::<0, 24, 28>(octets)),
-                    media_dependent: take::<24, 4, 28>(octets),
+                    source: LongPositionVector::from_octets(&field_at::<0, 24, 28>(octets)),
+                    media_dependent: field_at::<24, 4, 28>(octets),
                 }
             }
             HeaderType::TopologicallyScoped => {
-                let octets = chunk::<28>(octets, "TSB header")?;
+                let octets = first_octets::<28>(octets, "TSB header")?;
                 let (sequence, source) = sequence_and_source(octets);
                 ExtendedHeader::TopologicallyScoped { sequence, source }
             }
             HeaderType::GeoUnicast => {
-                let octets = chunk::<48>(octets, "GUC header")?;
+                let octets = first_octets::<48>(octets, "GUC header")?;
                 let (sequence, source) = sequence_and_source(octets);
-                let destination = ShortPositionVector::from_octets(&take::<28, 20, 48>(octets));
+                let destination = ShortPositionVector::from_octets(&field_at::<28, 20, 48>(octets));
                 ExtendedHeader::GeoUnicast { sequence, source, destination }
             }
             HeaderType::GeoBroadcast(shape) => {
-                let octets = chunk::<44>(octets, "GBC header")?;
+                let octets = first_octets::<44>(octets, "GBC header")?;
                 let (sequence, source) = sequence_and_source(octets);
-                ExtendedHeader::GeoBroadcast { sequence, source, area: area(shape, octets) }
+                ExtendedHeader::GeoBroadcast { sequence, source, area: parse_area(shape, octets) }
             }
             HeaderType::GeoAnycast(shape) => {
-                let octets = chunk::<44>(octets, "GAC header")?;
+                let octets = first_octets::<44>(octets, "GAC header")?;
                 let (sequence, source) = sequence_and_source(octets);
-                ExtendedHeader::GeoAnycast { sequence, source, area: area(shape, octets) }
+                ExtendedHeader::GeoAnycast { sequence, source, area: parse_area(shape, octets) }
             }
             HeaderType::LocationServiceRequest => {
-                let octets = chunk::<36>(octets, "LS request header")?;
+                let octets = first_octets::<36>(octets, "LS request header")?;
                 let (sequence, source) = sequence_and_source(octets);
-                let request = GnAddress(u64::from_be_bytes(take::<28, 8, 36>(octets)));
+                let request = GnAddress(u64::from_be_bytes(field_at::<28, 8, 36>(octets)));
                 ExtendedHeader::LocationServiceRequest { sequence, source, request }
             }
             HeaderType::LocationServiceReply => {
-                let octets = chunk::<48>(octets, "LS reply header")?;
+                let octets = first_octets::<48>(octets, "LS reply header")?;
                 let (sequence, source) = sequence_and_source(octets);
-                let destination = ShortPositionVector::from_octets(&take::<28, 20, 48>(octets));
+                let destination = ShortPositionVector::from_octets(&field_at::<28, 20, 48>(octets));
                 ExtendedHeader::LocationServiceReply { sequence, source, destination }
             }
             HeaderType::Any | HeaderType::Unknown(_) => {
@@ -208,59 +208,59 @@ impl ExtendedHeader {
     pub(super) fn to_octets(self) -> ([u8; 48], usize) {
         let mut octets = [0; 48];
         match self {
-            ExtendedHeader::Beacon { source } => put::<0, 24, 48>(&mut octets, source.to_octets()),
+            ExtendedHeader::Beacon { source } => set_field_at::<0, 24, 48>(&mut octets, source.to_octets()),
             ExtendedHeader::SingleHop { source, media_dependent } => {
-                put::<0, 24, 48>(&mut octets, source.to_octets());
-                put::<24, 4, 48>(&mut octets, media_dependent);
+                set_field_at::<0, 24, 48>(&mut octets, source.to_octets());
+                set_field_at::<24, 4, 48>(&mut octets, media_dependent);
             }
             ExtendedHeader::TopologicallyScoped { sequence, source } => {
-                put_sequence_and_source(&mut octets, sequence, &source);
+                write_sequence_and_source(&mut octets, sequence, &source);
             }
             ExtendedHeader::GeoUnicast { sequence, source, destination }
             | ExtendedHeader::LocationServiceReply { sequence, source, destination } => {
-                put_sequence_and_source(&mut octets, sequence, &source);
-                put::<28, 20, 48>(&mut octets, destination.to_octets());
+                write_sequence_and_source(&mut octets, sequence, &source);
+                set_field_at::<28, 20, 48>(&mut octets, destination.to_octets());
             }
             ExtendedHeader::GeoBroadcast { sequence, source, area }
             | ExtendedHeader::GeoAnycast { sequence, source, area } => {
-                put_sequence_and_source(&mut octets, sequence, &source);
-                put::<28, 4, 48>(&mut octets, area.latitude.to_be_bytes());
-                put::<32, 4, 48>(&mut octets, area.longitude.to_be_bytes());
-                put::<36, 2, 48>(&mut octets, area.distance_a.to_be_bytes());
-                put::<38, 2, 48>(&mut octets, area.distance_b.to_be_bytes());
-                put::<40, 2, 48>(&mut octets, area.angle.to_be_bytes());
+                write_sequence_and_source(&mut octets, sequence, &source);
+                set_field_at::<28, 4, 48>(&mut octets, area.latitude.to_be_bytes());
+                set_field_at::<32, 4, 48>(&mut octets, area.longitude.to_be_bytes());
+                set_field_at::<36, 2, 48>(&mut octets, area.distance_a.to_be_bytes());
+                set_field_at::<38, 2, 48>(&mut octets, area.distance_b.to_be_bytes());
+                set_field_at::<40, 2, 48>(&mut octets, area.angle.to_be_bytes());
             }
             ExtendedHeader::LocationServiceRequest { sequence, source, request } => {
-                put_sequence_and_source(&mut octets, sequence, &source);
-                put::<28, 8, 48>(&mut octets, request.0.to_be_bytes());
+                write_sequence_and_source(&mut octets, sequence, &source);
+                set_field_at::<28, 8, 48>(&mut octets, request.0.to_be_bytes());
             }
         }
         (octets, self.len())
     }
 }
 
-fn chunk<'a, const N: usize>(octets: &'a [u8], what: &'static str) -> Result<&'a [u8; N], Error> {
+fn first_octets<'a, const N: usize>(octets: &'a [u8], what: &'static str) -> Result<&'a [u8; N], Error> {
     octets.first_chunk().ok_or(Error::Truncated { what, needed: N, found: octets.len() })
 }
 
 /// Reads SN, two reserved octets and SO PV: the beginning of every header with a sequence number.
 fn sequence_and_source<const L: usize>(octets: &[u8; L]) -> (u16, LongPositionVector) {
-    let sequence = u16::from_be_bytes(take::<0, 2, L>(octets));
-    (sequence, LongPositionVector::from_octets(&take::<4, 24, L>(octets)))
+    let sequence = u16::from_be_bytes(field_at::<0, 2, L>(octets));
+    (sequence, LongPositionVector::from_octets(&field_at::<4, 24, L>(octets)))
 }
 
-fn put_sequence_and_source(octets: &mut [u8; 48], sequence: u16, source: &LongPositionVector) {
-    put::<0, 2, 48>(octets, sequence.to_be_bytes());
-    put::<4, 24, 48>(octets, source.to_octets());
+fn write_sequence_and_source(octets: &mut [u8; 48], sequence: u16, source: &LongPositionVector) {
+    set_field_at::<0, 2, 48>(octets, sequence.to_be_bytes());
+    set_field_at::<4, 24, 48>(octets, source.to_octets());
 }
 
-fn area(shape: Shape, octets: &[u8; 44]) -> GeoArea {
+fn parse_area(shape: Shape, octets: &[u8; 44]) -> GeoArea {
     GeoArea {
         shape,
-        latitude: i32::from_be_bytes(take::<28, 4, 44>(octets)),
-        longitude: i32::from_be_bytes(take::<32, 4, 44>(octets)),
-        distance_a: u16::from_be_bytes(take::<36, 2, 44>(octets)),
-        distance_b: u16::from_be_bytes(take::<38, 2, 44>(octets)),
-        angle: u16::from_be_bytes(take::<40, 2, 44>(octets)),
+        latitude: i32::from_be_bytes(field_at::<28, 4, 44>(octets)),
+        longitude: i32::from_be_bytes(field_at::<32, 4, 44>(octets)),
+        distance_a: u16::from_be_bytes(field_at::<36, 2, 44>(octets)),
+        distance_b: u16::from_be_bytes(field_at::<38, 2, 44>(octets)),
+        angle: u16::from_be_bytes(field_at::<40, 2, 44>(octets)),
     }
 }

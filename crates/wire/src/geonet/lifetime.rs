@@ -17,7 +17,7 @@ use std::time::Duration;
 pub struct Lifetime(pub u8);
 
 /// The bases in milliseconds; the index is the value of the two low bits.
-const BASES: [u32; 4] = [50, 1_000, 10_000, 100_000];
+const BASES_MILLISECONDS: [u32; 4] = [50, 1_000, 10_000, 100_000];
 /// The largest multiplier: the field has six bits.
 const MULTIPLIER_MAX: u32 = 63;
 
@@ -31,7 +31,7 @@ impl Lifetime {
     pub fn from_duration(duration: Duration) -> Lifetime {
         let wanted = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
         let mut best = (0, Lifetime::ZERO);
-        for (bits, base) in (0u8..).zip(BASES) {
+        for (bits, base) in (0u8..).zip(BASES_MILLISECONDS) {
             let multiplier = (wanted / base).min(MULTIPLIER_MAX);
             let reached = multiplier * base;
             if reached >= best.0 && multiplier > 0 {
@@ -49,7 +49,7 @@ impl Lifetime {
 
     /// Returns the duration that the octet encodes, in milliseconds.
     pub const fn milliseconds(self) -> u32 {
-        let base = BASES[(self.0 & 3) as usize];
+        let base = BASES_MILLISECONDS[(self.0 & 3) as usize];
         (self.0 >> 2) as u32 * base
     }
 

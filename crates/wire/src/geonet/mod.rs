@@ -59,4 +59,4 @@ pub const ETHERTYPE: u16 = 0x8947;
 pub const VERSION: u8 = 1;
 
 /// Shortest payload of an Ethernet frame, octets. The link pads a shorter packet to this length.
-pub const ETHERNET_MINIMUM: usize = 46;
+pub const ETHERNET_MIN_PAYLOAD: usize = 46;

@@ -74,7 +74,7 @@ impl<'a> Packet<'a> {
                 header_type: extended.header_type(),
                 traffic_class: TrafficClass::default(),
                 mobile: false,
-                payload_length: announced(payload),
+                payload_length: payload_length_field(payload),
                 maximum_hop_limit: hop_limit,
             },
             extended,
@@ -97,7 +97,7 @@ impl<'a> Packet<'a> {
             BasicNextHeader::Secured => return Err(Error::Secured),
             BasicNextHeader::Unknown(found) => return Err(Error::BasicNextHeader { found }),
         }
-        Packet::after_basic(basic, octets.get(BasicHeader::LEN..).unwrap_or_default(), true)
+        Packet::parse_with_padding(basic, octets.get(BasicHeader::LEN..).unwrap_or_default(), true)
     }
 
     /// Reads the Common Header, the extended header and the payload from the content of a secured envelope.
@@ -107,10 +107,10 @@ impl<'a> Packet<'a> {
     /// The errors of [`Packet::parse`] about the Common Header or the extended header; offsets count from the
     /// start of the faulty header.
     pub fn parse_after_basic(basic: BasicHeader, octets: &'a [u8]) -> Result<Packet<'a>, Error> {
-        Packet::after_basic(basic, octets, false)
+        Packet::parse_with_padding(basic, octets, false)
     }
 
-    fn after_basic(basic: BasicHeader, octets: &'a [u8], padded: bool) -> Result<Packet<'a>, Error> {
+    fn parse_with_padding(basic: BasicHeader, octets: &'a [u8], padded: bool) -> Result<Packet<'a>, Error> {
         let common = CommonHeader::parse(octets)?;
         let behind = octets.get(CommonHeader::LEN..).unwrap_or_default();
         let extended = ExtendedHeader::parse(common.header_type, behind)?;
@@ -168,7 +168,7 @@ impl<'a> Packet<'a> {
         let room = buffer.get_mut(..self.len());
         let room = room.ok_or(Error::Truncated { what: "packet buffer", needed: self.len(), found })?;
         let (headers, payload) = room.split_at_mut(self.payload_offset());
-        let (octets, length) = self.headers();
+        let (octets, length) = self.emit_headers();
         headers.copy_from_slice(&octets[..length]);
         payload.copy_from_slice(self.payload);
         Ok(self.len())
@@ -180,7 +180,7 @@ impl<'a> Packet<'a> {
     /// so that receivers reject the packet.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.len());
-        let (octets, length) = self.headers();
+        let (octets, length) = self.emit_headers();
         out.extend_from_slice(&octets[..length]);
         out.extend_from_slice(self.payload);
     }
@@ -193,22 +193,22 @@ impl<'a> Packet<'a> {
     }
 
     /// Returns the octets of the three headers and their total length.
-    fn headers(&self) -> ([u8; 60], usize) {
+    fn emit_headers(&self) -> ([u8; 60], usize) {
         let common = CommonHeader {
             header_type: self.extended.header_type(),
-            payload_length: announced(self.payload),
+            payload_length: payload_length_field(self.payload),
             ..self.common
         };
         let (extended, length) = self.extended.to_octets();
         let mut octets = [0; 60];
-        super::fields::put::<0, 4, 60>(&mut octets, self.basic.to_octets());
-        super::fields::put::<4, 8, 60>(&mut octets, common.to_octets());
-        super::fields::put::<12, 48, 60>(&mut octets, extended);
+        super::fields::set_field_at::<0, 4, 60>(&mut octets, self.basic.to_octets());
+        super::fields::set_field_at::<4, 8, 60>(&mut octets, common.to_octets());
+        super::fields::set_field_at::<12, 48, 60>(&mut octets, extended);
         (octets, BasicHeader::LEN + CommonHeader::LEN + length)
     }
 }
 
 /// Returns the value of PL for a payload.
-fn announced(payload: &[u8]) -> u16 {
+fn payload_length_field(payload: &[u8]) -> u16 {
     u16::try_from(payload.len()).unwrap_or(u16::MAX)
 }

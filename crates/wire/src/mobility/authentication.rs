@@ -12,7 +12,7 @@ use super::header::MobilityHeader;
 use super::message_type;
 use super::options::{MN_AAA, MN_HA, RawOption, option_type};
 use crate::Error;
-use crate::octets::{rest, u8_at, u32_at};
+use crate::octets::{octets_from, u8_at, u32_at};
 use std::ops::Range;
 
 /// Octets of the authentication data: HMAC-SHA1, truncated to 96 bits (RFC 4285 5.1).
@@ -26,9 +26,9 @@ pub struct AuthenticationField {
     /// The mobility security parameter index, which identifies the key.
     pub spi: u32,
     /// Range of octets that the MAC covers: from the start of the header to the end of the SPI.
-    pub covered: Range<usize>,
+    pub covered_range: Range<usize>,
     /// Range of the authentication data.
-    pub data: Range<usize>,
+    pub data_range: Range<usize>,
 }
 
 impl AuthenticationField {
@@ -36,7 +36,7 @@ impl AuthenticationField {
     /// the checksum. The caller feeds them to the MAC after the care-of address and the home address. Returns
     /// `None` if `mh` is not the header in which the field was found.
     pub fn covered_octets<'a>(&self, mh: &'a [u8]) -> Option<[&'a [u8]; 3]> {
-        let covered = mh.get(self.covered.clone())?;
+        let covered = mh.get(self.covered_range.clone())?;
         Some([covered.get(..4)?, &[0, 0], covered.get(6..)?])
     }
 }
@@ -53,23 +53,23 @@ pub fn authentication_field(mh: &[u8]) -> Result<Option<AuthenticationField>, Er
     let header = MobilityHeader::parse(mh)?;
     let start = match header.message_type {
         message_type::BINDING_UPDATE | message_type::BINDING_ACKNOWLEDGEMENT => 12,
-        message_type::BINDING_REVOCATION => super::revocation::FIXED,
+        message_type::BINDING_REVOCATION => super::revocation::OPTIONS_OFFSET,
         message_type::HOME_AGENT_SWITCH => super::home_agent_switch::options_offset(header.octets())?,
         _ => return Ok(None),
     };
-    let options = rest(header.octets(), start, "mobility options")?;
+    let options = octets_from(header.octets(), start, "mobility options")?;
     let mut field = None;
     let mut aaa_seen = false;
     let mut at = 0;
     while at < options.len() {
-        let option = RawOption::at(options, at)?;
+        let option = RawOption::parse_at(options, at)?;
         let data_at = start + at + 2;
-        at = option.end;
+        at = option.next_option_offset;
         if option.is_padding() {
             continue;
         }
         let subtype = match option.option_type {
-            option_type::AUTHENTICATION => Some(subtype(option.data)?),
+            option_type::AUTHENTICATION => Some(parse_subtype(option.data)?),
             _ => None,
         };
         match subtype {
@@ -86,8 +86,8 @@ pub fn authentication_field(mh: &[u8]) -> Result<Option<AuthenticationField>, Er
                 field = Some(AuthenticationField {
                     subtype: MN_HA,
                     spi: u32_at(option.data, 1, "authentication option")?,
-                    covered: 0..data_at + 5,
-                    data: data_at + 5..start + option.end,
+                    covered_range: 0..data_at + 5,
+                    data_range: data_at + 5..start + option.next_option_offset,
                 });
             }
             Some(MN_AAA) if aaa_seen => {
@@ -107,7 +107,7 @@ pub fn authentication_field(mh: &[u8]) -> Result<Option<AuthenticationField>, Er
 }
 
 /// Returns the subtype of an authentication option; an error if the option is too short for its SPI.
-fn subtype(data: &[u8]) -> Result<u8, Error> {
+fn parse_subtype(data: &[u8]) -> Result<u8, Error> {
     if data.len() < 5 {
         return Err(Error::Length {
             what: "authentication option",

@@ -25,7 +25,7 @@ pub const MAX_LEN: usize = 256 * 8;
 #[derive(Debug, Clone)]
 pub struct Builder {
     octets: Vec<u8>,
-    left_out: Option<u8>,
+    omitted_option_type: Option<u8>,
 }
 
 impl Builder {
@@ -127,7 +127,7 @@ impl Builder {
     fn new(message_type: u8) -> Builder {
         let mut octets = Vec::with_capacity(64);
         octets.extend_from_slice(&[protocol::NO_NEXT_HEADER, 0, message_type, 0, 0, 0]);
-        Builder { octets, left_out: None }
+        Builder { octets, omitted_option_type: None }
     }
 
     /// Appends an option at the next offset that its alignment allows.
@@ -141,11 +141,11 @@ impl Builder {
         let end = self.octets.len() + padding + 2 + length;
         match u8::try_from(length) {
             Ok(length) if end <= MAX_LEN => {
-                self.pad(padding);
+                self.append_padding(padding);
                 self.octets.extend_from_slice(&[option.option_type(), length]);
                 option.emit_data(&mut self.octets);
             }
-            _ => self.left_out = self.left_out.or(Some(option.option_type())),
+            _ => self.omitted_option_type = self.omitted_option_type.or(Some(option.option_type())),
         }
         self
     }
@@ -155,7 +155,7 @@ impl Builder {
     /// [`Builder::finish`] does not report an option that did not fit. If the number of options has no known
     /// limit, call [`Builder::try_finish`].
     pub fn finish(mut self) -> Vec<u8> {
-        self.pad((8 - self.octets.len() % 8) % 8);
+        self.append_padding((8 - self.octets.len() % 8) % 8);
         let units = u8::try_from(self.octets.len() / 8 - 1).unwrap_or(u8::MAX);
         if let Some(field) = self.octets.get_mut(1) {
             *field = units;
@@ -168,7 +168,7 @@ impl Builder {
     /// # Errors
     /// [`Error::Value`] with the type of the first option that did not fit.
     pub fn try_finish(self) -> Result<Vec<u8>, Error> {
-        match self.left_out {
+        match self.omitted_option_type {
             Some(option_type) => Err(Error::Value {
                 what: "mobility option too many for one message, its type",
                 expected: "at most 255 octets of data and 2048 octets in all",
@@ -179,7 +179,7 @@ impl Builder {
     }
 
     /// Appends `count` octets of padding: Pad1, or one PadN.
-    fn pad(&mut self, count: usize) {
+    fn append_padding(&mut self, count: usize) {
         match count {
             0 => {}
             1 => self.octets.push(option_type::PAD1),

@@ -37,19 +37,19 @@ use super::prefix_test::EXPERIMENTAL;
 use super::{ControlPacket, MobilityHeader};
 use crate::Error;
 use crate::ipv6::protocol;
-use crate::octets::{address_at, array, u8_at, u16_at, u32_at};
+use crate::octets::{address_at, array_at, u8_at, u16_at, u32_at};
 
 /// The most prefixes in one message.
 pub const MAX_PREFIXES: usize = 8;
 /// Octets of the authenticator (RFC 6275 6.2.7: the first 96 bits).
-pub const AUTHENTICATOR: usize = 12;
+pub const AUTHENTICATOR_LEN: usize = 12;
 /// The magic number, "CNDR" in ASCII.
-const MAGIC: u32 = 0x434e_4452;
+const MAGIC_NUMBER: u32 = 0x434e_4452;
 /// Octets of a message before its prefixes.
-const FIXED: usize = 88;
-const PREFIX: usize = 24;
-const AUTHENTICATOR_AT: usize = 72;
-const WHAT: &str = "direct route message";
+const FIXED_PART_LEN: usize = 88;
+const PREFIX_LEN: usize = 24;
+const AUTHENTICATOR_OFFSET: usize = 72;
+const NAME_IN_ERRORS: &str = "direct route message";
 
 /// Kind of a direct route message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub struct DirectRoute {
     /// Number that the requester chooses and the answer copies.
     pub cookie: u64,
     /// A keygen token (RFC 6275 5.2.4).
-    pub token: u64,
+    pub keygen_token: u64,
     /// Index of the nonce for the tokens of home address and prefixes.
     pub home_nonce: u16,
     /// Index of the nonce for the token of the care-of address.
@@ -117,7 +117,7 @@ pub struct DirectRoute {
     pub care_of_address: Ipv6Addr,
     /// Authenticator over the message, computed with the key of the binding while checksum and authenticator
     /// are zero; zero if the message carries none.
-    pub authenticator: [u8; AUTHENTICATOR],
+    pub authenticator: [u8; AUTHENTICATOR_LEN],
     /// Mobile network prefixes that the message concerns, at most [`MAX_PREFIXES`].
     pub prefixes: Vec<Ipv6Net>,
 }
@@ -130,13 +130,13 @@ impl DirectRoute {
             sequence: 0,
             lifetime: 0,
             cookie: 0,
-            token: 0,
+            keygen_token: 0,
             home_nonce: 0,
             care_of_nonce: 0,
             status: 0,
             home_address: Ipv6Addr::UNSPECIFIED,
             care_of_address: Ipv6Addr::UNSPECIFIED,
-            authenticator: [0; AUTHENTICATOR],
+            authenticator: [0; AUTHENTICATOR_LEN],
             prefixes: Vec::new(),
         }
     }
@@ -152,35 +152,35 @@ impl DirectRoute {
         if header.message_type != EXPERIMENTAL {
             return Err(wrong("MH type", "11", u32::from(header.message_type)));
         }
-        let magic = u32_at(octets, 8, WHAT)?;
-        if magic != MAGIC {
+        let magic = u32_at(octets, 8, NAME_IN_ERRORS)?;
+        if magic != MAGIC_NUMBER {
             return Err(wrong("magic number of an experiment", "434e4452", magic));
         }
-        let kind = u8_at(octets, 6, WHAT)?;
+        let kind = u8_at(octets, 6, NAME_IN_ERRORS)?;
         let known = usize::from(kind).checked_sub(1).and_then(|at| KINDS.get(at));
-        let count = usize::from(u8_at(octets, 7, WHAT)?);
+        let count = usize::from(u8_at(octets, 7, NAME_IN_ERRORS)?);
         if count > MAX_PREFIXES {
             return Err(wrong("number of prefixes", "at most 8", count as u32));
         }
         let prefix = |number: usize| {
-            let at = FIXED + number * PREFIX;
-            let length = u8_at(octets, at, WHAT)?;
-            let network = address_at(octets, at + 8, WHAT)?;
+            let at = FIXED_PART_LEN + number * PREFIX_LEN;
+            let length = u8_at(octets, at, NAME_IN_ERRORS)?;
+            let network = address_at(octets, at + 8, NAME_IN_ERRORS)?;
             let prefix = Ipv6Net::new(network, length).ok().filter(|prefix| prefix.network() == network);
             prefix.ok_or_else(|| wrong("prefix length", "one that the prefix fits", u32::from(length)))
         };
         Ok(DirectRoute {
             kind: *known.ok_or_else(|| wrong("kind of direct route message", "1 to 9", u32::from(kind)))?,
-            sequence: u16_at(octets, 12, WHAT)?,
-            lifetime: u16_at(octets, 14, WHAT)?,
-            cookie: u64::from_be_bytes(array(octets, 16, WHAT)?),
-            token: u64::from_be_bytes(array(octets, 24, WHAT)?),
-            home_nonce: u16_at(octets, 32, WHAT)?,
-            care_of_nonce: u16_at(octets, 34, WHAT)?,
-            status: u8_at(octets, 36, WHAT)?,
-            home_address: address_at(octets, 40, WHAT)?,
-            care_of_address: address_at(octets, 56, WHAT)?,
-            authenticator: array(octets, AUTHENTICATOR_AT, WHAT)?,
+            sequence: u16_at(octets, 12, NAME_IN_ERRORS)?,
+            lifetime: u16_at(octets, 14, NAME_IN_ERRORS)?,
+            cookie: u64::from_be_bytes(array_at(octets, 16, NAME_IN_ERRORS)?),
+            keygen_token: u64::from_be_bytes(array_at(octets, 24, NAME_IN_ERRORS)?),
+            home_nonce: u16_at(octets, 32, NAME_IN_ERRORS)?,
+            care_of_nonce: u16_at(octets, 34, NAME_IN_ERRORS)?,
+            status: u8_at(octets, 36, NAME_IN_ERRORS)?,
+            home_address: address_at(octets, 40, NAME_IN_ERRORS)?,
+            care_of_address: address_at(octets, 56, NAME_IN_ERRORS)?,
+            authenticator: array_at(octets, AUTHENTICATOR_OFFSET, NAME_IN_ERRORS)?,
             prefixes: (0..count).map(prefix).collect::<Result<_, _>>()?,
         })
     }
@@ -188,7 +188,7 @@ impl DirectRoute {
     /// Returns the Mobility Header with a zero checksum and the first [`MAX_PREFIXES`] prefixes.
     pub fn octets(&self) -> Vec<u8> {
         let count = self.prefixes.len().min(MAX_PREFIXES);
-        let mut octets = vec![0; FIXED + count * PREFIX];
+        let mut octets = vec![0; FIXED_PART_LEN + count * PREFIX_LEN];
         let length = octets.len() / 8 - 1;
         let mut put = |at: usize, field: &[u8]| {
             for (octet, value) in octets.iter_mut().skip(at).zip(field) {
@@ -198,20 +198,20 @@ impl DirectRoute {
         let kind = KINDS.iter().position(|kind| *kind == self.kind).map_or(0, |at| at as u8 + 1);
         put(0, &[protocol::NO_NEXT_HEADER, length as u8, EXPERIMENTAL]);
         put(6, &[kind, count as u8]);
-        put(8, &MAGIC.to_be_bytes());
+        put(8, &MAGIC_NUMBER.to_be_bytes());
         put(12, &self.sequence.to_be_bytes());
         put(14, &self.lifetime.to_be_bytes());
         put(16, &self.cookie.to_be_bytes());
-        put(24, &self.token.to_be_bytes());
+        put(24, &self.keygen_token.to_be_bytes());
         put(32, &self.home_nonce.to_be_bytes());
         put(34, &self.care_of_nonce.to_be_bytes());
         put(36, &[self.status]);
         put(40, &self.home_address.octets());
         put(56, &self.care_of_address.octets());
-        put(AUTHENTICATOR_AT, &self.authenticator);
+        put(AUTHENTICATOR_OFFSET, &self.authenticator);
         for (number, prefix) in self.prefixes.iter().take(count).enumerate() {
-            put(FIXED + number * PREFIX, &[prefix.prefix_len()]);
-            put(FIXED + number * PREFIX + 8, &prefix.network().octets());
+            put(FIXED_PART_LEN + number * PREFIX_LEN, &[prefix.prefix_len()]);
+            put(FIXED_PART_LEN + number * PREFIX_LEN + 8, &prefix.network().octets());
         }
         octets
     }
@@ -227,19 +227,19 @@ mod tests {
     use super::*;
     use crate::ipv6::{HEADER_LEN, Header};
 
-    fn message(kind: DirectRouteKind) -> DirectRoute {
+    fn example_message(kind: DirectRouteKind) -> DirectRoute {
         DirectRoute {
             kind,
             sequence: 0x0102,
             lifetime: 105,
             cookie: 0x0102_0304_0506_0708,
-            token: 0x1112_1314_1516_1718,
+            keygen_token: 0x1112_1314_1516_1718,
             home_nonce: 7,
             care_of_nonce: 8,
             status: 1,
             home_address: "2001:db8:1::1234".parse().expect("address"),
             care_of_address: "2001:db8:f1::7".parse().expect("address"),
-            authenticator: [9; AUTHENTICATOR],
+            authenticator: [9; AUTHENTICATOR_LEN],
             prefixes: vec![
                 "2001:db8:a::/64".parse().expect("prefix"),
                 "2001:db8:b::/48".parse().expect("prefix"),
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    fn read(packet: &[u8]) -> Result<DirectRoute, Error> {
+    fn parse_packet(packet: &[u8]) -> Result<DirectRoute, Error> {
         let header = Header::parse(packet)?;
         let header =
             MobilityHeader::parse_verified(&packet[HEADER_LEN..], header.source, header.destination)?;
@@ -259,12 +259,12 @@ mod tests {
         let (source, destination) =
             ("2001:db8::1".parse().expect("address"), "2001:db8::2".parse().expect("address"));
         for kind in KINDS {
-            let message = message(kind);
+            let message = example_message(kind);
             let packet = message.packet(source, destination, 64);
-            assert_eq!(packet.len(), HEADER_LEN + FIXED + 2 * PREFIX);
-            assert_eq!(read(&packet), Ok(message));
+            assert_eq!(packet.len(), HEADER_LEN + FIXED_PART_LEN + 2 * PREFIX_LEN);
+            assert_eq!(parse_packet(&packet), Ok(message));
             let empty = DirectRoute::new(kind);
-            assert_eq!(read(&empty.packet(source, destination, 64)), Ok(empty));
+            assert_eq!(parse_packet(&empty.packet(source, destination, 64)), Ok(empty));
         }
     }
 
@@ -272,21 +272,29 @@ mod tests {
     fn direct_route_parser_refuses_other_and_malformed_messages() {
         let (source, destination) =
             ("2001:db8::1".parse().expect("address"), "2001:db8::2".parse().expect("address"));
-        let packet = message(DirectRouteKind::BindingUpdate).packet(source, destination, 64);
+        let packet = example_message(DirectRouteKind::BindingUpdate).packet(source, destination, 64);
         let changed = |at: usize, value: u8| {
             let mut octets = packet[HEADER_LEN..].to_vec();
             octets[at] = value;
             super::super::set_checksum(&mut octets, source, destination);
-            read(&[&packet[..HEADER_LEN], &octets].concat())
+            parse_packet(&[&packet[..HEADER_LEN], &octets].concat())
         };
-        assert_eq!(changed(6, 6), Ok(message(DirectRouteKind::BindingUpdate)));
-        for (at, value) in
-            [(2, 13), (6, 0), (6, 10), (7, 3), (7, 9), (8, 0), (FIXED, 129), (FIXED, 40), (1, 5)]
-        {
+        assert_eq!(changed(6, 6), Ok(example_message(DirectRouteKind::BindingUpdate)));
+        for (at, value) in [
+            (2, 13),
+            (6, 0),
+            (6, 10),
+            (7, 3),
+            (7, 9),
+            (8, 0),
+            (FIXED_PART_LEN, 129),
+            (FIXED_PART_LEN, 40),
+            (1, 5),
+        ] {
             assert!(changed(at, value).is_err(), "{at}: {value}");
         }
         for length in HEADER_LEN..packet.len() {
-            assert!(read(&packet[..length]).is_err(), "{length}");
+            assert!(parse_packet(&packet[..length]).is_err(), "{length}");
         }
     }
 }

@@ -12,7 +12,7 @@
 
 use super::selector::{Ipv4Selector, Ipv6Selector, Range, TrafficSelector};
 use crate::Error;
-use crate::octets::{array, rest, slice, u8_at, u16_at};
+use crate::octets::{array_at, octets_from, slice_at, u8_at, u16_at};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -78,7 +78,7 @@ impl<'a> Identifiers<'a> {
 }
 
 /// Returns the octets of a list of identifiers, for a Flow Summary option.
-pub fn identifiers(of: &[u16]) -> Vec<u8> {
+pub fn emit_identifiers(of: &[u16]) -> Vec<u8> {
     of.iter().flat_map(|identifier| identifier.to_be_bytes()).collect()
 }
 
@@ -110,17 +110,17 @@ impl<'a> SubOptions<'a> {
     /// [`Error::Truncated`] if a sub-option exceeds the octets; [`Error::Repeated`] for a second sub-option
     /// of a kind that may occur once; [`Error::Length`] and [`Error::Value`] for invalid contents.
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
-        const WHAT: &str = "flow identification sub-option";
+        const NAME_IN_ERRORS: &str = "flow identification sub-option";
         let mut read = SubOptions::default();
         let mut at = 0;
         while at < octets.len() {
-            let kind = u8_at(octets, at, WHAT)?;
+            let kind = u8_at(octets, at, NAME_IN_ERRORS)?;
             if kind == sub_option::PAD1 {
                 at += 1;
                 continue;
             }
-            let length = usize::from(u8_at(octets, at + 1, WHAT)?);
-            let data = slice(octets, at + 2, length, WHAT)?;
+            let length = usize::from(u8_at(octets, at + 1, NAME_IN_ERRORS)?);
+            let data = slice_at(octets, at + 2, length, NAME_IN_ERRORS)?;
             at += 2 + length;
             match kind {
                 sub_option::BINDING_REFERENCE if read.bids.is_some() => {
@@ -144,7 +144,7 @@ impl<'a> SubOptions<'a> {
 /// is empty.
 ///
 /// If the selector has its greatest length, an option with more than 96 BIDs exceeds every message.
-pub fn sub_options(selector: Option<&TrafficSelector>, bids: &[u16]) -> Vec<u8> {
+pub fn emit_sub_options(selector: Option<&TrafficSelector>, bids: &[u16]) -> Vec<u8> {
     let mut octets = Vec::with_capacity(96);
     if let Some(selector) = selector {
         let data = emit_selector(selector);
@@ -160,7 +160,7 @@ pub fn sub_options(selector: Option<&TrafficSelector>, bids: &[u16]) -> Vec<u8> 
         }
         octets.push(sub_option::BINDING_REFERENCE);
         octets.push(u8::try_from(bids.len() * 2).unwrap_or(u8::MAX - 1));
-        octets.extend_from_slice(&identifiers(&bids[..bids.len().min(127)]));
+        octets.extend_from_slice(&emit_identifiers(&bids[..bids.len().min(127)]));
     }
     octets
 }
@@ -168,112 +168,116 @@ pub fn sub_options(selector: Option<&TrafficSelector>, bids: &[u16]) -> Vec<u8> 
 impl SelectorField {
     /// Reads a traffic selector that begins with its TS Format.
     fn parse(data: &[u8]) -> Result<SelectorField, Error> {
-        const WHAT: &str = "traffic selector";
-        let format = u8_at(data, 0, WHAT)?;
+        const NAME_IN_ERRORS: &str = "traffic selector";
+        let format = u8_at(data, 0, NAME_IN_ERRORS)?;
         if !matches!(format, FORMAT_IPV4 | FORMAT_IPV6) {
             return Ok(SelectorField::Unknown { format });
         }
-        let flags = u16_at(data, 2, WHAT)?;
-        let mut reader = Reader { octets: rest(data, 6, WHAT)?, flags, bit: 15 };
+        let flags = u16_at(data, 2, NAME_IN_ERRORS)?;
+        let mut reader =
+            SelectorReader { octets: octets_from(data, 6, NAME_IN_ERRORS)?, flags, flag_bit: 15 };
         let selector = if format == FORMAT_IPV4 {
             TrafficSelector::Ipv4(Ipv4Selector {
-                source: reader.range::<4, _>(Ipv4Addr::from)?,
-                destination: reader.range::<4, _>(Ipv4Addr::from)?,
-                spi: reader.range::<4, _>(u32::from_be_bytes)?,
-                source_port: reader.range::<2, _>(u16::from_be_bytes)?,
-                destination_port: reader.range::<2, _>(u16::from_be_bytes)?,
-                differentiated_services: reader.range::<1, _>(|[octet]| octet)?,
-                protocol: reader.range::<1, _>(|[octet]| octet)?,
+                source: reader.read_range::<4, _>(Ipv4Addr::from)?,
+                destination: reader.read_range::<4, _>(Ipv4Addr::from)?,
+                spi: reader.read_range::<4, _>(u32::from_be_bytes)?,
+                source_port: reader.read_range::<2, _>(u16::from_be_bytes)?,
+                destination_port: reader.read_range::<2, _>(u16::from_be_bytes)?,
+                differentiated_services: reader.read_range::<1, _>(|[octet]| octet)?,
+                protocol: reader.read_range::<1, _>(|[octet]| octet)?,
             })
         } else {
             TrafficSelector::Ipv6(Ipv6Selector {
-                source: reader.range::<16, _>(Ipv6Addr::from)?,
-                destination: reader.range::<16, _>(Ipv6Addr::from)?,
-                spi: reader.range::<4, _>(u32::from_be_bytes)?,
+                source: reader.read_range::<16, _>(Ipv6Addr::from)?,
+                destination: reader.read_range::<16, _>(Ipv6Addr::from)?,
+                spi: reader.read_range::<4, _>(u32::from_be_bytes)?,
                 // RFC 6088 3.2: "The receiver SHOULD ignore the first 8 bits"; a flow label has 20 bits.
-                flow_label: reader.range::<4, _>(|octets| u32::from_be_bytes(octets) & 0x000f_ffff)?,
-                source_port: reader.range::<2, _>(u16::from_be_bytes)?,
-                destination_port: reader.range::<2, _>(u16::from_be_bytes)?,
-                traffic_class: reader.range::<1, _>(|[octet]| octet)?,
-                next_header: reader.range::<1, _>(|[octet]| octet)?,
+                flow_label: reader.read_range::<4, _>(|octets| u32::from_be_bytes(octets) & 0x000f_ffff)?,
+                source_port: reader.read_range::<2, _>(u16::from_be_bytes)?,
+                destination_port: reader.read_range::<2, _>(u16::from_be_bytes)?,
+                traffic_class: reader.read_range::<1, _>(|[octet]| octet)?,
+                next_header: reader.read_range::<1, _>(|[octet]| octet)?,
             })
         };
         match reader.octets.len() {
             0 => Ok(SelectorField::Known(selector)),
-            more => Err(Error::Length { what: WHAT, expected: "that of the fields named", found: more }),
+            more => {
+                Err(Error::Length { what: NAME_IN_ERRORS, expected: "that of the fields named", found: more })
+            }
         }
     }
 }
 
 /// Reads the fields that the flags announce: pairs of first and last value.
-struct Reader<'a> {
+struct SelectorReader<'a> {
     octets: &'a [u8],
     flags: u16,
     /// Bit number of the next flag; flag A is bit 15.
-    bit: u32,
+    flag_bit: u32,
 }
 
-impl Reader<'_> {
-    fn range<const N: usize, T: Copy + PartialOrd>(
+impl SelectorReader<'_> {
+    fn read_range<const N: usize, T: Copy + PartialOrd>(
         &mut self,
         value: impl Fn([u8; N]) -> T,
     ) -> Result<Option<Range<T>>, Error> {
-        const WHAT: &str = "traffic selector";
-        let (first, last) = (self.flag(), self.flag());
+        const NAME_IN_ERRORS: &str = "traffic selector";
+        let (first, last) = (self.read_flag(), self.read_flag());
         let mut next = || -> Result<T, Error> {
-            let field = array::<N>(self.octets, 0, WHAT)?;
-            self.octets = rest(self.octets, N, WHAT)?;
+            let field = array_at::<N>(self.octets, 0, NAME_IN_ERRORS)?;
+            self.octets = octets_from(self.octets, N, NAME_IN_ERRORS)?;
             Ok(value(field))
         };
         match (first, last) {
             (false, false) => Ok(None),
-            (true, false) => Ok(Some(Range::only(next()?))),
+            (true, false) => Ok(Some(Range::single(next()?))),
             (true, true) => {
                 let range = Range::new(next()?, next()?);
                 if range.first > range.last {
                     return Err(Error::Order {
-                        what: WHAT,
+                        what: NAME_IN_ERRORS,
                         expected: "the first of a range before the last",
                     });
                 }
                 Ok(Some(range))
             }
             // RFC 6088 3.1: "MUST NOT be included unless the Start ... field is included".
-            (false, true) => {
-                Err(Error::Order { what: WHAT, expected: "the last of a range only with the first" })
-            }
+            (false, true) => Err(Error::Order {
+                what: NAME_IN_ERRORS,
+                expected: "the last of a range only with the first",
+            }),
         }
     }
 
-    fn flag(&mut self) -> bool {
-        let set = self.flags & (1_u16 << self.bit) != 0;
-        self.bit = self.bit.saturating_sub(1);
+    fn read_flag(&mut self) -> bool {
+        let set = self.flags & (1_u16 << self.flag_bit) != 0;
+        self.flag_bit = self.flag_bit.saturating_sub(1);
         set
     }
 }
 
 /// Writes the fields of a selector, and sets the flag of each field that is present.
-struct Writer {
+struct SelectorWriter {
     octets: Vec<u8>,
     flags: u16,
-    bit: u32,
+    flag_bit: u32,
 }
 
-impl Writer {
-    fn range<const N: usize, T: Copy + PartialEq>(
+impl SelectorWriter {
+    fn write_range<const N: usize, T: Copy + PartialEq>(
         &mut self,
         range: Option<Range<T>>,
         octets: impl Fn(T) -> [u8; N],
     ) {
         if let Some(range) = range {
-            self.flags |= 1 << self.bit;
+            self.flags |= 1 << self.flag_bit;
             self.octets.extend_from_slice(&octets(range.first));
             if range.first != range.last {
-                self.flags |= 1 << (self.bit - 1);
+                self.flags |= 1 << (self.flag_bit - 1);
                 self.octets.extend_from_slice(&octets(range.last));
             }
         }
-        self.bit = self.bit.saturating_sub(2);
+        self.flag_bit = self.flag_bit.saturating_sub(2);
     }
 }
 
@@ -284,26 +288,26 @@ fn emit_selector(selector: &TrafficSelector) -> Vec<u8> {
         TrafficSelector::Ipv4(_) => FORMAT_IPV4,
         TrafficSelector::Ipv6(_) => FORMAT_IPV6,
     };
-    let mut writer = Writer { octets: vec![format, 0, 0, 0, 0, 0], flags: 0, bit: 15 };
+    let mut writer = SelectorWriter { octets: vec![format, 0, 0, 0, 0, 0], flags: 0, flag_bit: 15 };
     match selector {
         TrafficSelector::Ipv4(it) => {
-            writer.range(it.source, |address| address.octets());
-            writer.range(it.destination, |address| address.octets());
-            writer.range(it.spi, u32::to_be_bytes);
-            writer.range(it.source_port, u16::to_be_bytes);
-            writer.range(it.destination_port, u16::to_be_bytes);
-            writer.range(it.differentiated_services, |octet| [octet]);
-            writer.range(it.protocol, |octet| [octet]);
+            writer.write_range(it.source, |address| address.octets());
+            writer.write_range(it.destination, |address| address.octets());
+            writer.write_range(it.spi, u32::to_be_bytes);
+            writer.write_range(it.source_port, u16::to_be_bytes);
+            writer.write_range(it.destination_port, u16::to_be_bytes);
+            writer.write_range(it.differentiated_services, |octet| [octet]);
+            writer.write_range(it.protocol, |octet| [octet]);
         }
         TrafficSelector::Ipv6(it) => {
-            writer.range(it.source, |address| address.octets());
-            writer.range(it.destination, |address| address.octets());
-            writer.range(it.spi, u32::to_be_bytes);
-            writer.range(it.flow_label, u32::to_be_bytes);
-            writer.range(it.source_port, u16::to_be_bytes);
-            writer.range(it.destination_port, u16::to_be_bytes);
-            writer.range(it.traffic_class, |octet| [octet]);
-            writer.range(it.next_header, |octet| [octet]);
+            writer.write_range(it.source, |address| address.octets());
+            writer.write_range(it.destination, |address| address.octets());
+            writer.write_range(it.spi, u32::to_be_bytes);
+            writer.write_range(it.flow_label, u32::to_be_bytes);
+            writer.write_range(it.source_port, u16::to_be_bytes);
+            writer.write_range(it.destination_port, u16::to_be_bytes);
+            writer.write_range(it.traffic_class, |octet| [octet]);
+            writer.write_range(it.next_header, |octet| [octet]);
         }
     }
     let flags = writer.flags.to_be_bytes();
@@ -325,12 +329,12 @@ pub enum FlowAction {
 }
 
 /// Vendor number of [`FlowActionOption`]: 32473, for examples (RFC 5612).
-pub const VENDOR: u32 = 32_473;
+pub const EXAMPLE_VENDOR: u32 = 32_473;
 /// Sub-type of [`FlowActionOption`] in the Vendor Specific option.
-pub const FLOW_ACTION: u8 = 1;
+pub const FLOW_ACTION_SUBTYPE: u8 = 1;
 
-/// Action on the packets of a flow: the data of a Vendor Specific option (RFC 5094) of vendor [`VENDOR`] and
-/// sub-type [`FLOW_ACTION`].
+/// Action on the packets of a flow: the data of a Vendor Specific option (RFC 5094) of vendor
+/// [`EXAMPLE_VENDOR`] and sub-type [`FLOW_ACTION_SUBTYPE`].
 ///
 /// ```text
 ///  |         FID (16)        |  Action (8)  | Reserved (8) |
@@ -346,37 +350,43 @@ pub struct FlowActionOption {
     /// Action on the packets.
     pub action: FlowAction,
     /// BIDs and their weights.
-    pub weights: Vec<(u16, u16)>,
+    pub binding_weights: Vec<(u16, u16)>,
 }
 
 impl FlowActionOption {
     /// Reads the data of the option.
     pub(super) fn parse(data: &[u8]) -> Result<FlowActionOption, Error> {
-        const WHAT: &str = "flow action option";
-        let action = match u8_at(data, 2, WHAT)? {
+        const NAME_IN_ERRORS: &str = "flow action option";
+        let action = match u8_at(data, 2, NAME_IN_ERRORS)? {
             1 => FlowAction::Failover,
             2 => FlowAction::Balance,
             3 => FlowAction::Duplicate,
             found => {
                 return Err(Error::Value {
-                    what: WHAT,
+                    what: NAME_IN_ERRORS,
                     expected: "an action from 1 to 3",
                     found: found.into(),
                 });
             }
         };
-        let pairs = rest(data, 4, WHAT)?;
+        let pairs = octets_from(data, 4, NAME_IN_ERRORS)?;
         if !pairs.len().is_multiple_of(4) {
-            return Err(Error::Length { what: WHAT, expected: "4 and a multiple of 4", found: data.len() });
+            return Err(Error::Length {
+                what: NAME_IN_ERRORS,
+                expected: "4 and a multiple of 4",
+                found: data.len(),
+            });
         }
         let weights = pairs
             .chunks_exact(4)
-            .map(|pair| match (u16_at(pair, 0, WHAT)?, u16_at(pair, 2, WHAT)?) {
-                (_, 0) => Err(Error::Value { what: WHAT, expected: "a weight of at least 1", found: 0 }),
+            .map(|pair| match (u16_at(pair, 0, NAME_IN_ERRORS)?, u16_at(pair, 2, NAME_IN_ERRORS)?) {
+                (_, 0) => {
+                    Err(Error::Value { what: NAME_IN_ERRORS, expected: "a weight of at least 1", found: 0 })
+                }
                 pair => Ok(pair),
             })
             .collect::<Result<_, _>>()?;
-        Ok(FlowActionOption { fid: u16_at(data, 0, WHAT)?, action, weights })
+        Ok(FlowActionOption { fid: u16_at(data, 0, NAME_IN_ERRORS)?, action, binding_weights: weights })
     }
 
     /// Returns the data for [`VendorSpecific`](super::MobilityOption::VendorSpecific).
@@ -386,10 +396,10 @@ impl FlowActionOption {
             FlowAction::Balance => 2,
             FlowAction::Duplicate => 3,
         };
-        let mut octets = Vec::with_capacity(4 + 4 * self.weights.len());
+        let mut octets = Vec::with_capacity(4 + 4 * self.binding_weights.len());
         octets.extend_from_slice(&self.fid.to_be_bytes());
         octets.extend_from_slice(&[action, 0]);
-        for (bid, weight) in &self.weights {
+        for (bid, weight) in &self.binding_weights {
             octets.extend_from_slice(&bid.to_be_bytes());
             octets.extend_from_slice(&weight.to_be_bytes());
         }

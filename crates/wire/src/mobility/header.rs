@@ -13,11 +13,11 @@
 use super::fixed_length;
 use super::message::Message;
 use crate::ipv6::protocol;
-use crate::octets::{array, slice, u16_at};
+use crate::octets::{array_at, slice_at, u16_at};
 use crate::{Error, checksum};
 use std::net::Ipv6Addr;
 
-const WHAT: &str = "mobility header";
+const NAME_IN_ERRORS: &str = "mobility header";
 
 /// A Mobility Header. If its MH Type is known, payload protocol and length are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl<'a> MobilityHeader<'a> {
     /// [`Error::PayloadProtocol`] if Payload Proto is not 59, and [`Error::HeaderLength`] if Header Len is
     /// less than the message's fixed part.
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
-        Self::cut(octets)?.check()
+        Self::truncate_to_header_length(octets)?.check_known_type()
     }
 
     /// Reads a Mobility Header in the order of RFC 6275 9.2: the checksum first, then the rest.
@@ -53,24 +53,27 @@ impl<'a> MobilityHeader<'a> {
         pseudo_source: Ipv6Addr,
         pseudo_destination: Ipv6Addr,
     ) -> Result<Self, Error> {
-        let header = Self::cut(octets)?;
+        let header = Self::truncate_to_header_length(octets)?;
         header.verify_checksum(pseudo_source, pseudo_destination)?;
-        header.check()
+        header.check_known_type()
     }
 
     /// Cuts the octets to the length that Header Len gives.
-    fn cut(octets: &'a [u8]) -> Result<Self, Error> {
-        let [_, length, message_type] = array::<3>(octets, 0, WHAT)?;
-        Ok(MobilityHeader { message_type, octets: slice(octets, 0, (usize::from(length) + 1) * 8, WHAT)? })
+    fn truncate_to_header_length(octets: &'a [u8]) -> Result<Self, Error> {
+        let [_, length, message_type] = array_at::<3>(octets, 0, NAME_IN_ERRORS)?;
+        Ok(MobilityHeader {
+            message_type,
+            octets: slice_at(octets, 0, (usize::from(length) + 1) * 8, NAME_IN_ERRORS)?,
+        })
     }
 
     /// Checks Payload Proto and Header Len (RFC 6275 9.2) if the type is known. RFC 6275 9.2 checks the type
     /// first: a node answers an unknown type with a Binding Error whatever the other fields hold.
-    fn check(self) -> Result<Self, Error> {
+    fn check_known_type(self) -> Result<Self, Error> {
         if !self.is_known_type() {
             return Ok(self);
         }
-        let [payload_protocol] = array::<1>(self.octets, 0, WHAT)?;
+        let [payload_protocol] = array_at::<1>(self.octets, 0, NAME_IN_ERRORS)?;
         if payload_protocol != protocol::NO_NEXT_HEADER {
             return Err(Error::PayloadProtocol { found: payload_protocol });
         }
@@ -100,10 +103,17 @@ impl<'a> MobilityHeader<'a> {
         pseudo_source: Ipv6Addr,
         pseudo_destination: Ipv6Addr,
     ) -> Result<(), Error> {
-        let sum = checksum::upper_layer(pseudo_source, pseudo_destination, protocol::MOBILITY, self.octets);
+        let sum = checksum::upper_layer_checksum(
+            pseudo_source,
+            pseudo_destination,
+            protocol::MOBILITY,
+            self.octets,
+        );
         match sum {
             0 => Ok(()),
-            _ => Err(Error::Checksum { what: WHAT, found: u16_at(self.octets, 4, WHAT)? }),
+            _ => {
+                Err(Error::Checksum { what: NAME_IN_ERRORS, found: u16_at(self.octets, 4, NAME_IN_ERRORS)? })
+            }
         }
     }
 

@@ -8,14 +8,14 @@
 
 use super::options::Options;
 use crate::Error;
-use crate::octets::{rest, slice, u8_at};
+use crate::octets::{octets_from, slice_at, u8_at};
 use std::net::Ipv6Addr;
 
 /// The most addresses that [`super::Builder::home_agent_switch`] writes, so that the packet fits the minimum
 /// MTU.
 pub const MAX_ADDRESSES: usize = 64;
 /// Offset of the addresses in the Mobility Header, octets.
-const FIXED: usize = 8;
+const ADDRESSES_OFFSET: usize = 8;
 
 /// Home Agent Switch message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +33,8 @@ impl<'a> HomeAgentSwitch<'a> {
     pub(crate) fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         let options = options_offset(octets)?;
         Ok(HomeAgentSwitch {
-            addresses: slice(octets, FIXED, options - FIXED, WHAT)?,
-            options: Options::parse(rest(octets, options, WHAT)?)?,
+            addresses: slice_at(octets, ADDRESSES_OFFSET, options - ADDRESSES_OFFSET, NAME_IN_ERRORS)?,
+            options: Options::parse(octets_from(octets, options, NAME_IN_ERRORS)?)?,
         })
     }
 
@@ -46,14 +46,14 @@ impl<'a> HomeAgentSwitch<'a> {
     }
 }
 
-const WHAT: &str = "home agent switch";
+const NAME_IN_ERRORS: &str = "home agent switch";
 
 /// Returns the offset of the options in a Home Agent Switch message.
 ///
 /// # Errors
 /// [`Error::Truncated`] if the message ends before the number of addresses.
 pub(crate) fn options_offset(octets: &[u8]) -> Result<usize, Error> {
-    Ok(FIXED + usize::from(u8_at(octets, 6, WHAT)?) * 16)
+    Ok(ADDRESSES_OFFSET + usize::from(u8_at(octets, 6, NAME_IN_ERRORS)?) * 16)
 }
 
 #[cfg(test)]
@@ -61,20 +61,20 @@ mod tests {
     use super::*;
     use crate::mobility::{Builder, Message, MobilityHeader, MobilityOption};
 
-    fn addresses() -> [Ipv6Addr; 2] {
+    fn example_addresses() -> [Ipv6Addr; 2] {
         ["2001:db8:1::2", "2001:db8:1::3"].map(|text| text.parse().expect("an address"))
     }
 
     #[test]
     fn home_agent_switch_is_encoded_and_decoded() {
-        let octets = Builder::home_agent_switch(&addresses())
+        let octets = Builder::home_agent_switch(&example_addresses())
             .option(&MobilityOption::BindingRefreshAdvice(15))
             .finish();
         assert_eq!(octets.len(), 48);
         assert_eq!(octets[..8], [59, 5, 12, 0, 0, 0, 2, 0]);
         let header = MobilityHeader::parse(&octets).expect("a header");
         let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("another message") };
-        assert_eq!(switch.addresses().collect::<Vec<_>>(), addresses());
+        assert_eq!(switch.addresses().collect::<Vec<_>>(), example_addresses());
         let options: Vec<_> = switch.options.iter().collect();
         assert_eq!(options, [Ok(MobilityOption::BindingRefreshAdvice(15))]);
     }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn home_agent_switch_with_wrong_address_count_is_refused() {
-        let mut octets = Builder::home_agent_switch(&addresses()).finish();
+        let mut octets = Builder::home_agent_switch(&example_addresses()).finish();
         octets[6] = 3;
         assert!(MobilityHeader::parse(&octets).expect("a header").message().is_err());
     }

@@ -10,7 +10,7 @@ use super::message_type;
 use super::options::Options;
 use super::revocation::BindingRevocation;
 use crate::Error;
-use crate::octets::{address_at, rest, u8_at, u16_at, u32_at};
+use crate::octets::{address_at, octets_from, u8_at, u16_at, u32_at};
 use std::net::Ipv6Addr;
 
 /// The K bit of the Binding Acknowledgement (RFC 6275 6.1.8).
@@ -47,26 +47,26 @@ pub enum Message<'a> {
 impl<'a> Message<'a> {
     /// Reads the message of a type from a whole Mobility Header.
     pub(crate) fn parse(message_type: u8, octets: &'a [u8]) -> Result<Self, Error> {
-        const WHAT: &str = "mobility message";
-        let options = |offset| Options::parse(rest(octets, offset, WHAT)?);
+        const NAME_IN_ERRORS: &str = "mobility message";
+        let options = |offset| Options::parse(octets_from(octets, offset, NAME_IN_ERRORS)?);
         Ok(match message_type {
             message_type::BINDING_REFRESH_REQUEST => {
                 Message::BindingRefreshRequest(BindingRefreshRequest { options: options(8)? })
             }
             message_type::BINDING_UPDATE => Message::BindingUpdate(BindingUpdate {
-                sequence: u16_at(octets, 6, WHAT)?,
-                flags: BindingUpdateFlags::from_bits(u16_at(octets, 8, WHAT)?),
-                lifetime: u16_at(octets, 10, WHAT)?,
+                sequence: u16_at(octets, 6, NAME_IN_ERRORS)?,
+                flags: BindingUpdateFlags::from_bits(u16_at(octets, 8, NAME_IN_ERRORS)?),
+                lifetime: u16_at(octets, 10, NAME_IN_ERRORS)?,
                 options: options(12)?,
             }),
             message_type::BINDING_ACKNOWLEDGEMENT => {
-                let flags = u8_at(octets, 7, WHAT)?;
+                let flags = u8_at(octets, 7, NAME_IN_ERRORS)?;
                 Message::BindingAcknowledgement(BindingAcknowledgement {
-                    status: u8_at(octets, 6, WHAT)?,
+                    status: u8_at(octets, 6, NAME_IN_ERRORS)?,
                     key_management: flags & ACKNOWLEDGEMENT_KEY_MANAGEMENT != 0,
                     mobile_router: flags & ACKNOWLEDGEMENT_MOBILE_ROUTER != 0,
-                    sequence: u16_at(octets, 8, WHAT)?,
-                    lifetime: u16_at(octets, 10, WHAT)?,
+                    sequence: u16_at(octets, 8, NAME_IN_ERRORS)?,
+                    lifetime: u16_at(octets, 10, NAME_IN_ERRORS)?,
                     options: options(12)?,
                 })
             }
@@ -74,16 +74,16 @@ impl<'a> Message<'a> {
                 // No document defines options for a Binding Error; the parser still checks their structure.
                 options(24)?;
                 Message::BindingError(BindingError {
-                    status: u8_at(octets, 6, WHAT)?,
-                    home_address: address_at(octets, 8, WHAT)?,
+                    status: u8_at(octets, 6, NAME_IN_ERRORS)?,
+                    home_address: address_at(octets, 8, NAME_IN_ERRORS)?,
                 })
             }
             message_type::HEARTBEAT => {
-                let flags = u16_at(octets, 6, WHAT)?;
+                let flags = u16_at(octets, 6, NAME_IN_ERRORS)?;
                 Message::Heartbeat(Heartbeat {
                     unsolicited: flags & HEARTBEAT_UNSOLICITED != 0,
                     response: flags & HEARTBEAT_RESPONSE != 0,
-                    sequence: u32_at(octets, 8, WHAT)?,
+                    sequence: u32_at(octets, 8, NAME_IN_ERRORS)?,
                     options: options(12)?,
                 })
             }

@@ -6,9 +6,9 @@
 //! field, only this option is an error. The iterator returns unknown options unchanged (RFC 6275 6.2.1: a
 //! receiver skips them) and leaves out Pad1 and PadN.
 
-use super::flow::{self, FLOW_ACTION, FlowActionOption, Identifiers, VENDOR};
+use super::flow::{self, EXAMPLE_VENDOR, FLOW_ACTION_SUBTYPE, FlowActionOption, Identifiers};
 use crate::Error;
-use crate::octets::{address_at, array, rest, slice, u8_at, u16_at, u32_at};
+use crate::octets::{address_at, array_at, octets_from, slice_at, u8_at, u16_at, u32_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Types of mobility options (IANA "Mobility Options").
@@ -176,8 +176,8 @@ impl<'a> MobilityOption<'a> {
     /// # Errors
     /// [`Error::Length`] for a known type with a wrong length, [`Error::Value`] for a prefix length over 128.
     /// The function does not read the sub-options of a flow.
-    fn read(option_type: u8, data: &'a [u8]) -> Result<Self, Error> {
-        const WHAT: &str = "mobility option";
+    fn parse_data(option_type: u8, data: &'a [u8]) -> Result<Self, Error> {
+        const NAME_IN_ERRORS: &str = "mobility option";
         let exactly = |what, length: usize, expected| {
             if data.len() == length {
                 Ok(())
@@ -195,15 +195,15 @@ impl<'a> MobilityOption<'a> {
         match option_type {
             option_type::BINDING_REFRESH_ADVICE => {
                 exactly("binding refresh advice option", 2, "2")?;
-                Ok(MobilityOption::BindingRefreshAdvice(u16_at(data, 0, WHAT)?))
+                Ok(MobilityOption::BindingRefreshAdvice(u16_at(data, 0, NAME_IN_ERRORS)?))
             }
             option_type::ALTERNATE_CARE_OF_ADDRESS => {
                 exactly("alternate care-of address option", 16, "16")?;
-                Ok(MobilityOption::AlternateCareOfAddress(address_at(data, 0, WHAT)?))
+                Ok(MobilityOption::AlternateCareOfAddress(address_at(data, 0, NAME_IN_ERRORS)?))
             }
             option_type::MOBILE_NETWORK_PREFIX => {
                 exactly("mobile network prefix option", 18, "18")?;
-                let prefix_length = u8_at(data, 1, WHAT)?;
+                let prefix_length = u8_at(data, 1, NAME_IN_ERRORS)?;
                 if prefix_length > 128 {
                     return Err(Error::Value {
                         what: "mobile network prefix length",
@@ -211,41 +211,42 @@ impl<'a> MobilityOption<'a> {
                         found: u32::from(prefix_length),
                     });
                 }
-                let prefix = address_at(data, 2, WHAT)?;
+                let prefix = address_at(data, 2, NAME_IN_ERRORS)?;
                 Ok(MobilityOption::MobileNetworkPrefix { prefix, prefix_length })
             }
             option_type::MOBILE_NODE_IDENTIFIER => {
                 at_least("mobile node identifier option", 2, "at least 2")?;
-                let (subtype, identifier) = (u8_at(data, 0, WHAT)?, rest(data, 1, WHAT)?);
+                let (subtype, identifier) =
+                    (u8_at(data, 0, NAME_IN_ERRORS)?, octets_from(data, 1, NAME_IN_ERRORS)?);
                 Ok(MobilityOption::MobileNodeIdentifier { subtype, identifier })
             }
             option_type::AUTHENTICATION => {
                 at_least("authentication option", 5, "at least 5")?;
                 Ok(MobilityOption::Authentication {
-                    subtype: u8_at(data, 0, WHAT)?,
-                    spi: u32_at(data, 1, WHAT)?,
-                    data: rest(data, 5, WHAT)?,
+                    subtype: u8_at(data, 0, NAME_IN_ERRORS)?,
+                    spi: u32_at(data, 1, NAME_IN_ERRORS)?,
+                    data: octets_from(data, 5, NAME_IN_ERRORS)?,
                 })
             }
             option_type::MESSAGE_IDENTIFIER => {
                 exactly("message identifier option", 8, "8")?;
-                Ok(MobilityOption::MessageIdentifier(u64::from_be_bytes(array(data, 0, WHAT)?)))
+                Ok(MobilityOption::MessageIdentifier(u64::from_be_bytes(array_at(data, 0, NAME_IN_ERRORS)?)))
             }
             option_type::VENDOR_SPECIFIC => {
                 at_least("vendor specific option", 5, "at least 5")?;
                 Ok(MobilityOption::VendorSpecific {
-                    vendor: u32_at(data, 0, WHAT)?,
-                    sub_type: u8_at(data, 4, WHAT)?,
-                    data: rest(data, 5, WHAT)?,
+                    vendor: u32_at(data, 0, NAME_IN_ERRORS)?,
+                    sub_type: u8_at(data, 4, NAME_IN_ERRORS)?,
+                    data: octets_from(data, 5, NAME_IN_ERRORS)?,
                 })
             }
             option_type::RESTART_COUNTER => {
                 exactly("restart counter option", 4, "4")?;
-                Ok(MobilityOption::RestartCounter(u32_at(data, 0, WHAT)?))
+                Ok(MobilityOption::RestartCounter(u32_at(data, 0, NAME_IN_ERRORS)?))
             }
             option_type::IPV4_HOME_ADDRESS => {
                 exactly("IPv4 home address option", 6, "6")?;
-                let bits = u8_at(data, 0, WHAT)?;
+                let bits = u8_at(data, 0, NAME_IN_ERRORS)?;
                 Ok(MobilityOption::Ipv4HomeAddress {
                     prefix_length: bits >> 2,
                     prefix: bits & 0x02 != 0,
@@ -255,15 +256,15 @@ impl<'a> MobilityOption<'a> {
             option_type::IPV4_ADDRESS_ACKNOWLEDGEMENT => {
                 exactly("IPv4 address acknowledgement option", 6, "6")?;
                 Ok(MobilityOption::Ipv4AddressAcknowledgement {
-                    status: u8_at(data, 0, WHAT)?,
-                    prefix_length: u8_at(data, 1, WHAT)? >> 2,
+                    status: u8_at(data, 0, NAME_IN_ERRORS)?,
+                    prefix_length: u8_at(data, 1, NAME_IN_ERRORS)? >> 2,
                     address: ipv4_at(data, 2)?,
                 })
             }
             option_type::NAT_DETECTION => {
                 exactly("NAT detection option", 6, "6")?;
-                let force_udp = u8_at(data, 0, WHAT)? & 0x80 != 0;
-                Ok(MobilityOption::NatDetection { force_udp, refresh: u32_at(data, 2, WHAT)? })
+                let force_udp = u8_at(data, 0, NAME_IN_ERRORS)? & 0x80 != 0;
+                Ok(MobilityOption::NatDetection { force_udp, refresh: u32_at(data, 2, NAME_IN_ERRORS)? })
             }
             option_type::IPV4_CARE_OF_ADDRESS => {
                 exactly("IPv4 care-of address option", 6, "6")?;
@@ -273,16 +274,16 @@ impl<'a> MobilityOption<'a> {
                 let care_of_address = match data.len() {
                     4 => None,
                     8 => Some(IpAddr::V4(ipv4_at(data, 4)?)),
-                    20 => Some(IpAddr::V6(address_at(data, 4, WHAT)?)),
+                    20 => Some(IpAddr::V6(address_at(data, 4, NAME_IN_ERRORS)?)),
                     found => {
                         let what = "binding identifier option";
                         return Err(Error::Length { what, expected: "4, 8 or 20", found });
                     }
                 };
-                let bits = u8_at(data, 3, WHAT)?;
+                let bits = u8_at(data, 3, NAME_IN_ERRORS)?;
                 Ok(MobilityOption::BindingIdentifier {
-                    bid: u16_at(data, 0, WHAT)?,
-                    status: u8_at(data, 2, WHAT)?,
+                    bid: u16_at(data, 0, NAME_IN_ERRORS)?,
+                    status: u8_at(data, 2, NAME_IN_ERRORS)?,
                     home: bits & 0x80 != 0,
                     priority: bits & 0x7f,
                     care_of_address,
@@ -294,10 +295,10 @@ impl<'a> MobilityOption<'a> {
             option_type::FLOW_IDENTIFICATION => {
                 at_least("flow identification option", flow::FIXED_LENGTH, "at least 6")?;
                 Ok(MobilityOption::FlowIdentification {
-                    fid: u16_at(data, 0, WHAT)?,
-                    priority: u16_at(data, 2, WHAT)?,
-                    status: u8_at(data, 5, WHAT)?,
-                    sub_options: rest(data, flow::FIXED_LENGTH, WHAT)?,
+                    fid: u16_at(data, 0, NAME_IN_ERRORS)?,
+                    priority: u16_at(data, 2, NAME_IN_ERRORS)?,
+                    status: u8_at(data, 5, NAME_IN_ERRORS)?,
+                    sub_options: octets_from(data, flow::FIXED_LENGTH, NAME_IN_ERRORS)?,
                 })
             }
             _ => Ok(MobilityOption::Unknown { option_type, data }),
@@ -452,22 +453,24 @@ impl FlowActionOption {
     /// [`Error::Length`] and [`Error::Value`] for invalid data.
     pub fn read(option: &MobilityOption<'_>) -> Option<Result<FlowActionOption, Error>> {
         match option {
-            MobilityOption::VendorSpecific { vendor: VENDOR, sub_type: FLOW_ACTION, data } => {
-                Some(FlowActionOption::parse(data))
-            }
+            MobilityOption::VendorSpecific {
+                vendor: EXAMPLE_VENDOR,
+                sub_type: FLOW_ACTION_SUBTYPE,
+                data,
+            } => Some(FlowActionOption::parse(data)),
             _ => None,
         }
     }
 
     /// Returns the Vendor Specific option with `data`, which comes from [`Self::emit`].
-    pub fn option(data: &[u8]) -> MobilityOption<'_> {
-        MobilityOption::VendorSpecific { vendor: VENDOR, sub_type: FLOW_ACTION, data }
+    pub fn vendor_option(data: &[u8]) -> MobilityOption<'_> {
+        MobilityOption::VendorSpecific { vendor: EXAMPLE_VENDOR, sub_type: FLOW_ACTION_SUBTYPE, data }
     }
 }
 
 /// Reads the IPv4 address at an offset.
 fn ipv4_at(data: &[u8], offset: usize) -> Result<Ipv4Addr, Error> {
-    array::<4>(data, offset, "mobility option").map(Ipv4Addr::from)
+    array_at::<4>(data, offset, "mobility option").map(Ipv4Addr::from)
 }
 
 /// The mobility options of a message, whose structure has been checked.
@@ -484,7 +487,7 @@ impl<'a> Options<'a> {
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         let mut at = 0;
         while at < octets.len() {
-            at = RawOption::at(octets, at)?.end;
+            at = RawOption::parse_at(octets, at)?.next_option_offset;
         }
         Ok(Options { octets })
     }
@@ -494,7 +497,7 @@ impl<'a> Options<'a> {
     /// An option of a known type with a wrong length or field is an `Err`; the iterator still returns the
     /// options after it.
     pub fn iter(&self) -> OptionsIter<'a> {
-        OptionsIter { octets: self.octets, at: 0 }
+        OptionsIter { octets: self.octets, next_offset: 0 }
     }
 
     /// Returns the items of [`Options::iter`], each with its Option Type, so that the caller knows the type
@@ -502,7 +505,7 @@ impl<'a> Options<'a> {
     pub fn iter_with_types(&self) -> impl Iterator<Item = (u8, Result<MobilityOption<'a>, Error>)> {
         let mut iter = self.iter();
         std::iter::from_fn(move || iter.next_raw())
-            .map(|option| (option.option_type, MobilityOption::read(option.option_type, option.data)))
+            .map(|option| (option.option_type, MobilityOption::parse_data(option.option_type, option.data)))
     }
 
     /// Returns the octets of all options, with their padding.
@@ -533,23 +536,23 @@ impl<'a> IntoIterator for &Options<'a> {
 #[derive(Debug, Clone)]
 pub struct OptionsIter<'a> {
     octets: &'a [u8],
-    at: usize,
+    next_offset: usize,
 }
 
 impl<'a> Iterator for OptionsIter<'a> {
     type Item = Result<MobilityOption<'a>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_raw().map(|option| MobilityOption::read(option.option_type, option.data))
+        self.next_raw().map(|option| MobilityOption::parse_data(option.option_type, option.data))
     }
 }
 
 impl<'a> OptionsIter<'a> {
     /// Returns the next option that is not padding.
     fn next_raw(&mut self) -> Option<RawOption<'a>> {
-        while self.at < self.octets.len() {
-            let option = RawOption::at(self.octets, self.at).ok()?;
-            self.at = option.end;
+        while self.next_offset < self.octets.len() {
+            let option = RawOption::parse_at(self.octets, self.next_offset).ok()?;
+            self.next_offset = option.next_option_offset;
             if !option.is_padding() {
                 return Some(option);
             }
@@ -565,20 +568,20 @@ pub(crate) struct RawOption<'a> {
     /// The Option Data; empty for Pad1.
     pub(crate) data: &'a [u8],
     /// Offset of the next option.
-    pub(crate) end: usize,
+    pub(crate) next_option_offset: usize,
 }
 
 impl<'a> RawOption<'a> {
     /// Reads the option at an offset (RFC 6275 6.2.1).
-    pub(crate) fn at(octets: &'a [u8], at: usize) -> Result<Self, Error> {
-        const WHAT: &str = "mobility option";
-        let option_type = u8_at(octets, at, WHAT)?;
+    pub(crate) fn parse_at(octets: &'a [u8], at: usize) -> Result<Self, Error> {
+        const NAME_IN_ERRORS: &str = "mobility option";
+        let option_type = u8_at(octets, at, NAME_IN_ERRORS)?;
         if option_type == option_type::PAD1 {
-            return Ok(RawOption { option_type, data: &[], end: at + 1 });
+            return Ok(RawOption { option_type, data: &[], next_option_offset: at + 1 });
         }
-        let length = usize::from(u8_at(octets, at + 1, WHAT)?);
-        let data = slice(octets, at + 2, length, WHAT)?;
-        Ok(RawOption { option_type, data, end: at + 2 + length })
+        let length = usize::from(u8_at(octets, at + 1, NAME_IN_ERRORS)?);
+        let data = slice_at(octets, at + 2, length, NAME_IN_ERRORS)?;
+        Ok(RawOption { option_type, data, next_option_offset: at + 2 + length })
     }
 
     /// Returns whether the option is Pad1 or PadN.

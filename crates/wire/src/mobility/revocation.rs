@@ -8,7 +8,7 @@
 
 use super::options::Options;
 use crate::Error;
-use crate::octets::{rest, u8_at, u16_at};
+use crate::octets::{octets_from, u8_at, u16_at};
 
 /// Binding Revocation Indication or Acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,17 +86,17 @@ pub mod revocation_status {
 }
 
 /// Values of the B.R. Type field.
-const INDICATION: u8 = 1;
-const ACKNOWLEDGEMENT: u8 = 2;
+const INDICATION_TYPE: u8 = 1;
+const ACKNOWLEDGEMENT_TYPE: u8 = 2;
 /// Offset of the options in the Mobility Header, octets.
-pub(crate) const FIXED: usize = 12;
+pub(crate) const OPTIONS_OFFSET: usize = 12;
 
 impl RevocationKind {
     /// Returns the two octets after the checksum: B.R. Type, and the trigger or the status.
     pub(crate) fn octets(self) -> [u8; 2] {
         match self {
-            RevocationKind::Indication { trigger } => [INDICATION, trigger],
-            RevocationKind::Acknowledgement { status } => [ACKNOWLEDGEMENT, status],
+            RevocationKind::Indication { trigger } => [INDICATION_TYPE, trigger],
+            RevocationKind::Acknowledgement { status } => [ACKNOWLEDGEMENT_TYPE, status],
         }
     }
 }
@@ -122,11 +122,11 @@ impl<'a> BindingRevocation<'a> {
     /// # Errors
     /// [`Error::Truncated`] if the octets end early, [`Error::Value`] for another B.R. Type.
     pub(crate) fn parse(octets: &'a [u8]) -> Result<Self, Error> {
-        const WHAT: &str = "binding revocation";
-        let second = u8_at(octets, 7, WHAT)?;
-        let kind = match u8_at(octets, 6, WHAT)? {
-            INDICATION => RevocationKind::Indication { trigger: second },
-            ACKNOWLEDGEMENT => RevocationKind::Acknowledgement { status: second },
+        const NAME_IN_ERRORS: &str = "binding revocation";
+        let second = u8_at(octets, 7, NAME_IN_ERRORS)?;
+        let kind = match u8_at(octets, 6, NAME_IN_ERRORS)? {
+            INDICATION_TYPE => RevocationKind::Indication { trigger: second },
+            ACKNOWLEDGEMENT_TYPE => RevocationKind::Acknowledgement { status: second },
             other => {
                 let found = u32::from(other);
                 return Err(Error::Value { what: "binding revocation type", expected: "1 or 2", found });
@@ -134,9 +134,9 @@ impl<'a> BindingRevocation<'a> {
         };
         Ok(BindingRevocation {
             kind,
-            sequence: u16_at(octets, 8, WHAT)?,
-            flags: RevocationFlags::from_bits(u16_at(octets, 10, WHAT)?),
-            options: Options::parse(rest(octets, FIXED, WHAT)?)?,
+            sequence: u16_at(octets, 8, NAME_IN_ERRORS)?,
+            flags: RevocationFlags::from_bits(u16_at(octets, 10, NAME_IN_ERRORS)?),
+            options: Options::parse(octets_from(octets, OPTIONS_OFFSET, NAME_IN_ERRORS)?)?,
         })
     }
 }

@@ -19,7 +19,7 @@ pub struct Range<T> {
 
 impl<T: Copy + PartialOrd> Range<T> {
     /// Returns the range of one value.
-    pub fn only(value: T) -> Range<T> {
+    pub fn single(value: T) -> Range<T> {
         Range { first: value, last: value }
     }
 
@@ -121,19 +121,19 @@ impl Flow {
 impl Ipv6Selector {
     /// Returns whether the selector selects a packet towards the mobile node.
     pub fn matches(&self, flow: &Flow) -> bool {
-        fn any<T: Copy + PartialOrd>(range: &Option<Range<T>>, value: Option<T>) -> bool {
+        fn matches_field<T: Copy + PartialOrd>(range: &Option<Range<T>>, value: Option<T>) -> bool {
             range.is_none_or(|range| value.is_some_and(|value| range.contains(value)))
         }
         // RFC 6088 3.2: "the 2 least significant bits' values MUST be ignored in any comparison".
         let ds = self.traffic_class.map(|class| Range::new(class.first >> 2, class.last >> 2));
-        any(&self.source, Some(flow.source))
-            && any(&self.destination, Some(flow.destination))
-            && any(&ds, Some(flow.traffic_class >> 2))
-            && any(&self.flow_label, Some(flow.flow_label))
-            && any(&self.next_header, Some(flow.next_header))
-            && any(&self.source_port, flow.ports.map(|(source, _)| source))
-            && any(&self.destination_port, flow.ports.map(|(_, destination)| destination))
-            && any(&self.spi, flow.spi)
+        matches_field(&self.source, Some(flow.source))
+            && matches_field(&self.destination, Some(flow.destination))
+            && matches_field(&ds, Some(flow.traffic_class >> 2))
+            && matches_field(&self.flow_label, Some(flow.flow_label))
+            && matches_field(&self.next_header, Some(flow.next_header))
+            && matches_field(&self.source_port, flow.ports.map(|(source, _)| source))
+            && matches_field(&self.destination_port, flow.ports.map(|(_, destination)| destination))
+            && matches_field(&self.spi, flow.spi)
     }
 }
 
@@ -181,7 +181,7 @@ impl TrafficSelector {
 mod tests {
     use super::*;
 
-    fn flow() -> Flow {
+    fn example_flow() -> Flow {
         Flow {
             source: "2001:db8:c::9".parse().expect("address"),
             destination: "2001:db8:a::10".parse().expect("address"),
@@ -195,60 +195,60 @@ mod tests {
 
     #[test]
     fn a_selector_without_fields_matches_all_and_each_field_narrows_it() {
-        assert!(Ipv6Selector::default().matches(&flow()));
+        assert!(Ipv6Selector::default().matches(&example_flow()));
         let any = Ipv6Selector::default();
         for (fits, other) in [
             (
-                Ipv6Selector { source: Some(Range::only(flow().source)), ..any },
-                Ipv6Selector { source: Some(Range::only(flow().destination)), ..any },
+                Ipv6Selector { source: Some(Range::single(example_flow().source)), ..any },
+                Ipv6Selector { source: Some(Range::single(example_flow().destination)), ..any },
             ),
             (
-                Ipv6Selector { destination: Some(Range::only(flow().destination)), ..any },
-                Ipv6Selector { destination: Some(Range::only(flow().source)), ..any },
+                Ipv6Selector { destination: Some(Range::single(example_flow().destination)), ..any },
+                Ipv6Selector { destination: Some(Range::single(example_flow().source)), ..any },
             ),
             (
                 Ipv6Selector { destination_port: Some(Range::new(4999, 5000)), ..any },
                 Ipv6Selector { destination_port: Some(Range::new(5001, 6000)), ..any },
             ),
             (
-                Ipv6Selector { source_port: Some(Range::only(40_000)), ..any },
-                Ipv6Selector { source_port: Some(Range::only(5000)), ..any },
+                Ipv6Selector { source_port: Some(Range::single(40_000)), ..any },
+                Ipv6Selector { source_port: Some(Range::single(5000)), ..any },
             ),
             (
                 // A comparison ignores the ECN bits of the selector and of the packet.
-                Ipv6Selector { traffic_class: Some(Range::only(0xb8 | 1)), ..any },
-                Ipv6Selector { traffic_class: Some(Range::only(0xbc)), ..any },
+                Ipv6Selector { traffic_class: Some(Range::single(0xb8 | 1)), ..any },
+                Ipv6Selector { traffic_class: Some(Range::single(0xbc)), ..any },
             ),
             (
-                Ipv6Selector { next_header: Some(Range::only(17)), ..any },
-                Ipv6Selector { next_header: Some(Range::only(6)), ..any },
+                Ipv6Selector { next_header: Some(Range::single(17)), ..any },
+                Ipv6Selector { next_header: Some(Range::single(6)), ..any },
             ),
             (
                 Ipv6Selector { flow_label: Some(Range::new(7, 8)), ..any },
                 Ipv6Selector { flow_label: Some(Range::new(8, 9)), ..any },
             ),
         ] {
-            assert!(fits.matches(&flow()), "{fits:?}");
-            assert!(!other.matches(&flow()), "{other:?}");
+            assert!(fits.matches(&example_flow()), "{fits:?}");
+            assert!(!other.matches(&example_flow()), "{other:?}");
         }
         let spi = Ipv6Selector { spi: Some(Range::new(0, u32::MAX)), ..any };
-        assert!(!spi.matches(&flow()), "a packet without an index has none in any range");
+        assert!(!spi.matches(&example_flow()), "a packet without an index has none in any range");
     }
 
     #[test]
     fn reversed_selector_matches_packets_of_reverse_direction() {
         let selector = TrafficSelector::Ipv6(Ipv6Selector {
-            source: Some(Range::only(flow().source)),
-            destination_port: Some(Range::only(5000)),
+            source: Some(Range::single(example_flow().source)),
+            destination_port: Some(Range::single(5000)),
             ..Ipv6Selector::default()
         });
-        let back = flow().reversed();
+        let back = example_flow().reversed();
         assert_eq!(back.ports, Some((5000, 40_000)));
         assert!(!selector.matches(&back));
         assert!(selector.matches(&back.reversed()));
-        let later_fragment = Flow { ports: None, ..flow() };
+        let later_fragment = Flow { ports: None, ..example_flow() };
         assert!(!selector.matches(&later_fragment));
-        assert!(!TrafficSelector::Ipv4(Ipv4Selector::default()).matches(&flow()));
+        assert!(!TrafficSelector::Ipv4(Ipv4Selector::default()).matches(&example_flow()));
     }
 
     #[test]
@@ -258,24 +258,24 @@ mod tests {
             source: ipv4("203.0.113.9").to_ipv6_mapped(),
             destination: ipv4("10.42.7.9").to_ipv6_mapped(),
             next_header: 1,
-            ..flow()
+            ..example_flow()
         };
         let any = Ipv4Selector::default();
         let network = Range::new(ipv4("203.0.113.0"), ipv4("203.0.113.255"));
-        let other = Range::only(ipv4("198.51.100.1"));
+        let other = Range::single(ipv4("198.51.100.1"));
         for (selector, expected) in [
             (any, true),
             (Ipv4Selector { source: Some(network), ..any }, true),
             (Ipv4Selector { destination: Some(network), ..any }, false),
             (Ipv4Selector { source: Some(other), ..any }, false),
-            (Ipv4Selector { protocol: Some(Range::only(1)), ..any }, true),
-            (Ipv4Selector { protocol: Some(Range::only(17)), ..any }, false),
-            (Ipv4Selector { differentiated_services: Some(Range::only(0xb8)), ..any }, true),
-            (Ipv4Selector { differentiated_services: Some(Range::only(0xbc)), ..any }, false),
+            (Ipv4Selector { protocol: Some(Range::single(1)), ..any }, true),
+            (Ipv4Selector { protocol: Some(Range::single(17)), ..any }, false),
+            (Ipv4Selector { differentiated_services: Some(Range::single(0xb8)), ..any }, true),
+            (Ipv4Selector { differentiated_services: Some(Range::single(0xbc)), ..any }, false),
         ] {
             let selector = TrafficSelector::Ipv4(selector);
             assert_eq!(selector.matches(&packet), expected, "{selector:?}");
-            assert!(!selector.matches(&flow()), "{selector:?}");
+            assert!(!selector.matches(&example_flow()), "{selector:?}");
         }
     }
 }

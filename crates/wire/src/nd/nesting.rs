@@ -4,7 +4,7 @@
 //!
 //! The option has the purpose of the Tree Information option (draft-thubert-tree-discovery), to which IANA
 //! assigned no number. This option has the experimental type 253 (RFC 4727 5.1). The option begins with
-//! [`MAGIC`], because other experiments may use the type. Hosts skip the option (RFC 4861 4.6).
+//! [`MAGIC_NUMBER`], because other experiments may use the type. Hosts skip the option (RFC 4861 4.6).
 //!
 //! ```text
 //!  |  253  | length |          MAGIC (4)          | flags | prefixes |
@@ -16,18 +16,18 @@
 //! the other bits to 0.
 
 use super::option::{NdOption, option_type};
-use crate::octets::{address_at, array, u8_at};
+use crate::octets::{address_at, array_at, u8_at};
 use std::net::Ipv6Addr;
 
 /// Number that distinguishes this option from those of other experiments.
-pub const MAGIC: [u8; 4] = *b"NEMO";
+pub const MAGIC_NUMBER: [u8; 4] = *b"NEMO";
 /// The most prefixes that the sender writes.
 pub const MAX_PREFIXES: usize = 4;
 /// The most home addresses that the sender writes. A deeper nesting of routers is a fault.
-pub const MAX_PATH: usize = 8;
-const GROUNDED: u8 = 0x80;
-const FIXED: usize = 6;
-const WHAT: &str = "nesting option";
+pub const MAX_PATH_LEN: usize = 8;
+const GROUNDED_FLAG: u8 = 0x80;
+const FIXED_PART_LEN: usize = 6;
+const NAME_IN_ERRORS: &str = "nesting option";
 
 /// The option for nested mobile networks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,30 +47,34 @@ impl NestingInformation {
     /// detect a loop.
     pub fn read(option: &NdOption<'_>) -> Option<Self> {
         let NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data } = option else { return None };
-        if array::<4>(data, 0, WHAT).ok()? != MAGIC {
+        if array_at::<4>(data, 0, NAME_IN_ERRORS).ok()? != MAGIC_NUMBER {
             return None;
         }
-        let count = usize::from(u8_at(data, 5, WHAT).ok()?);
+        let count = usize::from(u8_at(data, 5, NAME_IN_ERRORS).ok()?);
         let mut prefixes = Vec::new();
         for index in 0..count {
-            let half = array::<8>(data, FIXED + 8 * index, WHAT).ok()?;
+            let half = array_at::<8>(data, FIXED_PART_LEN + 8 * index, NAME_IN_ERRORS).ok()?;
             prefixes.push(Ipv6Addr::from(u128::from(u64::from_be_bytes(half)) << 64));
         }
-        let start = FIXED + 8 * count;
+        let start = FIXED_PART_LEN + 8 * count;
         let mut path = Vec::new();
         for at in (start..data.len()).step_by(16) {
-            path.push(address_at(data, at, WHAT).ok()?);
+            path.push(address_at(data, at, NAME_IN_ERRORS).ok()?);
         }
-        Some(NestingInformation { grounded: u8_at(data, 4, WHAT).ok()? & GROUNDED != 0, prefixes, path })
+        Some(NestingInformation {
+            grounded: u8_at(data, 4, NAME_IN_ERRORS).ok()? & GROUNDED_FLAG != 0,
+            prefixes,
+            path,
+        })
     }
 
-    /// Returns the octets behind the option's length: at most [`MAX_PREFIXES`] prefixes and [`MAX_PATH`] home
-    /// addresses.
-    pub fn data(&self) -> Vec<u8> {
+    /// Returns the octets behind the option's length: at most [`MAX_PREFIXES`] prefixes and [`MAX_PATH_LEN`]
+    /// home addresses.
+    pub fn emit_data(&self) -> Vec<u8> {
         let prefixes = self.prefixes.get(..MAX_PREFIXES).unwrap_or(&self.prefixes);
-        let path = self.path.get(..MAX_PATH).unwrap_or(&self.path);
-        let mut data = MAGIC.to_vec();
-        data.push(if self.grounded { GROUNDED } else { 0 });
+        let path = self.path.get(..MAX_PATH_LEN).unwrap_or(&self.path);
+        let mut data = MAGIC_NUMBER.to_vec();
+        data.push(if self.grounded { GROUNDED_FLAG } else { 0 });
         data.push(u8::try_from(prefixes.len()).unwrap_or(u8::MAX));
         for prefix in prefixes {
             data.extend(prefix.octets().iter().take(8));

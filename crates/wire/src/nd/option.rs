@@ -6,7 +6,7 @@
 //! receiver ignores it.
 
 use crate::Error;
-use crate::octets::{address_at, array, slice, u8_at, u16_at, u32_at};
+use crate::octets::{address_at, array_at, slice_at, u8_at, u16_at, u32_at};
 use std::net::Ipv6Addr;
 
 /// Values of the Type field.
@@ -148,56 +148,56 @@ pub enum NdOption<'a> {
 impl<'a> NdOption<'a> {
     /// Reads an option from the octets behind its Type and Length.
     fn read(option_type: u8, data: &'a [u8]) -> Self {
-        Self::known(option_type, data).unwrap_or(NdOption::Unknown { option_type, data })
+        Self::parse_known_type(option_type, data).unwrap_or(NdOption::Unknown { option_type, data })
     }
 
     /// Reads an option of a known type; `None` if the type is unknown or a length or field is invalid.
-    fn known(option_type: u8, data: &[u8]) -> Option<Self> {
-        const WHAT: &str = "option";
+    fn parse_known_type(option_type: u8, data: &[u8]) -> Option<Self> {
+        const NAME_IN_ERRORS: &str = "option";
         let units = (data.len() + 2) / 8;
         match (option_type, units) {
             (option_type::SOURCE_LINK_ADDRESS, 1) => {
-                array(data, 0, WHAT).ok().map(NdOption::SourceLinkAddress)
+                array_at(data, 0, NAME_IN_ERRORS).ok().map(NdOption::SourceLinkAddress)
             }
             (option_type::TARGET_LINK_ADDRESS, 1) => {
-                array(data, 0, WHAT).ok().map(NdOption::TargetLinkAddress)
+                array_at(data, 0, NAME_IN_ERRORS).ok().map(NdOption::TargetLinkAddress)
             }
             (option_type::PREFIX_INFORMATION, 4) => {
-                let [prefix_length, flags] = array(data, 0, WHAT).ok()?;
+                let [prefix_length, flags] = array_at(data, 0, NAME_IN_ERRORS).ok()?;
                 let information = PrefixInformation {
-                    prefix: address_at(data, 14, WHAT).ok()?,
+                    prefix: address_at(data, 14, NAME_IN_ERRORS).ok()?,
                     prefix_length,
                     on_link: flags & 0x80 != 0,
                     autonomous: flags & 0x40 != 0,
                     router_address: flags & 0x20 != 0,
-                    valid_lifetime: u32_at(data, 2, WHAT).ok()?,
-                    preferred_lifetime: u32_at(data, 6, WHAT).ok()?,
+                    valid_lifetime: u32_at(data, 2, NAME_IN_ERRORS).ok()?,
+                    preferred_lifetime: u32_at(data, 6, NAME_IN_ERRORS).ok()?,
                 };
                 (prefix_length <= 128).then_some(NdOption::PrefixInformation(information))
             }
-            (option_type::MTU, 1) => u32_at(data, 2, WHAT).ok().map(NdOption::Mtu),
+            (option_type::MTU, 1) => u32_at(data, 2, NAME_IN_ERRORS).ok().map(NdOption::Mtu),
             (option_type::ADVERTISEMENT_INTERVAL, 1) => {
-                u32_at(data, 2, WHAT).ok().map(NdOption::AdvertisementInterval)
+                u32_at(data, 2, NAME_IN_ERRORS).ok().map(NdOption::AdvertisementInterval)
             }
             (option_type::HOME_AGENT_INFORMATION, 1) => {
                 Some(NdOption::HomeAgentInformation(HomeAgentInformation {
-                    mobile_router_support: u8_at(data, 0, WHAT).ok()? & 0x80 != 0,
-                    preference: u16_at(data, 2, WHAT).ok()?,
-                    lifetime: u16_at(data, 4, WHAT).ok()?,
+                    mobile_router_support: u8_at(data, 0, NAME_IN_ERRORS).ok()? & 0x80 != 0,
+                    preference: u16_at(data, 2, NAME_IN_ERRORS).ok()?,
+                    lifetime: u16_at(data, 4, NAME_IN_ERRORS).ok()?,
                 }))
             }
             (option_type::ROUTE_INFORMATION, 1..=3) => {
-                let [prefix_length, flags] = array(data, 0, WHAT).ok()?;
+                let [prefix_length, flags] = array_at(data, 0, NAME_IN_ERRORS).ok()?;
                 // RFC 4191 2.3: the option must be long enough for the prefix; a receiver ignores an option
                 // with preference 10.
                 let fits = usize::from(prefix_length) <= (units - 1) * 64;
                 let preference = RoutePreference::from_bits(flags >> 3)?;
-                let lifetime = u32_at(data, 2, WHAT).ok()?;
+                let lifetime = u32_at(data, 2, NAME_IN_ERRORS).ok()?;
                 let mut octets = [0; 16];
                 for (octet, &came) in octets.iter_mut().zip(data.iter().skip(6)) {
                     *octet = came;
                 }
-                let prefix = masked(Ipv6Addr::from(octets), prefix_length);
+                let prefix = mask_address(Ipv6Addr::from(octets), prefix_length);
                 let information = RouteInformation { prefix, prefix_length, preference, lifetime };
                 fits.then_some(NdOption::RouteInformation(information))
             }
@@ -255,7 +255,7 @@ impl<'a> NdOption<'a> {
                 let flags = route.preference.bits() << 3;
                 message.extend_from_slice(&[option_type::ROUTE_INFORMATION, units, prefix_length, flags]);
                 message.extend_from_slice(&route.lifetime.to_be_bytes());
-                let octets = masked(route.prefix, prefix_length).octets();
+                let octets = mask_address(route.prefix, prefix_length).octets();
                 message.extend(octets.iter().take(usize::from(units - 1) * 8));
             }
             NdOption::Unknown { option_type, data } => {
@@ -270,7 +270,7 @@ impl<'a> NdOption<'a> {
 }
 
 /// Returns the address with the bits after the prefix length cleared.
-fn masked(address: Ipv6Addr, prefix_length: u8) -> Ipv6Addr {
+fn mask_address(address: Ipv6Addr, prefix_length: u8) -> Ipv6Addr {
     let mask = u128::MAX.checked_shl(128 - u32::from(prefix_length.min(128))).unwrap_or(0);
     Ipv6Addr::from(u128::from(address) & mask)
 }
@@ -290,7 +290,7 @@ impl<'a> NdOptions<'a> {
     pub fn parse(octets: &'a [u8]) -> Result<Self, Error> {
         let mut left = octets;
         while !left.is_empty() {
-            left = split(left)?.2;
+            left = split_first_option(left)?.2;
         }
         Ok(NdOptions { octets })
     }
@@ -316,20 +316,20 @@ impl<'a> Iterator for NdOptions<'a> {
     type Item = NdOption<'a>;
 
     fn next(&mut self) -> Option<NdOption<'a>> {
-        let (option_type, data, left) = split(self.octets).ok()?;
+        let (option_type, data, left) = split_first_option(self.octets).ok()?;
         self.octets = left;
         Some(NdOption::read(option_type, data))
     }
 }
 
 /// Returns type and data of the first option, and the octets behind it.
-fn split(octets: &[u8]) -> Result<(u8, &[u8], &[u8]), Error> {
-    const WHAT: &str = "neighbor discovery option";
-    let [option_type, units] = array::<2>(octets, 0, WHAT)?;
+fn split_first_option(octets: &[u8]) -> Result<(u8, &[u8], &[u8]), Error> {
+    const NAME_IN_ERRORS: &str = "neighbor discovery option";
+    let [option_type, units] = array_at::<2>(octets, 0, NAME_IN_ERRORS)?;
     if units == 0 {
-        return Err(Error::Length { what: WHAT, expected: "at least 1", found: 0 });
+        return Err(Error::Length { what: NAME_IN_ERRORS, expected: "at least 1", found: 0 });
     }
     let length = usize::from(units) * 8;
-    let data = slice(octets, 2, length - 2, WHAT)?;
+    let data = slice_at(octets, 2, length - 2, NAME_IN_ERRORS)?;
     Ok((option_type, data, octets.get(length..).unwrap_or_default()))
 }

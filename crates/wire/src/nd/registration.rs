@@ -9,15 +9,15 @@
 //! 0).
 
 use super::option::{NdOption, option_type};
-use super::{NdOptions, WHAT};
-use crate::octets::{array, rest, u8_at, u16_at};
+use super::{NAME_IN_ERRORS, NdOptions};
+use crate::octets::{array_at, octets_from, u8_at, u16_at};
 
 /// Octets of a Neighbor Solicitation or Advertisement before the options.
-const FIXED: usize = 24;
+const OPTIONS_OFFSET: usize = 24;
 /// R: the node asks the router to make the address reachable.
-const ROUTED: u8 = 0x02;
+const ROUTED_FLAG: u8 = 0x02;
 /// T: the option has a transaction number.
-const NUMBERED: u8 = 0x01;
+const TRANSACTION_FLAG: u8 = 0x01;
 
 /// Status of a registration (RFC 8505 table 1).
 pub mod status {
@@ -26,7 +26,7 @@ pub mod status {
     /// Another owner has registered the address.
     pub const DUPLICATE: u8 = 1;
     /// The router has no room for the registration.
-    pub const FULL: u8 = 2;
+    pub const ROUTER_FULL: u8 = 2;
     /// The node has since registered the address with another router.
     pub const MOVED: u8 = 3;
     /// The router has removed the registration.
@@ -41,40 +41,44 @@ pub struct AddressRegistration {
     /// Status in an answer, one of [`status`]; 0 in a request.
     pub status: u8,
     /// Transaction ID, which says which of two registrations is the later one (RFC 8505 5.2).
-    pub transaction: u8,
+    pub transaction_id: u8,
     /// Lifetime of the registration, minutes; 0 ends the registration.
     pub lifetime: u16,
     /// Registration Ownership Verifier.
-    pub owner: u64,
+    pub ownership_verifier: u64,
 }
 
 impl AddressRegistration {
     /// Returns the first registration option of a Neighbor Solicitation or Advertisement that has a
     /// transaction number and an owner of 64 bits. Skips all other options; `None` if no such option is left.
-    pub fn of(message: &[u8]) -> Option<Self> {
-        NdOptions::parse(rest(message, FIXED, WHAT).ok()?).ok()?.find_map(|option| match option {
-            NdOption::Unknown { option_type: option_type::ADDRESS_REGISTRATION, data } => Self::read(data),
-            _ => None,
-        })
+    pub fn from_message(message: &[u8]) -> Option<Self> {
+        NdOptions::parse(octets_from(message, OPTIONS_OFFSET, NAME_IN_ERRORS).ok()?).ok()?.find_map(
+            |option| match option {
+                NdOption::Unknown { option_type: option_type::ADDRESS_REGISTRATION, data } => {
+                    Self::read(data)
+                }
+                _ => None,
+            },
+        )
     }
 
     fn read(data: &[u8]) -> Option<Self> {
-        if data.len() != 14 || u8_at(data, 2, WHAT).ok()? & NUMBERED == 0 {
+        if data.len() != 14 || u8_at(data, 2, NAME_IN_ERRORS).ok()? & TRANSACTION_FLAG == 0 {
             return None;
         }
         Some(AddressRegistration {
-            status: u8_at(data, 0, WHAT).ok()?,
-            transaction: u8_at(data, 3, WHAT).ok()?,
-            lifetime: u16_at(data, 4, WHAT).ok()?,
-            owner: u64::from_be_bytes(array(data, 6, WHAT).ok()?),
+            status: u8_at(data, 0, NAME_IN_ERRORS).ok()?,
+            transaction_id: u8_at(data, 3, NAME_IN_ERRORS).ok()?,
+            lifetime: u16_at(data, 4, NAME_IN_ERRORS).ok()?,
+            ownership_verifier: u64::from_be_bytes(array_at(data, 6, NAME_IN_ERRORS).ok()?),
         })
     }
 
     /// Appends the option to a message.
     pub fn emit_into(&self, message: &mut Vec<u8>) {
-        let mut data = vec![self.status, 0, ROUTED | NUMBERED, self.transaction];
+        let mut data = vec![self.status, 0, ROUTED_FLAG | TRANSACTION_FLAG, self.transaction_id];
         data.extend_from_slice(&self.lifetime.to_be_bytes());
-        data.extend_from_slice(&self.owner.to_be_bytes());
+        data.extend_from_slice(&self.ownership_verifier.to_be_bytes());
         NdOption::Unknown { option_type: option_type::ADDRESS_REGISTRATION, data: &data }.emit_into(message);
     }
 }
@@ -82,23 +86,23 @@ impl AddressRegistration {
 /// Returns whether transaction `new` is later than `old` by the lollipop counter of RFC 6550 7.2 and RFC 8505
 /// 5.2. The counter starts in 128 to 255 and then wraps in 0 to 127.
 pub fn is_later_transaction(new: u8, old: u8) -> bool {
-    const WINDOW: i32 = 16;
+    const SEQUENCE_WINDOW: i32 = 16;
     let (a, b) = (i32::from(new), i32::from(old));
     match (new > 127, old > 127) {
         // One number is in the start sequence (128 to 255), the other in the circular sequence (0 to 127). If
         // the counter can have wrapped to the circular number within 16 steps, the circular number is later.
         // Otherwise the node has restarted, and the number of the start sequence is later.
-        (true, false) => 256 + b - a > WINDOW,
-        (false, true) => 256 + a - b <= WINDOW,
+        (true, false) => 256 + b - a > SEQUENCE_WINDOW,
+        (false, true) => 256 + a - b <= SEQUENCE_WINDOW,
         // Both numbers are in the same sequence. In the circular sequence 0 to 127, a number is later if it
         // is at most 16 ahead.
         (true, true) => a > b,
-        (false, false) => (1..=WINDOW).contains(&(a - b).rem_euclid(128)),
+        (false, false) => (1..=SEQUENCE_WINDOW).contains(&(a - b).rem_euclid(128)),
     }
 }
 
 /// Returns the transaction number after this one.
-pub fn next_transaction(transaction: u8) -> u8 {
+pub fn next_transaction_id(transaction: u8) -> u8 {
     match transaction {
         255 | 127 => 0,
         other => other + 1,

@@ -22,7 +22,7 @@ use carnet_wire::nd::{
 use carnet_wire::prefix_discovery::{PrefixAdvertisement, PrefixSolicitation};
 
 /// Parses octets as a packet that begins with the IPv6 header.
-pub fn packet(octets: &[u8]) {
+pub fn parse_packet(octets: &[u8]) {
     let _ = black_box(Header::parse(octets));
     if let Ok((header, payload)) = Header::parse_packet(octets) {
         assert_eq!(payload.len(), usize::from(header.payload_length));
@@ -31,7 +31,7 @@ pub fn packet(octets: &[u8]) {
     }
     let _ = black_box(icmpv6::echo_reply(octets));
     let _ = black_box(icmpv6::may_answer(octets));
-    if let Some((_, offset, _)) = extension::upper_layer(octets) {
+    if let Some((_, offset, _)) = extension::find_upper_layer(octets) {
         assert!(offset <= octets.len());
     }
     match mld::Message::parse_packet(octets) {
@@ -45,13 +45,13 @@ pub fn packet(octets: &[u8]) {
     }
     match Extensions::parse(octets) {
         Ok(extensions) => {
-            assert!(extensions.offset <= octets.len());
+            assert!(extensions.upper_layer_offset <= octets.len());
             if let Some(at) = extensions.home_address_offset {
                 assert_eq!(octets[at], extension::HOME_ADDRESS_OPTION);
                 assert_eq!(octets[at + 2..at + 18], extensions.home_address.expect("both").octets());
             }
-            icmpv6(&octets[extensions.offset..]);
-            mobility(&octets[extensions.offset..]);
+            parse_icmpv6(&octets[extensions.upper_layer_offset..]);
+            parse_mobility_header(&octets[extensions.upper_layer_offset..]);
         }
         Err(error) => {
             let _ = black_box(error.to_string());
@@ -69,13 +69,13 @@ pub fn packet(octets: &[u8]) {
 }
 
 /// Parses octets as a Fragment header and as an ICMPv6 message.
-pub fn icmpv6(octets: &[u8]) {
+pub fn parse_icmpv6(octets: &[u8]) {
     let _ = black_box(FragmentHeader::parse(octets));
     let _ = black_box(icmpv6::parse_error(octets));
     let _ = black_box(RouterSolicitation::parse(octets));
     let _ = black_box(NeighborSolicitation::parse(octets));
     let _ = black_box(NeighborAdvertisement::parse(octets));
-    let _ = black_box(AddressRegistration::of(octets));
+    let _ = black_box(AddressRegistration::from_message(octets));
     let _ = black_box(DiscoveryRequest::parse(octets));
     let _ = black_box(PrefixSolicitation::parse(octets));
     if let Ok(advertisement) = RouterAdvertisement::parse(octets) {
@@ -102,15 +102,15 @@ pub fn icmpv6(octets: &[u8]) {
 }
 
 /// Parses octets as a Mobility Header and as the options of a Mobility Header.
-pub fn mobility(octets: &[u8]) {
+pub fn parse_mobility_header(octets: &[u8]) {
     let local = Ipv6Addr::LOCALHOST;
     let _ = black_box(MobilityHeader::parse_verified(octets, local, local));
     if let Ok(options) = Options::parse(octets) {
-        look_at(options);
+        read_options(options);
     }
     let _ = black_box(SubOptions::parse(octets));
     let _ = black_box(Identifiers::parse(octets, "identifiers").map(|list| list.iter().count()));
-    let _ = black_box(FlowActionOption::read(&FlowActionOption::option(octets)));
+    let _ = black_box(FlowActionOption::read(&FlowActionOption::vendor_option(octets)));
     if let Ok(header) = MobilityHeader::parse(octets) {
         assert!(header.octets().len().is_multiple_of(8));
         let _ = black_box(header.verify_checksum(local, local));
@@ -125,11 +125,11 @@ pub fn mobility(octets: &[u8]) {
             assert_eq!(PrefixTest::parse(&again), Ok(test));
         }
         match header.message() {
-            Ok(Message::BindingUpdate(update)) => look_at(update.options),
-            Ok(Message::BindingAcknowledgement(acknowledgement)) => look_at(acknowledgement.options),
-            Ok(Message::Heartbeat(heartbeat)) => look_at(heartbeat.options),
-            Ok(Message::BindingRefreshRequest(request)) => look_at(request.options),
-            Ok(Message::BindingRevocation(revocation)) => look_at(revocation.options),
+            Ok(Message::BindingUpdate(update)) => read_options(update.options),
+            Ok(Message::BindingAcknowledgement(acknowledgement)) => read_options(acknowledgement.options),
+            Ok(Message::Heartbeat(heartbeat)) => read_options(heartbeat.options),
+            Ok(Message::BindingRefreshRequest(request)) => read_options(request.options),
+            Ok(Message::BindingRevocation(revocation)) => read_options(revocation.options),
             Ok(Message::HomeAgentSwitch(switch)) => {
                 assert!(switch.addresses().count() * 16 <= octets.len());
             }
@@ -139,14 +139,14 @@ pub fn mobility(octets: &[u8]) {
         }
     }
     if let Ok(Some(field)) = authentication_field(octets) {
-        assert_eq!(field.covered.end, field.data.start);
-        assert!(field.data.end <= octets.len());
+        assert_eq!(field.covered_range.end, field.data_range.start);
+        assert!(field.data_range.end <= octets.len());
         let pieces = field.covered_octets(octets).expect("the same octets");
-        assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), field.covered.len());
+        assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), field.covered_range.len());
     }
 }
 
-fn look_at(options: Options<'_>) {
+fn read_options(options: Options<'_>) {
     for option in options.iter().flatten() {
         let _ = black_box((option.option_type(), option.data_length(), FlowActionOption::read(&option)));
         if let MobilityOption::FlowIdentification { sub_options, .. } = option {

@@ -101,7 +101,7 @@ pub fn golden_packet(mobility_header: &str) -> Vec<u8> {
 }
 
 /// Returns every packet of this file.
-pub fn packets() -> Vec<Vec<u8>> {
+pub fn all_packets() -> Vec<Vec<u8>> {
     let captured = [
         UMIP_ROUTER_ADVERTISEMENT,
         UMIP_NEIGHBOR_SOLICITATION,

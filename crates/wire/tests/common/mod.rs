@@ -31,19 +31,19 @@ pub fn address(text: &str) -> Ipv6Addr {
 
 /// Parses octets as a packet and as the parts of a packet. For any octets the function returns, and its
 /// assertions hold.
-pub fn everything(octets: &[u8]) {
-    everything::packet(octets);
-    everything::icmpv6(octets);
-    everything::mobility(octets);
+pub fn parse_everything(octets: &[u8]) {
+    everything::parse_packet(octets);
+    everything::parse_icmpv6(octets);
+    everything::parse_mobility_header(octets);
 }
 
 /// Small random number generator (xorshift64*), which returns the same numbers on every run.
-pub struct Numbers(u64);
+pub struct RandomNumbers(u64);
 
-impl Numbers {
+impl RandomNumbers {
     /// Creates a generator from a seed other than 0.
-    pub fn new(seed: u64) -> Numbers {
-        Numbers(seed)
+    pub fn new(seed: u64) -> RandomNumbers {
+        RandomNumbers(seed)
     }
 
     /// Returns the next number.
@@ -55,7 +55,7 @@ impl Numbers {
     }
 
     /// Returns the next number below a limit other than 0.
-    pub fn under(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         (self.next() >> 33) as usize % limit
     }
 }

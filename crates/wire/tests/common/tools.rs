@@ -7,7 +7,7 @@
 use std::process::Command;
 
 /// Prints why a test does not run, or fails if `CARNET_REQUIRE_TOOLS` is set.
-fn skip(reason: &str) {
+fn skip_test(reason: &str) {
     assert!(
         std::env::var("CARNET_REQUIRE_TOOLS").as_deref() != Ok("1"),
         "CARNET_REQUIRE_TOOLS=1, but {reason}"
@@ -16,32 +16,32 @@ fn skip(reason: &str) {
 }
 
 /// Returns a Python interpreter with scapy: `CARNET_PYTHON` if set, otherwise `python3`.
-pub fn scapy() -> Option<Command> {
+pub fn find_scapy() -> Option<Command> {
     let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let found = Command::new(&python).args(["-c", "import scapy.layers.inet6"]).output();
     match found {
         Ok(output) if output.status.success() => Some(Command::new(python)),
         Ok(_) => {
-            skip(&format!("{python} has no scapy (set CARNET_PYTHON to one that has)"));
+            skip_test(&format!("{python} has no scapy (set CARNET_PYTHON to one that has)"));
             None
         }
         Err(error) => {
-            skip(&format!("{python} cannot be run: {error}"));
+            skip_test(&format!("{python} cannot be run: {error}"));
             None
         }
     }
 }
 
 /// Returns tshark if it is installed.
-pub fn tshark() -> Option<Command> {
+pub fn find_tshark() -> Option<Command> {
     match Command::new("tshark").arg("--version").output() {
         Ok(output) if output.status.success() => Some(Command::new("tshark")),
         Ok(output) => {
-            skip(&format!("tshark --version ends with {}", output.status));
+            skip_test(&format!("tshark --version ends with {}", output.status));
             None
         }
         Err(error) => {
-            skip(&format!("tshark cannot be run: {error}"));
+            skip_test(&format!("tshark cannot be run: {error}"));
             None
         }
     }

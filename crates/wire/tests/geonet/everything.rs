@@ -11,7 +11,7 @@ use carnet_wire::geonet::{
 
 /// Passes octets to every parser; its assertions hold for any octets. Returns whether the octets are a
 /// packet.
-pub fn everything(octets: &[u8]) -> bool {
+pub fn parse_everything(octets: &[u8]) -> bool {
     let _ = black_box((BasicHeader::parse(octets), CommonHeader::parse(octets)));
     let _ = black_box((BtpA::parse(octets), BtpB::parse(octets)));
     for header_type in 0..=0x62 {

@@ -15,7 +15,7 @@ fn gn_address_has_type_and_link_layer_parts() {
     assert!(address.is_manual());
     assert_eq!(address.station_type(), StationType::PassengerCar);
     assert_eq!(address.mid(), [2, 0, 0, 0, 0, 1]);
-    assert_eq!(address.reserved(), 0);
+    assert_eq!(address.reserved_bits(), 0);
     let address = GnAddress::new(false, StationType::RoadSideUnit, [0xff; 6]);
     assert_eq!(address, GnAddress(0x3c00_ffff_ffff_ffff));
     assert!(!address.is_manual());

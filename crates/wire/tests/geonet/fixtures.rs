@@ -97,6 +97,6 @@ pub const VANETZA_SECURED: [&str; 4] =
     [VANETZA_SECURED_CAM_2, VANETZA_SECURED_HELLO_2, VANETZA_SECURED_CAM_1, VANETZA_SECURED_HELLO_1];
 
 /// Returns every packet of this file.
-pub fn packets() -> Vec<Vec<u8>> {
+pub fn all_packets() -> Vec<Vec<u8>> {
     GOLDEN.into_iter().chain(VANETZA).chain(VANETZA_SECURED).map(hex).collect()
 }

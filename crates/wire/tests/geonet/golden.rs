@@ -11,12 +11,12 @@ use carnet_wire::geonet::{
 use std::time::Duration;
 
 /// An IPv6 packet: an ICMPv6 message of eight octets from one link-local address to another.
-pub const IPV6: &str = "
+pub const IPV6_PACKET: &str = "
     6000000000083a40fe80000000000000000000fffe000001fe80000000000000000000fffe0000028000000000010001";
 /// BTP-B header to port 2001, and four octets of payload.
-const BTP: &str = "07d1000002020000";
+const BTP_B_PACKET: &str = "07d1000002020000";
 
-fn car() -> LongPositionVector {
+fn car_position() -> LongPositionVector {
     LongPositionVector {
         address: GnAddress::new(true, StationType::PassengerCar, [2, 0, 0, 0, 0, 1]),
         timestamp: Timestamp(0x0102_0304),
@@ -28,7 +28,7 @@ fn car() -> LongPositionVector {
     }
 }
 
-fn road_side() -> ShortPositionVector {
+fn road_side_position() -> ShortPositionVector {
     ShortPositionVector {
         address: GnAddress::new(true, StationType::RoadSideUnit, [2, 0, 0, 0, 0, 2]),
         timestamp: Timestamp(0x0102_0300),
@@ -50,7 +50,7 @@ fn packet<'a>(extended: ExtendedHeader, next_header: CommonNextHeader, payload: 
 
 /// Checks both directions: the emitter makes these octets from the values, and the parser makes these values
 /// from the octets.
-fn same(packet: Packet<'_>, golden: &str) {
+fn check_both_directions(packet: Packet<'_>, golden: &str) {
     let octets = hex(golden);
     assert_eq!(to_hex(&packet.emit()), to_hex(&octets));
     assert_eq!(Packet::parse(&octets), Ok(packet));
@@ -62,79 +62,90 @@ fn same(packet: Packet<'_>, golden: &str) {
 
 #[test]
 fn beacon_equals_recorded_packet() {
-    let mut beacon = packet(ExtendedHeader::Beacon { source: car() }, CommonNextHeader::Any, &[]);
+    let mut beacon = packet(ExtendedHeader::Beacon { source: car_position() }, CommonNextHeader::Any, &[]);
     beacon.basic.remaining_hop_limit = 1;
     beacon.common.maximum_hop_limit = 1;
-    same(beacon, fixtures::BEACON);
+    check_both_directions(beacon, fixtures::BEACON);
 }
 
 #[test]
 fn geo_unicast_equals_recorded_packet() {
-    let extended = ExtendedHeader::GeoUnicast { sequence: 0x1234, source: car(), destination: road_side() };
-    same(packet(extended, CommonNextHeader::Ipv6, &hex(IPV6)), fixtures::GUC_IPV6);
+    let extended = ExtendedHeader::GeoUnicast {
+        sequence: 0x1234,
+        source: car_position(),
+        destination: road_side_position(),
+    };
+    check_both_directions(packet(extended, CommonNextHeader::Ipv6, &hex(IPV6_PACKET)), fixtures::GUC_IPV6);
 }
 
 #[test]
 fn geo_anycast_to_circle_equals_recorded_packet() {
-    let extended =
-        ExtendedHeader::GeoAnycast { sequence: 0x1234, source: car(), area: area(Shape::Circle, 0, 0) };
-    same(packet(extended, CommonNextHeader::BtpB, &hex(BTP)), fixtures::GAC_CIRC);
+    let extended = ExtendedHeader::GeoAnycast {
+        sequence: 0x1234,
+        source: car_position(),
+        area: area(Shape::Circle, 0, 0),
+    };
+    check_both_directions(packet(extended, CommonNextHeader::BtpB, &hex(BTP_B_PACKET)), fixtures::GAC_CIRC);
 }
 
 #[test]
 fn geo_broadcast_to_rectangle_equals_recorded_packet() {
     let area = area(Shape::Rectangle, 200, 45);
-    let extended = ExtendedHeader::GeoBroadcast { sequence: 0x1234, source: car(), area };
-    let payload = hex(BTP);
+    let extended = ExtendedHeader::GeoBroadcast { sequence: 0x1234, source: car_position(), area };
+    let payload = hex(BTP_B_PACKET);
     let mut packet = packet(extended, CommonNextHeader::BtpB, &payload);
     packet.common.traffic_class = TrafficClass { store_carry_forward: true, channel_offload: false, id: 2 };
-    same(packet, fixtures::GBC_RECT);
+    check_both_directions(packet, fixtures::GBC_RECT);
 }
 
 #[test]
 fn geo_broadcast_to_ellipse_equals_recorded_packet() {
     let area = area(Shape::Ellipse, 200, 45);
-    let extended = ExtendedHeader::GeoBroadcast { sequence: 0x1234, source: car(), area };
-    same(packet(extended, CommonNextHeader::Ipv6, &hex(IPV6)), fixtures::GBC_ELIP_IPV6);
+    let extended = ExtendedHeader::GeoBroadcast { sequence: 0x1234, source: car_position(), area };
+    check_both_directions(
+        packet(extended, CommonNextHeader::Ipv6, &hex(IPV6_PACKET)),
+        fixtures::GBC_ELIP_IPV6,
+    );
 }
 
 #[test]
 fn single_hop_broadcast_equals_recorded_packet() {
-    let extended = ExtendedHeader::SingleHop { source: car(), media_dependent: [0x5a, 0x3c, 0xb8, 0x00] };
-    let payload = hex(BTP);
+    let extended =
+        ExtendedHeader::SingleHop { source: car_position(), media_dependent: [0x5a, 0x3c, 0xb8, 0x00] };
+    let payload = hex(BTP_B_PACKET);
     let mut packet = packet(extended, CommonNextHeader::BtpB, &payload);
     packet.basic.remaining_hop_limit = 1;
     packet.common.maximum_hop_limit = 1;
     packet.common.traffic_class.id = 2;
-    same(packet, fixtures::SHB);
+    check_both_directions(packet, fixtures::SHB);
 }
 
 #[test]
 fn topologically_scoped_broadcast_equals_recorded_packet() {
     let mut payload = BtpA { destination_port: 2001, source_port: 2500 }.to_octets().to_vec();
     payload.extend(b"abcd");
-    let extended = ExtendedHeader::TopologicallyScoped { sequence: 0x1234, source: car() };
+    let extended = ExtendedHeader::TopologicallyScoped { sequence: 0x1234, source: car_position() };
     let mut packet = packet(extended, CommonNextHeader::BtpA, &payload);
     packet.basic.remaining_hop_limit = 3;
     packet.common.maximum_hop_limit = 5;
     packet.common.traffic_class.id = 2;
-    same(packet, fixtures::TSB);
+    check_both_directions(packet, fixtures::TSB);
 }
 
 #[test]
 fn location_service_request_equals_recorded_packet() {
     let extended = ExtendedHeader::LocationServiceRequest {
         sequence: 0x1234,
-        source: car(),
-        request: road_side().address,
+        source: car_position(),
+        request: road_side_position().address,
     };
-    same(packet(extended, CommonNextHeader::Any, &[]), fixtures::LS_REQ);
+    check_both_directions(packet(extended, CommonNextHeader::Any, &[]), fixtures::LS_REQ);
 }
 
 #[test]
 fn location_service_reply_equals_recorded_packet() {
     let source = LongPositionVector {
-        address: road_side().address,
+        address: road_side_position().address,
         timestamp: Timestamp(1),
         latitude: 488_100_000,
         longitude: 23_100_000,
@@ -142,21 +153,24 @@ fn location_service_reply_equals_recorded_packet() {
         speed: 0,
         heading: 0,
     };
-    let destination = ShortPositionVector { timestamp: Timestamp(2), ..car().short() };
+    let destination = ShortPositionVector { timestamp: Timestamp(2), ..car_position().to_short() };
     let extended = ExtendedHeader::LocationServiceReply { sequence: 0x1234, source, destination };
-    same(packet(extended, CommonNextHeader::Any, &[]), fixtures::LS_REP);
+    check_both_directions(packet(extended, CommonNextHeader::Any, &[]), fixtures::LS_REP);
 }
 
 #[test]
 fn hop_limit_above_its_maximum_is_seen_and_not_judged() {
-    let extended =
-        ExtendedHeader::GeoBroadcast { sequence: 0x1234, source: car(), area: area(Shape::Circle, 0, 0) };
-    let payload = hex(BTP);
+    let extended = ExtendedHeader::GeoBroadcast {
+        sequence: 0x1234,
+        source: car_position(),
+        area: area(Shape::Circle, 0, 0),
+    };
+    let payload = hex(BTP_B_PACKET);
     let mut packet = packet(extended, CommonNextHeader::BtpB, &payload);
     assert!(!packet.exceeds_hop_limit());
     packet.basic.remaining_hop_limit = 11;
     assert!(packet.exceeds_hop_limit());
-    same(packet, fixtures::BAD_RHL_GT_MHL);
+    check_both_directions(packet, fixtures::BAD_RHL_GT_MHL);
     for golden in &fixtures::GOLDEN[..9] {
         assert!(!Packet::parse(&hex(golden)).expect("well formed").exceeds_hop_limit());
     }
@@ -171,7 +185,7 @@ fn packet_with_negative_position_and_speed_is_encoded() {
     let packet = Packet::parse(&octets).expect("a beacon");
     let ExtendedHeader::Beacon { source } = packet.extended else { panic!("{packet:?}") };
     assert_eq!(source.address.station_type(), StationType::Other(31));
-    assert_eq!(source.address.reserved(), 0x3ff);
+    assert_eq!(source.address.reserved_bits(), 0x3ff);
     assert_eq!(source.address.mid(), [0x02, 0x42, 0xac, 0x11, 0, 2]);
     assert_eq!((source.latitude, source.longitude), (-228_815_586, -431_986_024));
     assert_eq!((source.accurate, source.speed, source.heading), (true, -16384, 3599));
@@ -339,7 +353,7 @@ fn a_forwarder_changes_only_the_fields_of_the_forwarder() {
         latitude: -1,
         longitude: 0x0102_0304,
     };
-    for octets in fixtures::packets() {
+    for octets in fixtures::all_packets() {
         let mut changed = octets.clone();
         set_remaining_hop_limit(&mut changed, 0x77).expect("a basic header");
         set_lifetime(&mut changed, Lifetime(0x55)).expect("a basic header");

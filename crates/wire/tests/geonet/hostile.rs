@@ -1,29 +1,29 @@
 //! Invalid octets: no parser may panic.
 
-use crate::common::Numbers;
-use crate::everything::everything;
+use crate::common::RandomNumbers;
+use crate::everything::parse_everything;
 use crate::fixtures;
 
 #[test]
 fn geonetworking_packet_truncated_at_any_octet_causes_no_panic() {
-    for packet in fixtures::packets() {
+    for packet in fixtures::all_packets() {
         for end in 0..=packet.len() {
-            everything(&packet[..end]);
+            parse_everything(&packet[..end]);
         }
         for start in 0..packet.len() {
-            everything(&packet[start..]);
+            parse_everything(&packet[start..]);
         }
     }
 }
 
 #[test]
 fn every_octet_value_in_geonetworking_packet_causes_no_panic() {
-    for packet in fixtures::packets() {
+    for packet in fixtures::all_packets() {
         for at in 0..packet.len() {
             let mut changed = packet.clone();
             for value in 0..=255 {
                 changed[at] = value;
-                everything(&changed);
+                parse_everything(&changed);
             }
         }
     }
@@ -31,38 +31,38 @@ fn every_octet_value_in_geonetworking_packet_causes_no_panic() {
 
 #[test]
 fn mutated_geonetworking_packets_cause_no_panic() {
-    let packets = fixtures::packets();
-    let mut numbers = Numbers::new(0x3026_3636_0004_0001);
+    let packets = fixtures::all_packets();
+    let mut numbers = RandomNumbers::new(0x3026_3636_0004_0001);
     let mut taken = 0;
     for _ in 0..100_000 {
-        let mut octets = packets[numbers.under(packets.len())].clone();
-        for _ in 0..=numbers.under(4) {
+        let mut octets = packets[numbers.below(packets.len())].clone();
+        for _ in 0..=numbers.below(4) {
             mutate(&mut octets, &packets, &mut numbers);
         }
-        taken += u32::from(everything(&octets));
+        taken += u32::from(parse_everything(&octets));
         // Sets the payload length to the octets that follow, so that parsing goes further.
         if let Some(length) = octets.len().checked_sub(36)
-            && numbers.under(2) == 0
+            && numbers.below(2) == 0
         {
             octets[8..10].copy_from_slice(&u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes());
-            everything(&octets);
+            parse_everything(&octets);
         }
     }
     // The generator must make valid and invalid packets; otherwise the test proves nothing.
     assert!((10_000..90_000).contains(&taken), "{taken} of the mutations were packets");
 }
 
-fn mutate(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut Numbers) {
+fn mutate(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut RandomNumbers) {
     if octets.is_empty() {
         octets.push(0x11);
     }
-    let at = numbers.under(octets.len());
-    match numbers.under(8) {
-        0 => octets[at] ^= 1 << numbers.under(8),
+    let at = numbers.below(octets.len());
+    match numbers.below(8) {
+        0 => octets[at] ^= 1 << numbers.below(8),
         1 => octets[at] = numbers.next() as u8,
-        2 => octets[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][numbers.under(6)],
+        2 => octets[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][numbers.below(6)],
         3 => {
-            octets[at] = [0x10, 0x11, 0x12, 0x20, 0x30, 0x41, 0x42, 0x50, 0x51, 0x60, 0x61][numbers.under(11)]
+            octets[at] = [0x10, 0x11, 0x12, 0x20, 0x30, 0x41, 0x42, 0x50, 0x51, 0x60, 0x61][numbers.below(11)]
         }
         // Chooses an octet of the first two headers, which a choice among all octets seldom hits.
         4 => {
@@ -74,8 +74,8 @@ fn mutate(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut Numbers) {
         5 => octets.truncate(at),
         6 => octets.insert(at, numbers.next() as u8),
         _ => {
-            let other = &packets[numbers.under(packets.len())];
-            let from = numbers.under(other.len());
+            let other = &packets[numbers.below(packets.len())];
+            let from = numbers.below(other.len());
             octets.splice(at.., other[from..].iter().copied());
         }
     }

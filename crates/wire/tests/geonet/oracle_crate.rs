@@ -5,7 +5,7 @@
 //! negative speed. So the test compares only emitted octets for negative speeds. The crate rejects station
 //! types without a name, and finds the payload of a secured GUC at the wrong offset.
 
-use crate::common::{Numbers, hex, to_hex};
+use crate::common::{RandomNumbers, hex, to_hex};
 use crate::fixtures;
 use carnet_wire::geonet::{
     CommonNextHeader, ExtendedHeader, Frame, GeoArea, GnAddress, Lifetime, LongPositionVector, Packet, Shape,
@@ -15,45 +15,45 @@ use geonetworking::en302636_4_1 as theirs;
 use geonetworking::{Decode, Encode};
 
 /// Returns a number with a random count of bits.
-fn any(numbers: &mut Numbers) -> u32 {
+fn random_number(numbers: &mut RandomNumbers) -> u32 {
     (numbers.next() >> 16) as u32
 }
 
-fn address(numbers: &mut Numbers) -> GnAddress {
-    let value = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15][numbers.under(13)];
-    let mid = [(); 6].map(|()| any(numbers) as u8);
-    let address = GnAddress::new(any(numbers) & 1 == 1, StationType::from_value(value), mid);
-    GnAddress(address.0 | u64::from(any(numbers) & 0x3ff) << 48)
+fn random_address(numbers: &mut RandomNumbers) -> GnAddress {
+    let value = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15][numbers.below(13)];
+    let mid = [(); 6].map(|()| random_number(numbers) as u8);
+    let address = GnAddress::new(random_number(numbers) & 1 == 1, StationType::from_value(value), mid);
+    GnAddress(address.0 | u64::from(random_number(numbers) & 0x3ff) << 48)
 }
 
-fn long(numbers: &mut Numbers) -> LongPositionVector {
+fn random_long_vector(numbers: &mut RandomNumbers) -> LongPositionVector {
     LongPositionVector {
-        address: address(numbers),
-        timestamp: Timestamp(any(numbers)),
-        latitude: any(numbers) as i32,
-        longitude: any(numbers) as i32,
-        accurate: any(numbers) & 1 == 1,
-        speed: (any(numbers) & 0x3fff) as i16,
-        heading: any(numbers) as u16,
+        address: random_address(numbers),
+        timestamp: Timestamp(random_number(numbers)),
+        latitude: random_number(numbers) as i32,
+        longitude: random_number(numbers) as i32,
+        accurate: random_number(numbers) & 1 == 1,
+        speed: (random_number(numbers) & 0x3fff) as i16,
+        heading: random_number(numbers) as u16,
     }
 }
 
-fn extended(numbers: &mut Numbers) -> ExtendedHeader {
+fn random_extended_header(numbers: &mut RandomNumbers) -> ExtendedHeader {
     use ExtendedHeader::*;
-    let source = long(numbers);
-    let destination = long(numbers).short();
-    let sequence = any(numbers) as u16;
+    let source = random_long_vector(numbers);
+    let destination = random_long_vector(numbers).to_short();
+    let sequence = random_number(numbers) as u16;
     let area = GeoArea {
-        shape: [Shape::Circle, Shape::Rectangle, Shape::Ellipse][numbers.under(3)],
-        latitude: any(numbers) as i32,
-        longitude: any(numbers) as i32,
-        distance_a: any(numbers) as u16,
-        distance_b: any(numbers) as u16,
-        angle: any(numbers) as u16,
+        shape: [Shape::Circle, Shape::Rectangle, Shape::Ellipse][numbers.below(3)],
+        latitude: random_number(numbers) as i32,
+        longitude: random_number(numbers) as i32,
+        distance_a: random_number(numbers) as u16,
+        distance_b: random_number(numbers) as u16,
+        angle: random_number(numbers) as u16,
     };
-    match numbers.under(8) {
+    match numbers.below(8) {
         0 => Beacon { source },
-        1 => SingleHop { source, media_dependent: any(numbers).to_be_bytes() },
+        1 => SingleHop { source, media_dependent: random_number(numbers).to_be_bytes() },
         2 => TopologicallyScoped { sequence, source },
         3 => GeoUnicast { sequence, source, destination },
         4 => GeoBroadcast { sequence, source, area },
@@ -63,15 +63,15 @@ fn extended(numbers: &mut Numbers) -> ExtendedHeader {
     }
 }
 
-fn same_address(theirs: &theirs::Address, ours: GnAddress) {
+fn compare_addresses(theirs: &theirs::Address, ours: GnAddress) {
     assert_eq!(theirs.manually_configured, ours.is_manual());
     assert_eq!(theirs.station_type as u8, ours.station_type().value());
-    assert_eq!(theirs.reserved.value(), ours.reserved());
+    assert_eq!(theirs.reserved.value(), ours.reserved_bits());
     assert_eq!(theirs.address, ours.mid());
 }
 
-fn same_long(theirs: &theirs::LongPositionVector, ours: &LongPositionVector) {
-    same_address(&theirs.gn_address, ours.address);
+fn compare_long_vectors(theirs: &theirs::LongPositionVector, ours: &LongPositionVector) {
+    compare_addresses(&theirs.gn_address, ours.address);
     assert_eq!(theirs.timestamp.0, ours.timestamp.0);
     assert_eq!((theirs.latitude, theirs.longitude), (ours.latitude, ours.longitude));
     assert_eq!(theirs.position_accuracy, ours.accurate);
@@ -79,13 +79,13 @@ fn same_long(theirs: &theirs::LongPositionVector, ours: &LongPositionVector) {
     assert_eq!(theirs.heading, ours.heading);
 }
 
-fn same_short(theirs: &theirs::ShortPositionVector, ours: &ShortPositionVector) {
-    same_address(&theirs.gn_address, ours.address);
+fn compare_short_vectors(theirs: &theirs::ShortPositionVector, ours: &ShortPositionVector) {
+    compare_addresses(&theirs.gn_address, ours.address);
     assert_eq!(theirs.timestamp.0, ours.timestamp.0);
     assert_eq!((theirs.latitude, theirs.longitude), (ours.latitude, ours.longitude));
 }
 
-fn same_area(
+fn compare_areas(
     theirs: (i32, i32, u16, u16, u16),
     (their_type, their_shape): (bool, theirs::AreaType),
     ours: &GeoArea,
@@ -100,64 +100,68 @@ fn same_area(
     assert_eq!(shape, ours.shape);
 }
 
-fn same_extended(header_type: theirs::HeaderType, theirs: &theirs::ExtendedHeader, ours: &ExtendedHeader) {
+fn compare_extended_headers(
+    header_type: theirs::HeaderType,
+    theirs: &theirs::ExtendedHeader,
+    ours: &ExtendedHeader,
+) {
     use theirs::{BroadcastType, ExtendedHeader as T, HeaderType, LocationServiceType};
     let scoped = HeaderType::TopologicallyScopedBroadcast;
     match (theirs, ours) {
         (T::Beacon(t), ExtendedHeader::Beacon { source }) => {
             assert_eq!(header_type, HeaderType::Beacon);
-            same_long(&t.source_position_vector, source);
+            compare_long_vectors(&t.source_position_vector, source);
         }
         (T::SHB(t), ExtendedHeader::SingleHop { source, media_dependent }) => {
             assert_eq!(header_type, scoped(BroadcastType::SingleHop));
-            same_long(&t.source_position_vector, source);
+            compare_long_vectors(&t.source_position_vector, source);
             assert_eq!(t.media_dependent_data, *media_dependent);
         }
         (T::TSB(t), ExtendedHeader::TopologicallyScoped { sequence, source }) => {
             assert_eq!(header_type, scoped(BroadcastType::MultiHop));
             assert_eq!(t.sequence_number, *sequence);
-            same_long(&t.source_position_vector, source);
+            compare_long_vectors(&t.source_position_vector, source);
         }
         (T::GUC(t), ExtendedHeader::GeoUnicast { sequence, source, destination }) => {
             assert_eq!(header_type, HeaderType::GeoUnicast);
             assert_eq!(t.sequence_number, *sequence);
-            same_long(&t.source_position_vector, source);
-            same_short(&t.destination_position_vector, destination);
+            compare_long_vectors(&t.source_position_vector, source);
+            compare_short_vectors(&t.destination_position_vector, destination);
         }
         (T::GBC(t), ExtendedHeader::GeoBroadcast { sequence, source, area }) => {
             assert_eq!(t.sequence_number, *sequence);
-            same_long(&t.source_position_vector, source);
+            compare_long_vectors(&t.source_position_vector, source);
             let values = (t.geo_area_position_latitude, t.geo_area_position_longitude);
             let values = (values.0, values.1, t.distance_a, t.distance_b, t.angle);
             let HeaderType::GeoBroadcast(shape) = header_type else { panic!("{header_type:?}") };
-            same_area(values, (true, shape), area);
+            compare_areas(values, (true, shape), area);
         }
         (T::GAC(t), ExtendedHeader::GeoAnycast { sequence, source, area }) => {
             assert_eq!(t.sequence_number, *sequence);
-            same_long(&t.source_position_vector, source);
+            compare_long_vectors(&t.source_position_vector, source);
             let values = (t.geo_area_position_latitude, t.geo_area_position_longitude);
             let values = (values.0, values.1, t.distance_a, t.distance_b, t.angle);
             let HeaderType::GeoAnycast(shape) = header_type else { panic!("{header_type:?}") };
-            same_area(values, (true, shape), area);
+            compare_areas(values, (true, shape), area);
         }
         (T::LSRequest(t), ExtendedHeader::LocationServiceRequest { sequence, source, request }) => {
             assert_eq!(header_type, HeaderType::LocationService(LocationServiceType::Request));
             assert_eq!(t.sequence_number, *sequence);
-            same_long(&t.source_position_vector, source);
-            same_address(&t.request_gn_address, *request);
+            compare_long_vectors(&t.source_position_vector, source);
+            compare_addresses(&t.request_gn_address, *request);
         }
         (T::LSReply(t), ExtendedHeader::LocationServiceReply { sequence, source, destination }) => {
             assert_eq!(header_type, HeaderType::LocationService(LocationServiceType::Reply));
             assert_eq!(t.sequence_number, *sequence);
-            same_long(&t.source_position_vector, source);
-            same_short(&t.destination_position_vector, destination);
+            compare_long_vectors(&t.source_position_vector, source);
+            compare_short_vectors(&t.destination_position_vector, destination);
         }
         (theirs, ours) => panic!("{theirs:?} is not {ours:?}"),
     }
 }
 
 /// Checks that the crate parses carnet's octets and emits the same octets.
-fn same(ours: &Packet<'_>) {
+fn compare_packets(ours: &Packet<'_>) {
     let octets = ours.emit();
     let context = to_hex(&octets);
     let decoded = geonetworking::Packet::decode(&octets[..]).expect(&context);
@@ -181,26 +185,27 @@ fn same(ours: &Packet<'_>) {
     assert_eq!(usize::from(common.payload_length), ours.payload.len());
     assert_eq!(common.maximum_hop_limit, ours.common.maximum_hop_limit);
     let extended = extended.as_ref().expect("an extended header");
-    same_extended(common.header_type_and_subtype, extended, &ours.extended);
+    compare_extended_headers(common.header_type_and_subtype, extended, &ours.extended);
     assert_eq!(*payload, ours.payload);
     assert_eq!(to_hex(&decoded.decoded.encode_to_vec().expect(&context)), context);
 }
 
 #[test]
 fn ten_thousand_packets_are_encoded_like_other_crate() {
-    let mut numbers = Numbers::new(0x2004_0101_0000_0005);
+    let mut numbers = RandomNumbers::new(0x2004_0101_0000_0005);
     let mut types = std::collections::BTreeSet::new();
     for _ in 0..10_000 {
-        let payload: Vec<u8> = (0..numbers.under(40)).map(|_| any(&mut numbers) as u8).collect();
-        let next_header = CommonNextHeader::from_value(numbers.under(4) as u8);
-        let lifetime = Lifetime(any(&mut numbers) as u8);
-        let extended = extended(&mut numbers);
-        let mut packet = Packet::new(extended, next_header, lifetime, any(&mut numbers) as u8, &payload);
-        packet.basic.remaining_hop_limit = any(&mut numbers) as u8;
-        packet.common.traffic_class = TrafficClass::from_octet(any(&mut numbers) as u8);
-        packet.common.mobile = any(&mut numbers) & 1 == 1;
+        let payload: Vec<u8> = (0..numbers.below(40)).map(|_| random_number(&mut numbers) as u8).collect();
+        let next_header = CommonNextHeader::from_value(numbers.below(4) as u8);
+        let lifetime = Lifetime(random_number(&mut numbers) as u8);
+        let extended = random_extended_header(&mut numbers);
+        let mut packet =
+            Packet::new(extended, next_header, lifetime, random_number(&mut numbers) as u8, &payload);
+        packet.basic.remaining_hop_limit = random_number(&mut numbers) as u8;
+        packet.common.traffic_class = TrafficClass::from_octet(random_number(&mut numbers) as u8);
+        packet.common.mobile = random_number(&mut numbers) & 1 == 1;
         types.insert(packet.common.header_type.octet());
-        same(&packet);
+        compare_packets(&packet);
     }
     assert_eq!(types.len(), 12, "every type and shape: {types:x?}");
 }
@@ -208,7 +213,7 @@ fn ten_thousand_packets_are_encoded_like_other_crate() {
 #[test]
 fn recorded_packets_are_decoded_like_other_crate() {
     for text in fixtures::GOLDEN.into_iter().chain(fixtures::VANETZA) {
-        same(&Packet::parse(&hex(text)).expect("well formed"));
+        compare_packets(&Packet::parse(&hex(text)).expect("well formed"));
     }
 }
 
@@ -237,7 +242,7 @@ fn the_crate_geonetworking_reads_the_same_envelopes() {
         let Ok(Frame::Secured(frame)) = Frame::parse(&octets) else { panic!("{text}") };
         let inside = secured.data_payload().expect("signed data");
         let ours = Packet::parse_after_basic(frame.basic, inside).expect("a packet");
-        same_extended(
+        compare_extended_headers(
             common.header_type_and_subtype,
             extended.as_ref().expect("an extended header"),
             &ours.extended,

@@ -7,7 +7,7 @@
 
 use crate::common::{hex, to_hex, tools};
 use crate::fixtures;
-use crate::golden::IPV6;
+use crate::golden::IPV6_PACKET;
 use carnet_wire::btp::{BtpA, BtpB};
 use carnet_wire::geonet::{
     CommonNextHeader, ETHERTYPE, ExtendedHeader, Frame, GeoArea, GnAddress, Lifetime, LongPositionVector,
@@ -17,15 +17,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A packet, and the values that tshark must read in it.
-struct Case {
+struct DissectionCase {
     packet: Vec<u8>,
     fields: Vec<(&'static str, String)>,
 }
 
 /// Fields that the test asks for in every packet: no packet may be malformed or cause a warning.
-const MALFORMED: [&str; 2] = ["_ws.malformed", "_ws.expert.severity"];
+const EXPERT_FIELDS: [&str; 2] = ["_ws.malformed", "_ws.expert.severity"];
 /// Expert severities of warnings and errors.
-const WARNING: u32 = 0x0060_0000;
+const WARNING_SEVERITY: u32 = 0x0060_0000;
 
 /// Position in the south and west, speed backwards, every bit of the address set except the reserved bits.
 fn source() -> LongPositionVector {
@@ -55,12 +55,12 @@ fn area(shape: Shape) -> GeoArea {
 }
 
 /// Returns a packet with unusual values in every common field, and the expected values.
-fn case(
+fn unusual_case(
     extended: ExtendedHeader,
     next_header: CommonNextHeader,
     payload: &[u8],
     more: &[(&'static str, &str)],
-) -> Case {
+) -> DissectionCase {
     let mut packet = Packet::new(extended, next_header, Lifetime(37 << 2 | 3), 201, payload);
     packet.basic.remaining_hop_limit = 101;
     packet.common.traffic_class.store_carry_forward = true;
@@ -119,16 +119,16 @@ fn case(
         });
     }
     fields.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
-    Case { packet: packet.emit(), fields }
+    DissectionCase { packet: packet.emit(), fields }
 }
 
-fn cases() -> Vec<Case> {
+fn all_cases() -> Vec<DissectionCase> {
     use ExtendedHeader::*;
     let source = source();
     let destination = destination();
     let btp_a = [&BtpA { destination_port: 4711, source_port: 4712 }.to_octets()[..], b"ping"].concat();
     let btp_b = [&BtpB { destination_port: 42, destination_port_info: 43 }.to_octets()[..], b"pong"].concat();
-    let ipv6 = hex(IPV6);
+    let ipv6 = hex(IPV6_PACKET);
     let a = (CommonNextHeader::BtpA, &btp_a[..], &[("btpa.dstport", "4711"), ("btpa.srcport", "4712")][..]);
     let b = (CommonNextHeader::BtpB, &btp_b[..], &[("btpb.dstport", "42"), ("btpb.dstportinf", "43")][..]);
     let six = (
@@ -140,7 +140,7 @@ fn cases() -> Vec<Case> {
     let sequence = 0xfffe;
     let mut cases = vec![];
     let mut add = |extended, (next_header, payload, more): (_, &[u8], &[(&'static str, &str)])| {
-        cases.push(case(extended, next_header, payload, more));
+        cases.push(unusual_case(extended, next_header, payload, more));
     };
     add(Beacon { source }, any);
     add(SingleHop { source, media_dependent: [0, 0, 0, 0] }, b);
@@ -162,12 +162,12 @@ fn cases() -> Vec<Case> {
         ]);
     }
     let shb = SingleHop { source, media_dependent: [0x5a, 0x3c, 0xb8, 0x00] };
-    cases.push(case(shb, CommonNextHeader::BtpB, &btp_b, &[("geonw.outpower", "23")]));
+    cases.push(unusual_case(shb, CommonNextHeader::BtpB, &btp_b, &[("geonw.outpower", "23")]));
     cases
 }
 
 /// Writes a capture of Ethernet frames (link type 1).
-fn write_capture(path: &Path, cases: &[Case]) {
+fn write_capture(path: &Path, cases: &[DissectionCase]) {
     let mut octets = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65535, 1] {
         octets.extend(word.to_be_bytes());
@@ -186,7 +186,7 @@ fn write_capture(path: &Path, cases: &[Case]) {
 }
 
 /// Returns one form for the field values of different tshark versions: numbers in decimal, truth as 1 and 0.
-fn plain(value: &str) -> String {
+fn normalize_value(value: &str) -> String {
     match value {
         "True" => "1".to_owned(),
         "False" => "0".to_owned(),
@@ -199,8 +199,8 @@ fn plain(value: &str) -> String {
 
 /// Runs tshark over the cases; returns one row of values for each case, in the order of `names`. Returns
 /// `None` if tshark is not installed.
-fn dissect(cases: &[Case], file: &str, names: &[&str]) -> Option<Vec<Vec<String>>> {
-    let mut command = tools::tshark()?;
+fn dissect_with_tshark(cases: &[DissectionCase], file: &str, names: &[&str]) -> Option<Vec<Vec<String>>> {
+    let mut command = tools::find_tshark()?;
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
     write_capture(&path, cases);
     command.args(["-n", "-T", "fields", "-E", "separator=|", "-E", "occurrence=a", "-E", "aggregator=,"]);
@@ -212,17 +212,21 @@ fn dissect(cases: &[Case], file: &str, names: &[&str]) -> Option<Vec<Vec<String>
     let output = command.arg("-r").arg(&path).output().expect("tshark runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("text");
-    let rows: Vec<Vec<String>> = text.lines().map(|line| line.split('|').map(plain).collect()).collect();
+    let rows: Vec<Vec<String>> =
+        text.lines().map(|line| line.split('|').map(normalize_value).collect()).collect();
     assert_eq!(rows.len(), cases.len());
     assert!(rows.iter().all(|row| row.len() == names.len()));
     Some(rows)
 }
 
-fn check(cases: &[Case], file: &str) {
-    let names: BTreeSet<&str> =
-        cases.iter().flat_map(|case| case.fields.iter().map(|(name, _)| *name)).chain(MALFORMED).collect();
+fn compare_with_tshark(cases: &[DissectionCase], file: &str) {
+    let names: BTreeSet<&str> = cases
+        .iter()
+        .flat_map(|case| case.fields.iter().map(|(name, _)| *name))
+        .chain(EXPERT_FIELDS)
+        .collect();
     let names: Vec<&str> = names.into_iter().collect();
-    let Some(rows) = dissect(cases, file, &names) else { return };
+    let Some(rows) = dissect_with_tshark(cases, file, &names) else { return };
     for (number, (case, row)) in cases.iter().zip(rows).enumerate() {
         let value = |name: &str| {
             let column = names.iter().position(|other| *other == name).expect("asked for");
@@ -232,7 +236,10 @@ fn check(cases: &[Case], file: &str) {
         assert_eq!(value("_ws.malformed"), "", "packet {number}: {hex}");
         for severity in value("_ws.expert.severity").split(',').filter(|text| !text.is_empty()) {
             let severity: u32 = severity.parse().expect("a number");
-            assert!(severity < WARNING, "packet {number} draws expert severity {severity:#x}: {hex}");
+            assert!(
+                severity < WARNING_SEVERITY,
+                "packet {number} draws expert severity {severity:#x}: {hex}"
+            );
         }
         for (name, expected) in &case.fields {
             assert_eq!(value(name), expected, "{name} of packet {number}: {hex}");
@@ -242,11 +249,11 @@ fn check(cases: &[Case], file: &str) {
 
 #[test]
 fn tshark_decodes_every_field_of_every_packet_type() {
-    check(&cases(), "wire-geonet.pcap");
+    compare_with_tshark(&all_cases(), "wire-geonet.pcap");
 }
 
 /// Returns the fields that carnet parses in a packet, for tshark to agree with.
-fn read(octets: &[u8]) -> Vec<(&'static str, String)> {
+fn fields_of_packet(octets: &[u8]) -> Vec<(&'static str, String)> {
     let frame = Frame::parse(octets).expect("well formed");
     let basic = match frame {
         Frame::Plain(packet) => packet.basic,
@@ -294,21 +301,22 @@ fn read(octets: &[u8]) -> Vec<(&'static str, String)> {
 #[test]
 fn tshark_decodes_recorded_packets_equally() {
     let bad = hex(fixtures::BAD_RHL_GT_MHL);
-    let packets = fixtures::packets().into_iter().filter(|packet| *packet != bad);
-    let cases: Vec<Case> = packets.map(|packet| Case { fields: read(&packet), packet }).collect();
+    let packets = fixtures::all_packets().into_iter().filter(|packet| *packet != bad);
+    let cases: Vec<DissectionCase> =
+        packets.map(|packet| DissectionCase { fields: fields_of_packet(&packet), packet }).collect();
     assert_eq!(cases.len(), 17);
-    check(&cases, "wire-geonet-golden.pcap");
+    compare_with_tshark(&cases, "wire-geonet-golden.pcap");
 }
 
 /// Checks that tshark reports a broken packet as malformed.
 #[test]
 fn tshark_reports_broken_geonetworking_packet() {
-    let cases: Vec<Case> = [&hex(fixtures::BAD_RHL_GT_MHL)[..], &hex(fixtures::BEACON)[..30]]
-        .map(|packet| Case { packet: packet.to_vec(), fields: vec![] })
+    let cases: Vec<DissectionCase> = [&hex(fixtures::BAD_RHL_GT_MHL)[..], &hex(fixtures::BEACON)[..30]]
+        .map(|packet| DissectionCase { packet: packet.to_vec(), fields: vec![] })
         .into();
     let names = ["_ws.expert.severity", "_ws.malformed"];
-    let Some(rows) = dissect(&cases, "wire-geonet-broken.pcap", &names) else { return };
+    let Some(rows) = dissect_with_tshark(&cases, "wire-geonet-broken.pcap", &names) else { return };
     let severity: u32 = rows[0][0].parse().expect("tshark sees RHL above MHL");
-    assert!(severity >= WARNING);
+    assert!(severity >= WARNING_SEVERITY);
     assert_ne!(rows[1][1], "", "tshark sees that the beacon ends too early");
 }

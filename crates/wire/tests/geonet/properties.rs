@@ -10,12 +10,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::time::Duration;
 
-fn address() -> impl Strategy<Value = GnAddress> {
+fn any_address() -> impl Strategy<Value = GnAddress> {
     any::<u64>().prop_map(GnAddress)
 }
 
-fn long() -> impl Strategy<Value = LongPositionVector> {
-    (address(), any::<u32>(), any::<i32>(), any::<i32>(), any::<bool>(), -16384..=16383i16, any::<u16>())
+fn any_long_vector() -> impl Strategy<Value = LongPositionVector> {
+    (any_address(), any::<u32>(), any::<i32>(), any::<i32>(), any::<bool>(), -16384..=16383i16, any::<u16>())
         .prop_map(|(address, timestamp, latitude, longitude, accurate, speed, heading)| LongPositionVector {
             address,
             timestamp: Timestamp(timestamp),
@@ -27,11 +27,11 @@ fn long() -> impl Strategy<Value = LongPositionVector> {
         })
 }
 
-fn short() -> impl Strategy<Value = ShortPositionVector> {
-    long().prop_map(|long| long.short())
+fn any_short_vector() -> impl Strategy<Value = ShortPositionVector> {
+    any_long_vector().prop_map(|long| long.to_short())
 }
 
-fn area() -> impl Strategy<Value = GeoArea> {
+fn any_area() -> impl Strategy<Value = GeoArea> {
     let shape = prop_oneof![Just(Shape::Circle), Just(Shape::Rectangle), Just(Shape::Ellipse)];
     (shape, any::<i32>(), any::<i32>(), any::<u16>(), any::<u16>(), any::<u16>()).prop_map(
         |(shape, latitude, longitude, distance_a, distance_b, angle)| GeoArea {
@@ -45,46 +45,39 @@ fn area() -> impl Strategy<Value = GeoArea> {
     )
 }
 
-fn extended() -> impl Strategy<Value = ExtendedHeader> {
+fn any_extended_header() -> impl Strategy<Value = ExtendedHeader> {
     use ExtendedHeader::*;
     prop_oneof![
-        long().prop_map(|source| Beacon { source }),
-        (long(), any::<[u8; 4]>())
+        any_long_vector().prop_map(|source| Beacon { source }),
+        (any_long_vector(), any::<[u8; 4]>())
             .prop_map(|(source, media_dependent)| SingleHop { source, media_dependent }),
-        (any::<u16>(), long()).prop_map(|(sequence, source)| TopologicallyScoped { sequence, source }),
-        (any::<u16>(), long(), short()).prop_map(|(sequence, source, destination)| GeoUnicast {
-            sequence,
-            source,
-            destination
-        }),
-        (any::<u16>(), long(), area()).prop_map(|(sequence, source, area)| GeoBroadcast {
-            sequence,
-            source,
-            area
-        }),
-        (any::<u16>(), long(), area()).prop_map(|(sequence, source, area)| GeoAnycast {
+        (any::<u16>(), any_long_vector())
+            .prop_map(|(sequence, source)| TopologicallyScoped { sequence, source }),
+        (any::<u16>(), any_long_vector(), any_short_vector())
+            .prop_map(|(sequence, source, destination)| GeoUnicast { sequence, source, destination }),
+        (any::<u16>(), any_long_vector(), any_area()).prop_map(|(sequence, source, area)| GeoBroadcast {
             sequence,
             source,
             area
         }),
-        (any::<u16>(), long(), address()).prop_map(|(sequence, source, request)| LocationServiceRequest {
+        (any::<u16>(), any_long_vector(), any_area()).prop_map(|(sequence, source, area)| GeoAnycast {
             sequence,
             source,
-            request
+            area
         }),
-        (any::<u16>(), long(), short()).prop_map(|(sequence, source, destination)| LocationServiceReply {
-            sequence,
-            source,
-            destination
+        (any::<u16>(), any_long_vector(), any_address())
+            .prop_map(|(sequence, source, request)| LocationServiceRequest { sequence, source, request }),
+        (any::<u16>(), any_long_vector(), any_short_vector()).prop_map(|(sequence, source, destination)| {
+            LocationServiceReply { sequence, source, destination }
         }),
     ]
 }
 
 /// Returns a Basic, a Common and an extended header whose type and length agree.
-fn headers() -> impl Strategy<Value = (BasicHeader, CommonHeader, ExtendedHeader)> {
+fn any_headers() -> impl Strategy<Value = (BasicHeader, CommonHeader, ExtendedHeader)> {
     let basic = (any::<bool>(), any::<u8>(), any::<u8>());
     let common = (0..16u8, any::<u8>(), any::<bool>(), any::<u8>());
-    (basic, common, extended()).prop_map(|(basic, common, extended)| {
+    (basic, common, any_extended_header()).prop_map(|(basic, common, extended)| {
         let (any, lifetime, remaining_hop_limit) = basic;
         let (next_header, traffic_class, mobile, maximum_hop_limit) = common;
         let basic = BasicHeader {
@@ -108,7 +101,7 @@ fn headers() -> impl Strategy<Value = (BasicHeader, CommonHeader, ExtendedHeader
 proptest! {
     #[test]
     fn geonetworking_packets_survive_encoding_and_decoding(
-        (basic, mut common, extended) in headers(),
+        (basic, mut common, extended) in any_headers(),
         payload in vec(any::<u8>(), 0..200),
     ) {
         common.payload_length = u16::try_from(payload.len()).expect("short");
@@ -130,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn geonetworking_accessors_agree_with_decoder(extended in extended()) {
+    fn geonetworking_accessors_agree_with_decoder(extended in any_extended_header()) {
         use ExtendedHeader::*;
         let header_type = extended.header_type();
         prop_assert_eq!(HeaderType::from_octet(header_type.octet()), header_type);
@@ -145,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn rewritten_destination_is_decoded(mut headers in headers(), new in short()) {
+    fn rewritten_destination_is_decoded(mut headers in any_headers(), new in any_short_vector()) {
         let (basic, common, extended) = &mut headers;
         let mut octets = Packet { basic: *basic, common: *common, extended: *extended, payload: &[] }.emit();
         let written = set_destination(&mut octets, &new);
@@ -181,7 +174,7 @@ proptest! {
         prop_assert_eq!(address.is_manual(), manual);
         prop_assert_eq!(address.station_type().value(), value);
         prop_assert_eq!(address.mid(), mid);
-        prop_assert_eq!(address.reserved(), 0);
+        prop_assert_eq!(address.reserved_bits(), 0);
     }
 
     #[test]

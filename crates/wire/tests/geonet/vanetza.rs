@@ -10,11 +10,11 @@ use carnet_wire::geonet::{
 use std::time::Duration;
 
 /// Capture time of frame 1 of the plain capture: 2026-11-21T19:09:52.701361Z.
-const SEEN: i64 = 1_795_288_192_701;
+const CAPTURED_AT_MILLISECONDS: i64 = 1_795_288_192_701;
 
 /// Checks the part that all frames share: SHB from one of two stations, by BTP-B. Returns the number of the
 /// station, 1 or 2.
-fn station(packet: &Packet<'_>) -> u64 {
+fn check_common_part(packet: &Packet<'_>) -> u64 {
     assert_eq!(packet.basic.lifetime.duration(), Duration::from_secs(60));
     assert_eq!((packet.basic.remaining_hop_limit, packet.common.maximum_hop_limit), (1, 1));
     assert_eq!(packet.common.header_type, HeaderType::SingleHop);
@@ -33,7 +33,7 @@ fn station(packet: &Packet<'_>) -> u64 {
 }
 
 /// Checks which message the packet carries.
-fn message(packet: &Packet<'_>) {
+fn check_message(packet: &Packet<'_>) {
     let (header, payload) = BtpB::parse(packet.payload).expect("BTP-B");
     assert_eq!(header.destination_port_info, 0);
     match header.destination_port {
@@ -51,12 +51,12 @@ fn packets_of_vanetza_are_decoded() {
         let packet = Packet::parse(&octets).expect("vanetza's");
         assert_eq!(Frame::parse(&octets), Ok(Frame::Plain(packet)));
         assert_eq!(packet.emit(), octets);
-        message(&packet);
+        check_message(&packet);
         // Vanetza's timestamps lack the five leap seconds: the position was 701 ms old.
-        let seen = Timestamp::from_unix_milliseconds(SEEN, 0);
+        let seen = Timestamp::from_unix_milliseconds(CAPTURED_AT_MILLISECONDS, 0);
         let age = seen.milliseconds_since(packet.extended.source().timestamp);
         assert!((0..1000).contains(&age), "{age} ms");
-        station(&packet)
+        check_common_part(&packet)
     });
     assert_eq!(stations, [2, 2, 1, 1]);
 }
@@ -74,8 +74,8 @@ fn secured_packets_of_vanetza_keep_their_envelope() {
         let length = usize::from(secured.envelope[6]);
         let inside = &secured.envelope[7..7 + length];
         let packet = Packet::parse_after_basic(secured.basic, inside).expect("the packet inside");
-        station(&packet);
-        message(&packet);
+        check_common_part(&packet);
+        check_message(&packet);
         assert_eq!(packet.emit()[4..], *inside);
         assert_eq!(packet.emit()[..4], octets[..4]);
     }

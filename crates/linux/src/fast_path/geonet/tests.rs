@@ -67,7 +67,7 @@ fn guc(from: [u8; 6], to: [u8; 6], sequence: u16, next_header: CommonNextHeader,
     let extended = ExtendedHeader::GeoUnicast {
         sequence,
         source: vector(from, 2000 + u32::from(sequence)),
-        destination: vector(to, 1000).short(),
+        destination: vector(to, 1000).to_short(),
     };
     Packet::new(extended, next_header, Lifetime::from_duration(Duration::from_secs(60)), 10, payload).emit()
 }
@@ -97,7 +97,7 @@ fn udp(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> Vec<u8> {
 
 /// Returns a Fragment header with the offset `offset` (octets), followed by the data `behind`.
 fn fragment(next_header: u8, offset: u16, behind: &[u8]) -> Vec<u8> {
-    let header = FragmentHeader { next_header, offset, more: true, identification: 7 };
+    let header = FragmentHeader { next_header, offset, more_fragments: true, identification: 7 };
     ipv6(protocol::FRAGMENT, host(2), host(1), &[&header.emit(), behind].concat())
 }
 

@@ -54,7 +54,7 @@ impl Party {
         let home = of(DirectRouteKind::HomeTest)?;
         let (care_of, prefix) = (of(DirectRouteKind::CareOfTest)?, of(DirectRouteKind::PrefixTest)?);
         let mut hash = Sha1::new();
-        for token in [home.token, care_of.token, prefix.token] {
+        for token in [home.keygen_token, care_of.keygen_token, prefix.keygen_token] {
             hash.update(token.to_be_bytes());
         }
         let mut update = DirectRoute {

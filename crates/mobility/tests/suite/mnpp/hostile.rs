@@ -27,7 +27,7 @@ fn claim_some(world: &mut World, station: u16, nets: usize) {
 fn question(kind: PrefixTestKind, asker: Mac, responder: Mac) -> PrefixTest {
     let prefix = if kind == PrefixTestKind::Init { own(responder).network() } else { Ipv6Addr::UNSPECIFIED };
     let prefix_length = if kind == PrefixTestKind::Init { 64 } else { 0 };
-    PrefixTest { kind, cookie: 7, responder, asker, prefix, prefix_length }
+    PrefixTest { kind, cookie: 7, responder, requester: asker, prefix, prefix_length }
 }
 
 /// Returns the Prefix Test Inits that A has sent to the home agents since entry `from` of the log.

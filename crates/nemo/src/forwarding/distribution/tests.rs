@@ -111,7 +111,7 @@ fn new_address_of_a_member_moves_no_flow() {
 fn failover_rule_uses_first_working_tunnel_then_next_rule() {
     let port = |port| {
         Some(TrafficSelector::Ipv6(Ipv6Selector {
-            source_port: Some(Range::only(port)),
+            source_port: Some(Range::single(port)),
             ..Default::default()
         }))
     };

@@ -118,7 +118,7 @@ impl Forwarder {
                 if !ours || age > RECENT_IDENTIFICATIONS {
                     return None;
                 }
-                if fragment.is_later() {
+                if fragment.is_later_fragment() {
                     return Some(None);
                 }
                 (fragment.next_header, rest.get(FRAGMENT_HEADER_LEN..)?)

@@ -64,7 +64,7 @@ fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
         },
         protocol::FRAGMENT => {
             let fragment = FragmentHeader::parse(rest).ok()?;
-            match fragment.is_later() {
+            match fragment.is_later_fragment() {
                 false => inside(fragment.next_header, rest.get(FRAGMENT_HEADER_LEN..)?),
                 true => None,
             }

@@ -391,8 +391,12 @@ fn packet_too_big_is_accepted_only_about_own_packets() {
     let mut inner = outer.clone();
     inner[48..64].copy_from_slice(&address("2001:db8:bad::1").octets());
     assert_eq!(tell(&inner, 1300), ErrorOutcome::Handled);
-    let fragment_header =
-        FragmentHeader { next_header: protocol::IPV6, offset: 1232, more: false, identification: 77 };
+    let fragment_header = FragmentHeader {
+        next_header: protocol::IPV6,
+        offset: 1232,
+        more_fragments: false,
+        identification: 77,
+    };
     let mut fragment = outer[..HEADER_LEN].to_vec();
     fragment[6] = protocol::FRAGMENT;
     fragment.extend_from_slice(&fragment_header.emit());
@@ -419,8 +423,12 @@ fn fragment_identification_seen_by_host_proves_nothing() {
     let seen = caused(&mut agent).expect("a fragment");
     let number = FragmentHeader::parse(&seen[2 * HEADER_LEN..]).expect("a fragment").identification;
     for identification in (number.wrapping_sub(50)..=number).chain([0, 1]) {
-        let forged =
-            FragmentHeader { next_header: protocol::IPV6, offset: 1232, more: false, identification };
+        let forged = FragmentHeader {
+            next_header: protocol::IPV6,
+            offset: 1232,
+            more_fragments: false,
+            identification,
+        };
         let mut quoted = seen[..HEADER_LEN].to_vec();
         quoted[6] = protocol::FRAGMENT;
         quoted.extend_from_slice(&forged.emit());
@@ -526,9 +534,9 @@ fn tunnel_encapsulation_limit_is_obeyed() {
     let outer = Header::parse(buffer.as_slice()).expect("header");
     assert_eq!((outer.next_header, usize::from(outer.payload_length)), (protocol::DESTINATION_OPTIONS, 108));
     let extensions = carnet_wire::extension::Extensions::parse(buffer.as_slice()).expect("extensions");
-    assert_eq!((extensions.tunnel_encapsulation_limit, extensions.offset), (Some(1), 48));
+    assert_eq!((extensions.tunnel_encapsulation_limit, extensions.upper_layer_offset), (Some(1), 48));
     let ends = (outer.destination.into(), outer.source.into());
-    agent.decapsulate(ends, 0, None, extensions.offset, &mut buffer).expect("comes out");
+    agent.decapsulate(ends, 0, None, extensions.upper_layer_offset, &mut buffer).expect("comes out");
     assert_eq!(buffer.as_slice(), limited(2, 100).as_slice());
 
     let mut buffer = limited(0, 100);

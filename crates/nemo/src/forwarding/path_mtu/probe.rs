@@ -37,7 +37,7 @@ pub(super) fn emit(source: Ipv6Addr, destination: Ipv6Addr, probe: Answer) -> Ve
     message.extend_from_slice(&size.to_be_bytes());
     let length = usize::try_from(size).unwrap_or(usize::MAX).saturating_sub(HEADER_LEN);
     message.resize(length.clamp(message.len(), usize::from(u16::MAX)), 0);
-    icmpv6::packet(source, destination, icmpv6::HOP_LIMIT, message)
+    icmpv6::packet(source, destination, icmpv6::DEFAULT_HOP_LIMIT, message)
 }
 
 /// Reads an Echo Reply, or its first fragment, as the answer to a probe; `None` for another packet. The
@@ -48,7 +48,7 @@ pub(super) fn parse_answer(packet: &[u8]) -> Option<Answer> {
     let mut next_header = header.next_header;
     if next_header == protocol::FRAGMENT {
         let fragment = FragmentHeader::parse(message).ok()?;
-        if fragment.is_later() {
+        if fragment.is_later_fragment() {
             return None;
         }
         next_header = fragment.next_header;

@@ -176,7 +176,7 @@ fn duplicated_packets_and_fragments_take_the_slow_path() {
     on_every_bench(|bench| {
         let tunnels = tunnels(bench);
         let everywhere: Vec<Member> = tunnels.iter().map(|tunnel| member(tunnel, 1)).collect();
-        let voice = Ipv6Selector { next_header: Some(Range::only(17)), ..Ipv6Selector::default() };
+        let voice = Ipv6Selector { next_header: Some(Range::single(17)), ..Ipv6Selector::default() };
         let all = distribution(
             bench,
             vec![
@@ -213,7 +213,7 @@ fn duplicated_packets_and_fragments_take_the_slow_path() {
             assert!(matches!(did, ProgramAction::Sent(_)), "{way}: {did:?}");
         }
         // A binding has more rules than the programs have room for.
-        let ports = |port| Ipv6Selector { source_port: Some(Range::only(port)), ..Ipv6Selector::default() };
+        let ports = |port| Ipv6Selector { source_port: Some(Range::single(port)), ..Ipv6Selector::default() };
         let many = (0..9).map(|port| rule(Some(ports(port)), FlowAction::Failover, everywhere.clone()));
         let many = distribution(bench, many.collect());
         bench.distribute(&many);

@@ -176,7 +176,7 @@ fn congestion_mark_of_the_outer_header_gets_into_the_ipv4_header() {
         let marked = receive(&mut agent, &wire, Some(CE)).expect("received");
         let header = ipv4::Header::parse(&marked).expect("a header");
         assert_eq!(header.traffic_class, 0xb8 | CE);
-        assert_eq!(carnet_wire::checksum::sum(&marked[..20]), 0xffff, "the checksum follows");
+        assert_eq!(carnet_wire::checksum::ones_complement_sum(&marked[..20]), 0xffff, "the checksum follows");
         let mut not_ect = wire.clone();
         let at = not_ect.1.len() - 100;
         ipv4::set_traffic_class(&mut not_ect.1[at..], 0xb8);
@@ -235,7 +235,7 @@ proptest! {
             let piece = receive(&mut agent, &wire, None).expect("received");
             prop_assert!(piece.len() <= mtu as usize && !wire.2);
             let header = ipv4::Header::parse(&piece).expect("a header");
-            prop_assert_eq!(usize::from(header.offset), payload.len());
+            prop_assert_eq!(usize::from(header.fragment_offset), payload.len());
             payload.extend_from_slice(&piece[20..]);
             prop_assert_eq!(header.more_fragments, payload.len() < length - 20);
             // Later fragments have no ports, and pass the same checks.
@@ -307,7 +307,7 @@ fn relayed_ipv4_packet_loses_a_hop_between_home_agents() {
     let inner = &buffer.as_slice()[HEADER_LEN..];
     let header = ipv4::Header::parse(inner).expect("a header");
     assert_eq!(header.ttl, 62);
-    assert_eq!(carnet_wire::checksum::sum(&inner[..20]), 0xffff);
+    assert_eq!(carnet_wire::checksum::ones_complement_sum(&inner[..20]), 0xffff);
 }
 
 /// Loops through several tunnels end, also if IPv4 and IPv6 headers alternate.

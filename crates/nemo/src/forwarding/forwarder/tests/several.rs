@@ -96,7 +96,7 @@ fn arrive(
     let header = Header::parse(octets).expect("header");
     let extensions = carnet_wire::extension::Extensions::parse(octets).expect("extensions");
     let numbered = header.next_header == protocol::DESTINATION_OPTIONS;
-    let offset = if *at == 0 || numbered { extensions.offset } else { 0 };
+    let offset = if *at == 0 || numbered { extensions.upper_layer_offset } else { 0 };
     let ends = (tunnel.local, tunnel.remote);
     forwarder
         .decapsulate(ends, header.traffic_class, extensions.sequence, offset, &mut buffer)
@@ -115,7 +115,7 @@ fn udp(source: &str, destination: &str, ports: (u16, u16), content: u32) -> Pack
 }
 
 fn ports(port: u16) -> Option<TrafficSelector> {
-    let range = Some(Range::only(port));
+    let range = Some(Range::single(port));
     Some(TrafficSelector::Ipv6(Ipv6Selector { destination_port: range, ..Ipv6Selector::default() }))
 }
 
