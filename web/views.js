@@ -44,6 +44,7 @@ export function alerts(now, { status, uplinks, lan }) {
   if (router) {
     if (!["registered", "home"].includes(router.state)) add("bad", `The mobile network cannot be reached: ${router.state}.`);
     else if (router.reachable === false) add("bad", "No uplink leads to the home agent. The registration outlives the uplinks, but nothing goes through.");
+    if (router.breaks_out) add("warn", "The home agent is away: packets of hosts on board leave by the uplinks, past the tunnel.");
     for (const lan of list(router.lan)) {
       if (lan.state !== "up") add("warn", `${lan.interface}, an interface of the mobile network: ${lan.state}.`);
       if (lan.closed) add("bad", `${lan.interface} gets no packets from others: ${lan.closed}.`);

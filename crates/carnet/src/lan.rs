@@ -20,7 +20,7 @@ use carnet_base::{Interface, Rng, Time, WallTime};
 use carnet_lan::LinkAddress;
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
 use carnet_lan::dhcpv4::{Datagram, DhcpCounters, Output, Server, ServerConfig, StoredLease, frame};
-use carnet_lan::dns::names::Host;
+use carnet_lan::dns::names::{Host, Network};
 use carnet_linux::{DhcpInput, DhcpPort, DnsMessage};
 use tracing::{info, warn};
 
@@ -149,8 +149,10 @@ impl LanServices {
     pub fn publish_names(&mut self) {
         let Some(dns) = &mut self.dns else { return };
         let neighbours = &self.neighbours;
-        let hosts = self.links.iter().flat_map(|link| {
-            link.server.names().map(|host| Host {
+        let networks: Vec<Network> = self.links.iter().map(|link| dns.network(&link.name)).collect();
+        let hosts = self.links.iter().zip(networks).flat_map(|(link, network)| {
+            link.server.names().map(move |host| Host {
+                network,
                 ipv6: neighbours.of(&link.name, host.link_address),
                 name: host.name,
                 ipv4: host.address,
@@ -225,6 +227,13 @@ impl LanServices {
             }
         })
         .await
+    }
+
+    /// Sets the addresses from which DNS queries leave past the tunnel; none if they take the tunnel.
+    pub fn set_uplink_addresses(&mut self, addresses: Vec<IpAddr>) {
+        if let Some(dns) = &mut self.dns {
+            dns.set_uplink_addresses(addresses);
+        }
     }
 
     /// Handles a message about DNS.

@@ -105,7 +105,8 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
             true => "not known yet".to_owned(),
             false => router.home_agent.to_string(),
         };
-        line("  home agent", home_agent);
+        let away = if router.breaks_out { ", away: packets of hosts leave by the uplinks" } else { "" };
+        line("  home agent", home_agent + away);
         let others: Vec<_> = router.home_agents.iter().filter(|it| **it != router.home_agent).collect();
         if !others.is_empty() {
             line("  others", list(&others));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use carnet_base::{Rng, Time, WallTime};
 use carnet_lan::dhcpv4::{self, Output, Reservation, Server, ServerConfig, StoredLease};
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
-use carnet_lan::dns::names::{Host, HostNames};
+use carnet_lan::dns::names::{Host, HostNames, Network};
 use carnet_lan::dns::{Client, Forwarder, Output as DnsOutput, QueryId, Transport};
 
 /// Maximum number of messages of one input.
@@ -151,12 +151,16 @@ fn dns_outputs(forwarder: &mut Forwarder, asked: &mut Vec<Asked>) {
     }
 }
 
+/// Network of all hosts.
+const NETWORK: Network = Network { number: 0, is_isolated: false };
+
 /// Passes queries of hosts and answers of servers to the DNS forwarder, and lets time pass.
 pub fn dns(octets: &[u8]) {
     let servers = vec![IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2])];
     let mut forwarder = Forwarder::new(servers, Rng::new(7));
     let ipv6 = vec!["2001:db8:a::9".parse().expect("an address")];
-    let hosts = [Host { name: "camera".to_owned(), ipv4: Ipv4Addr::new(10, 42, 7, 9), ipv6 }];
+    let hosts =
+        [Host { network: NETWORK, name: "camera".to_owned(), ipv4: Ipv4Addr::new(10, 42, 7, 9), ipv6 }];
     let prefixes = ["10.42.7.0/24", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
     forwarder.set_names(HostNames::new(vec!["bus.example".into()], prefixes.into(), hosts.into_iter()));
     let (mut now, mut asked) = (Time::from_secs(100), Vec::new());
@@ -165,7 +169,7 @@ pub fn dns(octets: &[u8]) {
             0 | 1 => {
                 let transport = if kind == 0 { Transport::Udp } else { Transport::Tcp };
                 let address = IpAddr::from([10, 42, 7, number]);
-                let client = Client { number: place as u64, address, transport };
+                let client = Client { number: place as u64, address, network: NETWORK, transport };
                 forwarder.handle_query(now, client, content);
             }
             // An answer to the last query. Write the ID of the query into the answer, as far as the answer

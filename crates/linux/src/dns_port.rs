@@ -3,8 +3,8 @@
 //!
 //! The sockets for hosts are bound to an interface and one of its addresses, so that no other network reaches
 //! the forwarder. The socket of a query to a server has a port that the kernel chooses at random. This socket
-//! is connected to the server, so the kernel drops packets of other senders. Its source is an address on
-//! board, so the query leaves through the tunnel.
+//! is connected to the server, so the kernel drops packets of other senders. The caller chooses its source
+//! address, and with it the path: through the tunnel, or past it by an uplink.
 //!
 //! The tasks of this module only read and write messages, and the caller decides about them. The tasks pass
 //! messages to the caller over a bounded channel.
@@ -43,6 +43,8 @@ pub enum DnsMessage {
     Query {
         /// Address of the host.
         host: IpAddr,
+        /// Interface at which the host is.
+        interface: Arc<str>,
         /// Socket or connection over which the answer returns to the host.
         back: DnsReply,
         /// The query, a DNS message.
@@ -119,21 +121,23 @@ impl DnsPort {
         listener.listen(CONNECTIONS as i32)?;
         let listener = TcpListener::from_std(listener.into())?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(receive(Arc::new(datagrams), queries.clone()));
-        tasks.spawn(accept(listener, queries.clone()));
+        let interface: Arc<str> = interface.into();
+        tasks.spawn(receive(Arc::new(datagrams), Arc::clone(&interface), queries.clone()));
+        tasks.spawn(accept(listener, interface, queries.clone()));
         Ok(DnsPort { _tasks: tasks })
     }
 }
 
 /// Receives datagrams. Drops a query if the channel to the station is full.
-async fn receive(socket: Arc<UdpSocket>, queries: mpsc::Sender<DnsMessage>) {
+async fn receive(socket: Arc<UdpSocket>, interface: Arc<str>, queries: mpsc::Sender<DnsMessage>) {
     let mut buffer = vec![0; DATAGRAM];
     loop {
         match socket.recv_from(&mut buffer).await {
             Ok((length, host)) => {
                 let back = DnsReply::Datagram(Arc::clone(&socket), host);
                 let octets = buffer.get(..length).unwrap_or_default().to_vec();
-                let _ = queries.try_send(DnsMessage::Query { host: host.ip(), back, octets });
+                let (host, interface) = (host.ip(), Arc::clone(&interface));
+                let _ = queries.try_send(DnsMessage::Query { host, interface, back, octets });
             }
             Err(_) => sleep(RECOVERY).await,
         }
@@ -141,7 +145,7 @@ async fn receive(socket: Arc<UdpSocket>, queries: mpsc::Sender<DnsMessage>) {
 }
 
 /// Accepts connections, at most [`CONNECTIONS`] at once.
-async fn accept(listener: TcpListener, queries: mpsc::Sender<DnsMessage>) {
+async fn accept(listener: TcpListener, interface: Arc<str>, queries: mpsc::Sender<DnsMessage>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
@@ -149,9 +153,9 @@ async fn accept(listener: TcpListener, queries: mpsc::Sender<DnsMessage>) {
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, host)) => {
-                let queries = queries.clone();
+                let (interface, queries) = (Arc::clone(&interface), queries.clone());
                 connections.spawn(async move {
-                    serve(stream, host.ip(), &queries).await;
+                    serve(stream, (host.ip(), interface), &queries).await;
                     drop(place);
                 });
             }
@@ -161,7 +165,7 @@ async fn accept(listener: TcpListener, queries: mpsc::Sender<DnsMessage>) {
 }
 
 /// Reads queries from a connection, and writes the answers (RFC 7766), until the host closes or is idle.
-async fn serve(stream: TcpStream, host: IpAddr, queries: &mpsc::Sender<DnsMessage>) {
+async fn serve(stream: TcpStream, (host, interface): (IpAddr, Arc<str>), queries: &mpsc::Sender<DnsMessage>) {
     let (mut input, mut output) = stream.into_split();
     let (answers, mut waiting) = mpsc::channel::<Vec<u8>>(ANSWERS);
     let write = async {
@@ -174,7 +178,8 @@ async fn serve(stream: TcpStream, host: IpAddr, queries: &mpsc::Sender<DnsMessag
     let read = async {
         while let Ok(Ok(octets)) = timeout(IDLE, read_message(&mut input)).await {
             let back = DnsReply::Connection(answers.clone());
-            if queries.send(DnsMessage::Query { host, back, octets }).await.is_err() {
+            let interface = Arc::clone(&interface);
+            if queries.send(DnsMessage::Query { host, interface, back, octets }).await.is_err() {
                 return;
             }
         }

@@ -42,6 +42,10 @@ pub struct MobileRouterStatus {
     pub home_address: Ipv6Addr,
     /// Home agent; `::` while the router has not yet found its home agent.
     pub home_agent: Ipv6Addr,
+    /// Whether packets of hosts on board leave past the tunnel because the home agent is away
+    /// (`when_home_agent_is_away`).
+    #[serde(default)]
+    pub breaks_out: bool,
     /// All known home agents, in the order in which the router tries them.
     #[serde(default)]
     pub home_agents: Vec<Ipv6Addr>,
@@ -459,6 +463,7 @@ impl Nemo {
             },
             home_address: router.config().home_address,
             home_agent: own,
+            breaks_out: self.roles.router.as_ref().is_some_and(|router| router.breaks_out_now()),
             home_agents: if known.is_empty() { vec![own] } else { others.collect() },
             care_of_address: router.registration().map(|r| r.care_of_address),
             care_of_addresses: registrations.map(|r| r.care_of_address).collect(),
@@ -653,6 +658,17 @@ impl Nemo {
             }
         });
         lan.collect()
+    }
+
+    /// Returns the addresses of the uplink by which packets leave past the tunnel because the home agent is
+    /// away; none if packets take the tunnel.
+    pub fn addresses_past_tunnel(&self) -> Vec<IpAddr> {
+        let Some(router) = self.roles.router.as_ref().filter(|router| router.breaks_out_now()) else {
+            return Vec::new();
+        };
+        let machine = &router.machine;
+        let uplink = machine.uplink_in_use().and_then(|index| machine.uplinks().get(index));
+        uplink.map(|uplink| uplink.care_of_addresses()).unwrap_or_default()
     }
 
     /// Returns the MTU with which packets of hosts fit into the tunnel; `None` if no interface advertises it.

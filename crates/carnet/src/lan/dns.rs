@@ -2,6 +2,8 @@
 //!
 //! The forwarder answers on each address that an interface of the mobile network has in a prefix of the
 //! mobile network. Queries to servers have such an address as their source, so that they take the tunnel.
+//! While packets of hosts leave past the tunnel because the home agent is away, the source is an address of
+//! the uplink.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,7 +12,7 @@ use std::time::Duration;
 
 use carnet_api::config::MobileRouter;
 use carnet_base::{Interface, Rng, Time};
-use carnet_lan::dns::names::{Host, HostNames};
+use carnet_lan::dns::names::{Host, HostNames, Network};
 use carnet_lan::dns::{Client, Forwarder, Output, QueryId, Transport};
 use carnet_linux::{DnsMessage, DnsPort, DnsReply, ask_server};
 use ipnet::IpNet;
@@ -31,6 +33,10 @@ pub struct DnsService {
     forwarder: Forwarder,
     /// Prefixes of the mobile network.
     prefixes: Vec<IpNet>,
+    /// Interfaces of the mobile network by name.
+    networks: BTreeMap<String, Network>,
+    /// Addresses of the uplink by which queries leave while the home agent is away.
+    uplink_addresses: Vec<IpAddr>,
     ports: BTreeMap<(String, IpAddr), Port>,
     /// Ways back to hosts, by the number of the client.
     waiting: BTreeMap<u64, DnsReply>,
@@ -56,6 +62,8 @@ impl DnsService {
         (!router.dns_forward.is_empty()).then(|| DnsService {
             forwarder: Forwarder::new(router.dns_forward.clone(), rng),
             prefixes: prefixes(router),
+            networks: networks(router),
+            uplink_addresses: Vec::new(),
             ports: BTreeMap::new(),
             waiting: BTreeMap::new(),
             next_client: 0,
@@ -70,16 +78,28 @@ impl DnsService {
     pub fn reconfigure(&mut self, router: &MobileRouter) {
         self.forwarder.set_servers(router.dns_forward.clone());
         self.prefixes = prefixes(router);
-        let interfaces: BTreeSet<&str> = router.lan.iter().map(|lan| lan.interface.as_str()).collect();
-        let known = &self.prefixes;
+        self.networks = networks(router);
+        let (networks, prefixes) = (&self.networks, &self.prefixes);
         self.ports.retain(|(interface, address), _| {
-            interfaces.contains(interface.as_str()) && is_inside(known, *address)
+            networks.contains_key(interface) && is_inside(prefixes, *address)
         });
     }
 
     /// Returns whether the answer to a message depends on the IPv6 addresses of hosts on board.
     pub fn needs_ipv6(&self, message: &DnsMessage) -> bool {
-        matches!(message, DnsMessage::Query { octets, .. } if self.forwarder.needs_ipv6(octets))
+        matches!(message, DnsMessage::Query { interface, octets, .. }
+            if self.forwarder.needs_ipv6(self.network(interface), octets))
+    }
+
+    /// Returns the network of this name; one that knows no other if the config has no such interface.
+    pub fn network(&self, interface: &str) -> Network {
+        let unknown = Network { number: self.networks.len(), is_isolated: true };
+        self.networks.get(interface).copied().unwrap_or(unknown)
+    }
+
+    /// Sets the addresses from which queries leave past the tunnel; none if they take the tunnel.
+    pub fn set_uplink_addresses(&mut self, addresses: Vec<IpAddr>) {
+        self.uplink_addresses = addresses;
     }
 
     /// Sets the hosts on board, and the domains of their names.
@@ -160,7 +180,7 @@ impl DnsService {
     /// Handles a message of a host or a server.
     pub fn handle_message(&mut self, now: Time, message: DnsMessage) {
         match message {
-            DnsMessage::Query { host, back, octets } => {
+            DnsMessage::Query { host, interface, back, octets } => {
                 let transport = if back.is_connection() { Transport::Tcp } else { Transport::Udp };
                 let number = self.next_client;
                 self.next_client += 1;
@@ -168,7 +188,9 @@ impl DnsService {
                 if self.waiting.len() > MAX_WAITING {
                     self.waiting.pop_first();
                 }
-                self.forwarder.handle_query(now, Client { number, address: host, transport }, &octets);
+                let network = self.network(&interface);
+                let client = Client { number, address: host, network, transport };
+                self.forwarder.handle_query(now, client, &octets);
             }
             DnsMessage::Answer { query, server, octets: Some(octets) } => {
                 self.forwarder.handle_answer(now, QueryId(query), server, &octets);
@@ -215,9 +237,11 @@ impl DnsService {
         }
     }
 
-    /// Returns an address on board of the server's address family.
+    /// Returns the source address of a query to this server; `None` without one of its address family.
     fn source(&self, server: IpAddr) -> Option<IpAddr> {
-        self.ports.keys().map(|(_, address)| *address).find(|address| address.is_ipv4() == server.is_ipv4())
+        let on_board = self.ports.keys().map(|(_, address)| *address);
+        let of_uplink = self.uplink_addresses.iter().copied();
+        of_uplink.chain(on_board).find(|address| address.is_ipv4() == server.is_ipv4())
     }
 
     /// Returns the counters by name.
@@ -230,6 +254,16 @@ impl DnsService {
 fn prefixes(router: &MobileRouter) -> Vec<IpNet> {
     let ipv6 = router.prefixes.iter().copied().map(IpNet::V6);
     ipv6.chain(router.ipv4_prefixes.iter().copied().map(IpNet::V4)).collect()
+}
+
+/// Returns the interfaces of the mobile network by name.
+fn networks(router: &MobileRouter) -> BTreeMap<String, Network> {
+    let networks = router
+        .lan
+        .iter()
+        .enumerate()
+        .map(|(number, lan)| (lan.interface.clone(), Network { number, is_isolated: lan.door.isolated }));
+    networks.collect()
 }
 
 fn is_inside(prefixes: &[IpNet], address: IpAddr) -> bool {

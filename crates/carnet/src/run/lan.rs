@@ -35,6 +35,7 @@ impl LanEventLimits {
 impl Runner {
     /// Passes packets and the time to the services.
     pub(super) fn lan_event(&mut self, event: Option<LanEvent>) {
+        self.lan.set_uplink_addresses(self.station.nemo().addresses_past_tunnel());
         match event {
             Some(LanEvent::Dns(message)) => {
                 let now = clock::now();

@@ -200,7 +200,7 @@ fn hosts_with_fixed_addresses_keep_them_and_another_program_may_have_the_port() 
 
 /// A DNS server on the Internet. It answers each query for an IPv6 address, and prints the source of the
 /// query.
-const SERVER: &str = r#"
+pub const DNS_SERVER: &str = r#"
 import socket
 server = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 server.bind(("2001:db8:c::1", 53))
@@ -215,7 +215,7 @@ while True:
 "#;
 
 /// Returns the answer of `dig` on the host, one line for each value.
-fn dig(bed: &Testbed, arguments: &str) -> String {
+pub fn dig(bed: &Testbed, arguments: &str) -> String {
     let words = ["dig", "+time=9", "+tries=1", "+short"].into_iter().chain(arguments.split(' '));
     let output = bed.host.output(&words.collect::<Vec<_>>());
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
@@ -228,7 +228,7 @@ fn dns_forwarder_asks_through_the_tunnel_and_knows_hosts_on_board() {
     }
     let bed = Testbed::new();
     with_ipv4(&bed);
-    let words = ["/usr/bin/python3", "-c", SERVER].map(str::to_owned);
+    let words = ["/usr/bin/python3", "-c", DNS_SERVER].map(str::to_owned);
     let mut server = bed.core.spawn(&words, |command| {
         command.stdout(Stdio::piped());
     });

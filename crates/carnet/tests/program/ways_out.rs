@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::hosts::{Host, Running, possible, said, seconds, wait_until};
 use crate::ipv4::{dual, start_both};
+use crate::on_board::{DNS_SERVER, dig};
 use crate::station::Station;
 use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_ADDRESS, HOME_AGENT, INSIDE, Testbed};
 
@@ -225,7 +226,11 @@ fn hosts_leave_by_the_uplink_only_while_the_home_agent_is_away() {
     }
     for (path, when) in [("tun", "breakout"), ("bpf", "breakout"), ("bpf", "block")] {
         let bed = bed();
-        let keys = format!("heartbeat = '100ms'\nwhen_home_agent_is_away = '{when}'");
+        let words = ["/usr/bin/python3", "-c", DNS_SERVER].map(str::to_owned);
+        let _server = Running(bed.core.spawn(&words, |_| {}));
+        let keys = format!(
+            "heartbeat = '100ms'\nwhen_home_agent_is_away = '{when}'\ndns_forward = ['{CORRESPONDENT}']"
+        );
         let (mut agent, mut router) = start(&bed, path, &keys, "");
         is_seen_as(&bed, 5300, INSIDE_BOTH);
         let config = std::fs::read_to_string(&agent.config).expect("the config");
@@ -243,9 +248,14 @@ fn hosts_leave_by_the_uplink_only_while_the_home_agent_is_away() {
         wait_until("the router notices", seconds(30), || router.log().contains("the home agent is away"));
         is_seen_as(&bed, 5300, FIRST);
         assert_eq!(router.show("policies")[0]["name"], "when_home_agent_is_away");
+        assert_eq!(router.show("status")["mobile_router"]["breaks_out"], true);
+        // The DNS forwarder asks by the uplink, too.
+        assert_eq!(dig(&bed, "@2001:db8:a::1 www.example.net AAAA"), "2001:db8:77::7", "{}", router.log());
         let _agent = Station::start(&bed.agent, &config);
         wait_until("the router notices", seconds(60), || router.log().contains("the home agent is back"));
         is_seen_as(&bed, 5300, INSIDE_BOTH);
         assert_eq!(router.show("policies"), serde_json::json!([]));
+        assert_eq!(router.show("status")["mobile_router"]["breaks_out"], false);
+        assert_eq!(dig(&bed, "@2001:db8:a::1 two.example.net AAAA"), "2001:db8:77::7", "{}", router.log());
     }
 }

@@ -24,7 +24,7 @@ use carnet_base::{RateLimiter, Rng, Time};
 use cache::{Cache, CacheKey};
 pub use drop_reason::DnsDrop;
 use message::{Answer, Code, Query};
-use names::HostNames;
+use names::{HostNames, Network};
 
 /// Times to wait after each attempt before the next one. After the last time the query fails.
 const ATTEMPTS: [Duration; 6] = [
@@ -65,6 +65,8 @@ pub struct Client {
     pub number: u64,
     /// Address of the client.
     pub address: IpAddr,
+    /// Network of the client.
+    pub network: Network,
     /// Transport of the query, and of its answer.
     pub transport: Transport,
 }
@@ -198,8 +200,8 @@ impl Forwarder {
     }
 
     /// Returns whether the answer to a query depends on the IPv6 addresses of hosts on board.
-    pub fn needs_ipv6(&self, octets: &[u8]) -> bool {
-        matches!(Query::parse(octets), Some(Ok(query)) if self.names.needs_ipv6(&query.question))
+    pub fn needs_ipv6(&self, client: Network, octets: &[u8]) -> bool {
+        matches!(Query::parse(octets), Some(Ok(query)) if self.names.needs_ipv6(client, &query.question))
     }
 
     /// Returns the servers.
@@ -246,7 +248,7 @@ impl Forwarder {
             }
             Some(Ok(query)) => query,
         };
-        if let Some(answer) = self.names.answer(&query) {
+        if let Some(answer) = self.names.answer(client.network, &query) {
             self.counters.local += 1;
             return self.answer(client, &query, Some(answer));
         }

@@ -27,9 +27,27 @@ const TYPES_OF_TOP_LEVEL_DOMAINS: [u16; 4] = [record::NS, record::SOA, record::D
 /// Maximum number of IPv6 addresses of a host: they fit into an answer of 512 octets.
 const MAX_IPV6: usize = 8;
 
+/// An interface of the mobile network, as far as names depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// Number by which the caller distinguishes the interfaces.
+    pub number: usize,
+    /// Whether hosts at this interface and hosts at other interfaces exchange no packets.
+    pub is_isolated: bool,
+}
+
+impl Network {
+    /// Returns whether hosts of this network learn the names of hosts of the other one.
+    fn knows(self, other: Network) -> bool {
+        self.number == other.number || !(self.is_isolated || other.is_isolated)
+    }
+}
+
 /// A host on board.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
+    /// Network of the host.
+    pub network: Network,
     /// Name of the host.
     pub name: String,
     /// IPv4 address of the host.
@@ -46,8 +64,9 @@ pub struct HostNames {
     pub domains: Vec<String>,
     /// Prefixes of the mobile network.
     pub prefixes: Vec<IpNet>,
-    by_name: BTreeMap<String, Host>,
-    by_address: BTreeMap<IpAddr, String>,
+    /// Hosts of each name. Hosts of networks that do not know each other may have the same name.
+    by_name: BTreeMap<String, Vec<Host>>,
+    by_address: BTreeMap<IpAddr, (String, Network)>,
 }
 
 /// Result of the search for a name in the knowledge of the vehicle itself.
@@ -64,8 +83,8 @@ enum Known<'a> {
 }
 
 impl HostNames {
-    /// Creates the table of these hosts. If two hosts have one name, the first gets it. Leaves out IPv6
-    /// addresses outside of the prefixes.
+    /// Creates the table of these hosts. If two hosts have one name and know each other, the first gets it.
+    /// Leaves out IPv6 addresses outside of the prefixes.
     pub fn new(domains: Vec<String>, prefixes: Vec<IpNet>, hosts: impl Iterator<Item = Host>) -> HostNames {
         let mut names = HostNames { domains, prefixes, ..HostNames::default() };
         for mut host in hosts {
@@ -75,28 +94,34 @@ impl HostNames {
             host.ipv6.truncate(MAX_IPV6);
             let ipv6 = host.ipv6.iter().copied().map(IpAddr::V6);
             for address in ipv6.chain([IpAddr::V4(host.ipv4)]) {
-                names.by_address.entry(address).or_insert_with(|| host.name.clone());
+                names.by_address.entry(address).or_insert_with(|| (host.name.clone(), host.network));
             }
-            names.by_name.entry(host.name.clone()).or_insert(host);
+            let known = names.by_name.entry(host.name.clone()).or_default();
+            // Later hosts of the same network cannot get the name, so the list stays as short as the number of
+            // networks.
+            if !known.iter().any(|other| other.network == host.network) {
+                known.push(host);
+            }
         }
         names
     }
 
     /// Returns whether the answer to a question depends on the IPv6 addresses of hosts.
-    pub fn needs_ipv6(&self, question: &Question) -> bool {
+    pub fn needs_ipv6(&self, client: Network, question: &Question) -> bool {
         match reverse_network(&question.labels()) {
-            Some((IpNet::V6(network), _)) => self.reverse(network.into(), true).is_some(),
+            Some((IpNet::V6(network), _)) => self.reverse(client, network.into(), true).is_some(),
             Some((IpNet::V4(_), _)) => false,
             None => {
                 matches!(question.kind, record::AAAA | record::ANY)
-                    && matches!(self.find(question), Some(Known::Host(_)))
+                    && matches!(self.find(client, question), Some(Known::Host(_)))
             }
         }
     }
 
     /// Returns the answer to a query about a host or an address on board; `None` if a server has to answer.
-    pub fn answer(&self, query: &Query) -> Option<Vec<u8>> {
-        let known = self.find(&query.question)?;
+    /// `client` is the network of the host that asks: names of hosts that it does not know do not exist for it.
+    pub fn answer(&self, client: Network, query: &Query) -> Option<Vec<u8>> {
+        let known = self.find(client, &query.question)?;
         if query.question.class != CLASS_IN {
             return Some(query.empty(Code::NotSupported));
         }
@@ -117,27 +142,27 @@ impl HostNames {
     }
 
     /// Returns what the vehicle knows about the name of a question; `None` if a server may know it.
-    fn find(&self, question: &Question) -> Option<Known<'_>> {
+    fn find(&self, client: Network, question: &Question) -> Option<Known<'_>> {
         let labels = question.labels();
         match reverse_network(&labels) {
-            Some((network, is_whole)) => self.reverse(network, is_whole),
-            None => self.forward(&labels, question.kind),
+            Some((network, is_whole)) => self.reverse(client, network, is_whole),
+            None => self.forward(client, &labels, question.kind),
         }
     }
 
     /// Returns what the vehicle knows about the reverse name of a network. `is_whole` says whether the name
     /// has no labels besides those of the network.
-    fn reverse(&self, network: IpNet, is_whole: bool) -> Option<Known<'_>> {
+    fn reverse(&self, client: Network, network: IpNet, is_whole: bool) -> Option<Known<'_>> {
         self.prefixes.iter().find(|prefix| prefix.contains(&network))?;
         let is_host = network.prefix_len() == network.max_prefix_len();
         Some(match self.by_address.get(&network.addr()) {
             _ if is_whole && !is_host => Known::Zone,
-            Some(name) if is_whole => Known::Reverse(name),
+            Some((name, of)) if is_whole && client.knows(*of) => Known::Reverse(name),
             _ => Known::Nothing,
         })
     }
 
-    fn forward(&self, labels: &[&[u8]], kind: u16) -> Option<Known<'_>> {
+    fn forward(&self, client: Network, labels: &[&[u8]], kind: u16) -> Option<Known<'_>> {
         let (name, domain) = labels.split_first()?;
         let is_default = labels.last() == Some(&DEFAULT_DOMAIN.as_bytes());
         if is_default && domain.is_empty() {
@@ -152,7 +177,8 @@ impl HostNames {
         // Hosts also send queries for short names, without a domain.
         let is_ours = domain.is_empty() || is(DEFAULT_DOMAIN) || is_of_config;
         let name = std::str::from_utf8(name).ok().filter(|_| is_ours);
-        if let Some(host) = name.and_then(|name| self.by_name.get(name)) {
+        let hosts = name.and_then(|name| self.by_name.get(name)).into_iter().flatten();
+        if let Some(host) = hosts.into_iter().find(|host| client.knows(host.network)) {
             return Some(Known::Host(host));
         }
         if domain.is_empty() {

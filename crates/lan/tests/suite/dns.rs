@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use carnet_base::{Rng, Time};
-use carnet_lan::dns::names::{Host, HostNames};
+use carnet_lan::dns::names::{Host, HostNames, Network};
 use carnet_lan::dns::{Client, DnsDrop, Forwarder, Output, QueryId, Transport};
 use proptest::prelude::*;
 
@@ -19,6 +19,8 @@ const DS: u16 = 43;
 const DNSKEY: u16 = 48;
 const HTTPS: u16 = 65;
 const ANY: u16 = 255;
+/// Network of the hosts in most tests.
+const ONE: Network = Network { number: 1, is_isolated: false };
 
 fn server(number: u8) -> IpAddr {
     IpAddr::from([192, 0, 2, number])
@@ -105,7 +107,7 @@ impl World {
     fn send_from(&mut self, host: u8, transport: Transport, octets: &[u8]) -> (Vec<Asked>, Vec<Vec<u8>>) {
         let address = IpAddr::from([10, 42, 7, host]);
         self.clients += 1;
-        let client = Client { number: self.clients, address, transport };
+        let client = Client { number: self.clients, address, network: ONE, transport };
         self.forwarder.handle_query(self.now, client, octets);
         self.outputs()
     }
@@ -304,7 +306,7 @@ fn world_with_hosts(domains: &[&str]) -> World {
     let prefixes = ["10.42.4.0/22", "2001:db8:a::/62"].map(|prefix| prefix.parse().expect("a prefix"));
     let hosts = [("tablet", 20), ("camera", 21), ("tablet", 22)].into_iter().map(|(name, last)| {
         let (name, ipv4, ipv6) = (name.to_owned(), Ipv4Addr::new(10, 42, 7, last), Vec::new());
-        Host { name, ipv4, ipv6 }
+        Host { network: ONE, name, ipv4, ipv6 }
     });
     let domains = domains.iter().map(|&domain| domain.to_owned()).collect();
     world.forwarder.set_names(HostNames::new(domains, prefixes.to_vec(), hosts));
@@ -361,6 +363,7 @@ fn host_on_board_has_the_ipv6_addresses_that_are_known() {
     let own = [ip("fe80::9"), ip("2001:db8:b::9"), ip("2001:db8:a::8"), ip("2001:db8:a::9")];
     let hosts = [("tablet", 20, own.to_vec()), ("other", 21, vec![ip("2001:db8:a::9")]), ("many", 22, many)];
     let hosts = hosts.into_iter().map(|(name, last, ipv6)| Host {
+        network: ONE,
         name: name.to_owned(),
         ipv4: Ipv4Addr::new(10, 42, 7, last),
         ipv6,
@@ -398,8 +401,59 @@ fn host_on_board_has_the_ipv6_addresses_that_are_known() {
         ("20.7.42.10.in-addr.arpa", PTR, false),
         (&reverse("2001:db8:b::7"), PTR, false),
     ] {
-        assert_eq!(world.forwarder.needs_ipv6(&query(1, text, kind)), needs, "{text} {kind}");
+        assert_eq!(world.forwarder.needs_ipv6(ONE, &query(1, text, kind)), needs, "{text} {kind}");
     }
+}
+
+#[test]
+fn hosts_of_an_isolated_network_are_unknown_to_other_networks() {
+    let isolated = Network { number: 2, is_isolated: true };
+    let other = Network { number: 3, is_isolated: false };
+    let ip = |text: &str| text.parse::<std::net::Ipv6Addr>().expect("an address");
+    let host = |network, name: &str, last| Host {
+        network,
+        name: name.to_owned(),
+        ipv4: Ipv4Addr::new(10, 42, 7, last),
+        ipv6: vec![ip(&format!("2001:db8:a::{last}"))],
+    };
+    let hosts = [host(ONE, "camera", 9), host(isolated, "camera", 21), host(isolated, "phone", 22)];
+    let mut world = World::new(1);
+    let prefixes = ["10.42.4.0/22", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
+    world.forwarder.set_names(HostNames::new(Vec::new(), prefixes.to_vec(), hosts.into_iter()));
+    // The last octet of the address, or nothing for a name that does not exist.
+    let mut asked = |network, text: &str| {
+        world.clients += 1;
+        let client = Client {
+            number: world.clients,
+            address: IpAddr::from([10, 42, 7, 1]),
+            network,
+            transport: Transport::Udp,
+        };
+        world.forwarder.handle_query(world.now, client, &query(1, text, A));
+        let (asked, answers) = world.outputs();
+        assert!(asked.is_empty(), "{text} leaves the vehicle");
+        let [answer] = &answers[..] else { panic!("{text}: {answers:?}") };
+        (answer[3] & 15 == 0).then(|| answer[answer.len() - 1])
+    };
+    assert_eq!(asked(ONE, "camera.lan"), Some(9));
+    assert_eq!(asked(other, "camera.lan"), Some(9));
+    assert_eq!(asked(isolated, "camera.lan"), Some(21), "a network has its own names");
+    assert_eq!((asked(ONE, "phone.lan"), asked(other, "phone")), (None, None));
+    assert_eq!(asked(isolated, "phone.lan"), Some(22));
+    let mut reverse = |network, last: u8| {
+        world.clients += 1;
+        let (number, transport) = (world.clients, Transport::Udp);
+        let client = Client { number, address: IpAddr::from([10, 42, 7, 1]), network, transport };
+        let octets = query(1, &format!("{last}.7.42.10.in-addr.arpa"), PTR);
+        world.forwarder.handle_query(world.now, client, &octets);
+        world.outputs().1[0][3] & 15
+    };
+    assert_eq!(
+        (reverse(ONE, 9), reverse(isolated, 9), reverse(isolated, 22), reverse(other, 22)),
+        (0, 3, 0, 3)
+    );
+    let needs = |network, text| world.forwarder.needs_ipv6(network, &query(1, text, AAAA));
+    assert!(needs(isolated, "phone.lan") && !needs(ONE, "phone.lan"));
 }
 
 #[test]

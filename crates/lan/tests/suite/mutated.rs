@@ -10,7 +10,7 @@ use std::time::Duration;
 use carnet_base::{Rng, Time};
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
-use carnet_lan::dns::names::{Host, HostNames};
+use carnet_lan::dns::names::{Host, HostNames, Network};
 use carnet_lan::dns::{Client, Forwarder, Output, Transport};
 
 use super::client::{self, *};
@@ -213,7 +213,8 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
     let mut forwarder = Forwarder::new(servers.to_vec(), Rng::new(1));
     let prefixes = ["10.42.4.0/22", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
     let ipv6 = vec!["2001:db8:a::5".parse().expect("an address")];
-    let hosts = [Host { name: "tablet".to_owned(), ipv4: Ipv4Addr::new(10, 42, 7, 20), ipv6 }];
+    let network = Network { number: 0, is_isolated: false };
+    let hosts = [Host { network, name: "tablet".to_owned(), ipv4: Ipv4Addr::new(10, 42, 7, 20), ipv6 }];
     let domains = vec!["bus.example".to_owned()];
     forwarder.set_names(HostNames::new(domains, prefixes.to_vec(), hosts.into_iter()));
     let known = dns_message(7, 0x0100, &[name("tablet.lan"), vec![0, 1, 0, 1]].concat(), [0; 3], &[]);
@@ -229,7 +230,7 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
         }
         let transport = if rng.chance(0.2) { Transport::Tcp } else { Transport::Udp };
         let address = IpAddr::from([10, 42, 7, rng.below(200) as u8]);
-        let client = Client { number: queries as u64, address, transport };
+        let client = Client { number: queries as u64, address, network, transport };
         waiting.insert(client.number, (octets.get(..2).map(<[u8]>::to_vec), transport));
         forwarder.handle_query(now, client, &octets);
         forwarder.handle_timeout(now);

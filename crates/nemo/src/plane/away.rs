@@ -73,6 +73,11 @@ impl Router {
         })
     }
 
+    /// Returns whether packets leave without the tunnel now because the home agent is away.
+    pub(crate) fn breaks_out_now(&self) -> bool {
+        self.absence.is_away && !self.machine.is_home()
+    }
+
     /// Returns whether packets may ever leave without the tunnel.
     pub(super) fn may_break_out(&self) -> bool {
         self.absence.is_watched || self.breakouts.iter().any(|policy| policy.breaks_out)
