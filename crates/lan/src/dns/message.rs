@@ -12,6 +12,8 @@ pub const HEADER: usize = 12;
 pub const PLAIN_SIZE: usize = 512;
 /// Maximum length in octets of a message over UDP. With this length, IPv6 never needs fragments.
 pub const EDNS_SIZE: u16 = 1232;
+/// Maximum length in octets of a message over TCP (RFC 1035 4.2.2).
+const MAX_MESSAGE: usize = 65_535;
 /// Maximum length of a name in octets.
 const MAX_NAME: usize = 255;
 /// Maximum number of records in a message; a message with more records is invalid.
@@ -314,8 +316,12 @@ impl Query {
         }
         if self.edns.is_some() {
             let additional = u16_at(&octets, 10)?.checked_add(1)?;
-            octets.get_mut(10..12)?.copy_from_slice(&additional.to_be_bytes());
-            octets.extend(opt(Edns { size: EDNS_SIZE, wants_signatures: self.wants_signatures() }));
+            let extension = opt(Edns { size: EDNS_SIZE, wants_signatures: self.wants_signatures() });
+            // A longer message would lose its end on the TCP connection.
+            if octets.len() + extension.len() <= MAX_MESSAGE {
+                octets.get_mut(10..12)?.copy_from_slice(&additional.to_be_bytes());
+                octets.extend(extension);
+            }
         }
         Some(octets)
     }
@@ -354,6 +360,10 @@ impl Answer {
             None if is_truncated => Vec::new(),
             None => return None,
         };
+        // RFC 6891 6.1.1: the EDNS extension is an additional record.
+        if records.iter().take(answers + authorities).any(|record| record.kind == record::OPT) {
+            return None;
+        }
         // The EDNS extension is only between this program and the server, so it is left out. The records
         // behind it are optional and left out, too.
         let kept = records.iter().position(|record| record.kind == record::OPT).unwrap_or(records.len());
@@ -364,7 +374,7 @@ impl Answer {
         own.get_mut(10..12)?.copy_from_slice(&additional.to_be_bytes());
         let code = flags & flag::CODE;
         Some(Answer {
-            lifetime: lifetime(octets, code, answers, &records).filter(|_| !is_truncated),
+            lifetime: lifetime(octets, code, (answers, authorities), &records).filter(|_| !is_truncated),
             ttls: kept.iter().map(|record| (record.ttl_at, record.ttl)).collect(),
             octets: own,
             question,
@@ -385,18 +395,24 @@ impl Answer {
 }
 
 /// Returns the seconds for which an answer is valid: the lowest time to live of its records. A negative
-/// answer is valid for the time in the zone's SOA record (RFC 2308 5).
-fn lifetime(octets: &[u8], code: u16, answers: usize, records: &[Record]) -> Option<u32> {
+/// answer has the zone's SOA record among its authority records, and is at most valid for the time in it (RFC
+/// 2308 5). A negative answer about an alias also has the records of the alias. `answers` and `authorities`
+/// are the numbers of records.
+fn lifetime(
+    octets: &[u8],
+    code: u16,
+    (answers, authorities): (usize, usize),
+    records: &[Record],
+) -> Option<u32> {
     if code != 0 && code != 3 {
         return None;
     }
     let valid = |ttl: u32| if ttl > i32::MAX as u32 { 0 } else { ttl };
-    if answers > 0 && code == 0 {
-        return records.iter().filter(|it| it.kind != record::OPT).map(|it| valid(it.ttl)).min();
-    }
-    let soa = records.iter().find(|record| record.kind == record::SOA)?;
+    let all = records.iter().filter(|it| it.kind != record::OPT).map(|it| valid(it.ttl)).min();
+    let zone = records.iter().skip(answers).take(authorities).find(|record| record.kind == record::SOA);
+    let Some(soa) = zone else { return all.filter(|_| answers > 0 && code == 0) };
     let minimum = u32_at(octets, soa.end.checked_sub(4).filter(|at| *at >= soa.data_at)?)?;
-    Some(valid(soa.ttl).min(valid(minimum)))
+    Some(all?.min(valid(minimum)))
 }
 
 /// Returns the answer to an invalid query: its header alone.

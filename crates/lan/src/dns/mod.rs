@@ -324,7 +324,11 @@ impl Forwarder {
         let Some(answer) = answers.find(|answer| answer.question == *question) else {
             return self.counters.drop(DnsDrop::BadAnswer);
         };
-        if answer.is_truncated && pending.transport == Transport::Udp {
+        if answer.is_truncated && pending.transport == Transport::Tcp {
+            // An earlier attempt over UDP got this answer, or the server is broken.
+            return self.counters.drop(DnsDrop::BadAnswer);
+        }
+        if answer.is_truncated {
             pending.transport = Transport::Tcp;
             // The truncated answer does not count as an attempt: ask the same server again at once, over TCP.
             pending.attempts = pending.attempts.saturating_sub(1);

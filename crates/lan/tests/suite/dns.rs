@@ -261,6 +261,69 @@ fn truncated_answer_is_asked_for_over_a_connection() {
 }
 
 #[test]
+fn second_truncated_answer_does_not_end_the_query_over_a_connection() {
+    let mut world = World::new(1);
+    let (first, _) = world.send(&query(1, "www.example.net", A));
+    let (second, _) = world.wait(Duration::from_millis(900));
+    let truncated = |asked: &Asked| {
+        let mut octets = answer(&asked.octets, "www.example.net", 300);
+        octets[2] |= 2;
+        octets
+    };
+    let (over_tcp, _) = world.answer(&first[0], &truncated(&first[0]));
+    assert_eq!(over_tcp[0].transport, Transport::Tcp);
+    assert_eq!(world.answer(&second[0], &truncated(&second[0])), (vec![], vec![]));
+    assert_eq!(world.forwarder.counters().dropped(DnsDrop::BadAnswer), 1);
+    let whole = answer(&over_tcp[0].octets, "www.example.net", 300);
+    let (_, answers) = world.answer(&over_tcp[0], &whole);
+    assert_eq!((code(&answers[0]), answers[0][7]), (0, 1));
+}
+
+#[test]
+fn answer_of_maximum_length_stays_whole_over_a_connection() {
+    let mut world = World::new(1);
+    let with_extension = message(1, 0x0100, "www.example.net", A, [0, 0, 1], &opt(1232));
+    let (asked, _) = world.send_from(9, Transport::Tcp, &with_extension);
+    let id = u16::from_be_bytes([asked[0].octets[0], asked[0].octets[1]]);
+    let head = message(id, 0x8180, "www.example.net", A, [1, 0, 0], &[]);
+    let text = record(&[0xc0, 12], 16, 1, 300, &vec![0; 65_535 - head.len() - 12]);
+    let whole = [head, text].concat();
+    let (_, answers) = world.answer(&asked[0], &whole);
+    assert_eq!((answers[0].len(), whole.len()), (65_535, 65_535));
+    assert_eq!((answers[0][7], &answers[0][10..12]), (1, &[0, 0][..]));
+}
+
+#[test]
+fn answer_with_an_extension_among_its_records_is_dropped() {
+    let mut world = World::new(1);
+    let (asked, _) = world.send(&query(1, "www.example.net", A));
+    let id = u16::from_be_bytes([asked[0].octets[0], asked[0].octets[1]]);
+    let records = [opt(1232), record(&[0xc0, 12], A, 1, 300, &[10, 1, 2, 3])].concat();
+    let octets = message(id, 0x8180, "www.example.net", A, [2, 0, 0], &records);
+    assert_eq!(world.answer(&asked[0], &octets), (vec![], vec![]));
+    assert_eq!(world.forwarder.counters().dropped(DnsDrop::BadAnswer), 1);
+}
+
+#[test]
+fn negative_answer_is_not_stored_for_longer_than_its_alias_is_valid() {
+    for (flags, minimum, valid) in [(0x8183, 3600, 5), (0x8180, 4, 4)] {
+        let mut world = World::new(1);
+        let (asked, _) = world.send(&query(1, "www.example.net", A));
+        let id = u16::from_be_bytes([asked[0].octets[0], asked[0].octets[1]]);
+        let times = [1, 2, 3, 4, minimum].map(u32::to_be_bytes).concat();
+        let alias = record(&[0xc0, 12], 5, 1, 5, &[1, b'x', 0xc0, 12]);
+        let zone = record(&[0], SOA, 1, 3600, &[&[0, 0][..], &times].concat());
+        let octets = message(id, flags, "www.example.net", A, [1, 1, 0], &[alias, zone].concat());
+        let (_, answers) = world.answer(&asked[0], &octets);
+        assert_eq!(code(&answers[0]), flags as u8 & 15);
+        world.wait(Duration::from_secs(valid - 1));
+        assert!(world.send(&query(2, "www.example.net", A)).0.is_empty(), "{flags:x}");
+        world.wait(Duration::from_secs(1));
+        assert_eq!(world.send(&query(3, "www.example.net", A)).0.len(), 1, "{flags:x}");
+    }
+}
+
+#[test]
 fn clients_with_one_question_cause_one_query() {
     let mut world = World::new(1);
     let (asked, _) = world.send_from(1, Transport::Udp, &query(1, "www.example.net", A));
