@@ -1,6 +1,9 @@
 //! An isolated interface on board: its hosts and those of other interfaces do not reach each other. This
 //! holds on each data path and while carnet is dead. All of them reach the Internet.
 
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
 use nix::sys::signal::Signal;
 
 use crate::hosts::{Host, possible, seconds, wait_until};
@@ -56,6 +59,29 @@ fn assert_apart(bed: &Testbed, other: &Host, when: &str) {
     }
 }
 
+/// Sends packets from the isolated host with the address of the other host, then answers from outside. Fails
+/// if an answer passes the door of the other host.
+fn assert_address_is_not_usable(bed: &Testbed, other: &Host, when: &str) {
+    let (inside, outside) = (address(INSIDE), address(CORRESPONDENT));
+    let packet = |from: Ipv6Addr, to: Ipv6Addr, ports: [u16; 2]| {
+        let head = [&[0x60, 0, 0, 0, 0, 12, 17, 64], &from.octets()[..], &to.octets()].concat();
+        let ports = ports.map(u16::to_be_bytes).concat();
+        [&head[..], &ports, &[0, 12, 1, 1], b"door"].concat()
+    };
+    let sniffer = Sniffer::start(&bed.host, &["eth0"]);
+    let (forged, answer) = (packet(inside, outside, [7777, 9999]), packet(outside, inside, [9999, 7777]));
+    let (from_other, from_outside) = (Cannon::new(other), Cannon::new(&bed.core));
+    for _ in 0..20 {
+        assert!(from_other.fire(&forged, outside, 0));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(from_outside.fire(&answer, inside, 0));
+    }
+    std::thread::sleep(seconds(1));
+    let source = outside.octets();
+    let passed = sniffer.stop().into_iter().filter(|packet| packet.get(8..24) == Some(&source[..]));
+    assert_eq!(passed.count(), 0, "{when}: answers to forged packets arrive");
+}
+
 fn holds(path: &str) {
     if !possible() {
         return;
@@ -88,6 +114,7 @@ fn holds(path: &str) {
     assert_eq!((&lan[0]["isolated"], &lan[1]["isolated"]), (&false.into(), &true.into()), "{lan}");
     assert_apart(&bed, &other, "after a reload");
     all_reach_the_internet("while isolated");
+    assert_address_is_not_usable(&bed, &other, "while isolated");
 
     router.end_by(Signal::SIGKILL);
     assert_apart(&bed, &other, "while carnet is dead");

@@ -15,7 +15,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::desired::{Entry, Rule, TABLE_LOCAL, TABLE_MAIN, TABLE_NOWHERE, priority};
 use super::entries::LOCAL;
-use super::lan::{AllowedPackets, Inbound, LanSettings, lan_ipv4_prefixes, lan_prefixes};
+use super::lan::{AllowedPackets, Inbound, LanSettings, lan_ipv4_prefixes, lan_networks, lan_prefixes};
 use super::packet_rules::{Chain, ConnectionState, PacketMatch, PacketRule, PortRange, Verdict};
 
 /// Type of an Echo Request of IPv4 (RFC 792).
@@ -23,7 +23,8 @@ const IPV4_ECHO_REQUEST: u8 = 8;
 
 /// Order of the rules in the chain of forwarded packets.
 mod order {
-    /// Isolated interfaces exchange no packets with others, not even answers.
+    /// Isolated interfaces exchange no packets with others, not even answers. Hosts may not use the addresses
+    /// of an interface from which theirs is isolated.
     pub(super) const ISOLATED: u32 = 10;
     /// Answers, and packets from hosts on board.
     pub(super) const INSIDE: u32 = 20;
@@ -34,8 +35,22 @@ mod order {
 }
 
 /// Returns the rules of the packet filter for the doors of these interfaces.
-pub(crate) fn door_entries(lan: &[LanSettings]) -> Vec<Entry> {
+///
+/// A host on an isolated interface could send a packet with the address of a host on another interface. For
+/// connection tracking the other host would have begun the connection, and its door would let the answers
+/// pass. So the rules drop such packets.
+pub(crate) fn door_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSettings]) -> Vec<Entry> {
     let mut rules = Vec::new();
+    let networks = lan_networks(prefixes, ipv4, lan);
+    let with_addresses_of = |from: &str, owner: &str| -> Vec<PacketRule> {
+        let of_owner = networks.iter().filter(|(name, _)| name == owner);
+        let packets = of_owner.map(|(_, network)| PacketMatch {
+            input_interface: Some(from.to_owned()),
+            source: Some(*network),
+            ..PacketMatch::default()
+        });
+        packets.map(|packets| rule(order::ISOLATED, packets, Verdict::Drop)).collect()
+    };
     let between = |from: &str, to: &str| PacketMatch {
         input_interface: Some(from.to_owned()),
         output_interface: Some(to.to_owned()),
@@ -48,6 +63,8 @@ pub(crate) fn door_entries(lan: &[LanSettings]) -> Vec<Entry> {
             for other in others() {
                 rules.push(rule(order::ISOLATED, between(name, &other.interface), Verdict::Drop));
                 rules.push(rule(order::ISOLATED, between(&other.interface, name), Verdict::Drop));
+                rules.extend(with_addresses_of(name, &other.interface));
+                rules.extend(with_addresses_of(&other.interface, name));
             }
         }
         if settings.door.inbound == Inbound::Any {
@@ -145,12 +162,17 @@ mod tests {
 
     /// Returns each rule as text: order, input, output, condition, verdict.
     fn rules(lan: &[LanSettings]) -> Vec<String> {
+        rules_of(&[], &[], lan)
+    }
+
+    fn rules_of(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSettings]) -> Vec<String> {
         let text = |rule: &PacketRule| {
             let PacketMatch { input_interface, output_interface, destination, protocol, ports, .. } =
                 &rule.packets;
             let name = |name: &Option<String>| name.clone().unwrap_or("*".into());
             let mut text = format!("{} {} {}", rule.order, name(input_interface), name(output_interface));
             for part in [
+                rule.packets.source.map(|it| format!(" from {it}")),
                 protocol.map(|it| format!(" {it}")),
                 ports.map(|it| format!(" {}-{}", it.first, it.last)),
                 destination.map(|it| format!(" to {it}")),
@@ -161,7 +183,7 @@ mod tests {
             }
             text + &format!(" {:?}", rule.verdict)
         };
-        let mut rules: Vec<PacketRule> = door_entries(lan)
+        let mut rules: Vec<PacketRule> = door_entries(prefixes, ipv4, lan)
             .into_iter()
             .map(|entry| match entry {
                 Entry::PacketRule(rule) => *rule,
@@ -206,6 +228,29 @@ mod tests {
         let mut isolated = lan("i0", Inbound::Any);
         isolated.door.is_isolated = true;
         assert_eq!(rules(&[isolated, lan("i1", Inbound::Any)]), ["10 i0 i1 Drop", "10 i1 i0 Drop"]);
+    }
+
+    #[test]
+    fn host_behind_isolated_interface_cannot_use_address_of_another_interface() {
+        let mut isolated = lan("i1", Inbound::Any);
+        isolated.door.is_isolated = true;
+        let named: Ipv6Net = "2001:db8:b::/56".parse().expect("prefix");
+        isolated.prefixes = vec![named];
+        let prefixes = ["2001:db8:a::/56".parse().expect("prefix"), named];
+        let ipv4 = ["10.42.7.0/24".parse().expect("prefix")];
+        assert_eq!(
+            rules_of(&prefixes, &ipv4, &[lan("i0", Inbound::Any), isolated, lan("i2", Inbound::Any)]),
+            [
+                "10 i0 * from 2001:db8:b::/56 Drop",
+                "10 i0 i1 Drop",
+                "10 i1 * from ::ffff:10.42.7.0/120 Drop",
+                "10 i1 * from 2001:db8:a::/64 Drop",
+                "10 i1 i0 Drop",
+                "10 i1 i2 Drop",
+                "10 i2 * from 2001:db8:b::/56 Drop",
+                "10 i2 i1 Drop",
+            ]
+        );
     }
 
     #[test]

@@ -116,6 +116,25 @@ pub(crate) fn lan_ipv4_prefixes(prefixes: &[Ipv4Net], lan: &[LanSettings]) -> Ve
     all.map(|(lan, prefix)| (lan.interface.clone(), mapped::from_ipv4(prefix))).collect()
 }
 
+/// Returns the networks of the hosts on each LAN interface, IPv4 in IPv4-mapped form: the prefixes that the
+/// settings name, and the interface's share of the others. Of an IPv6 share, only the first /64 certainly
+/// belongs to the interface.
+pub(crate) fn lan_networks(
+    prefixes: &[Ipv6Net],
+    ipv4: &[Ipv4Net],
+    lan: &[LanSettings],
+) -> Vec<(String, Ipv6Net)> {
+    let ipv6 = share_out(prefixes, lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
+    let ipv4 = share_out(ipv4, lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
+    let links = ipv6.shared.into_iter().filter_map(|(lan, prefix)| {
+        Some((lan, Ipv6Net::new(prefix.network(), prefix.prefix_len().max(64)).ok()?))
+    });
+    let ipv4 = ipv4.named.into_iter().chain(ipv4.shared);
+    let ipv4 = ipv4.map(|(lan, prefix)| (lan, mapped::from_ipv4(prefix)));
+    let all = ipv6.named.into_iter().chain(links).chain(ipv4);
+    all.map(|(lan, network)| (lan.interface.clone(), network)).collect()
+}
+
 /// Prefixes of one IP version, each with the interface of the mobile network that has it.
 #[derive(Debug, Clone)]
 pub struct Shares<L, P> {

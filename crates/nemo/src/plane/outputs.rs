@@ -196,7 +196,10 @@ impl Nemo {
     /// Recomputes the rules for the doors of the mobile network.
     pub(super) fn forward_doors(&mut self) {
         let router = self.roles.router.as_ref();
-        let rules = router.map(|router| door_entries(&router.lan_settings)).unwrap_or_default();
+        let rules = router.map(|router| {
+            let config = router.machine.config();
+            door_entries(&config.prefixes, &config.ipv4_prefixes, &router.lan_settings)
+        });
         let closed = router.filter(|_| self.packet_rule_error.is_some()).map(|router| {
             let config = router.machine.config();
             let mut closed = closed_entries(&config.prefixes, &config.ipv4_prefixes, &router.lan_settings);
@@ -205,7 +208,7 @@ impl Nemo {
             }
             closed
         });
-        self.data_path.desired.replace(Scope::Doors, rules);
+        self.data_path.desired.replace(Scope::Doors, rules.unwrap_or_default());
         self.data_path.desired.replace(Scope::ClosedDoors, closed.unwrap_or_default());
     }
 
