@@ -236,7 +236,8 @@ pub fn ask_server(
 }
 
 /// Sends a query in a datagram. Passes every datagram that comes back to `take`, because the first datagram
-/// may be forged.
+/// may be forged. A datagram with another ID than that of the query is empty for `take`. So the ID of one
+/// attempt is of no use at the port of another attempt (RFC 5452 9.1).
 async fn ask_by_datagram(
     from: SocketAddr,
     to: SocketAddr,
@@ -249,7 +250,9 @@ async fn ask_by_datagram(
     let mut buffer = vec![0; DATAGRAM];
     loop {
         let length = socket.recv(&mut buffer).await?;
-        take(buffer.get(..length).unwrap_or_default().to_vec());
+        let answer = buffer.get(..length).unwrap_or_default();
+        let has_id = answer.get(..2) == octets.get(..2);
+        take(if has_id { answer.to_vec() } else { Vec::new() });
     }
 }
 
@@ -259,4 +262,30 @@ async fn ask_over_connection(from: SocketAddr, to: SocketAddr, octets: &[u8]) ->
     let mut stream = socket.connect(to).await?;
     stream.write_all(&framed(octets)).await?;
     read_message(&mut stream).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn datagram_with_the_id_of_another_query_is_passed_without_its_octets() {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a socket");
+        let to = server.local_addr().expect("an address");
+        let (sender, mut answers) = mpsc::channel(4);
+        tokio::spawn(async move {
+            let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            ask_by_datagram(from, to, b"\x12\x34query", |answer| sender.try_send(answer).is_ok()).await
+        });
+        let mut buffer = [0; 16];
+        let (_, asker) = server.recv_from(&mut buffer).await.expect("a query");
+        for answer in [&b"\x12\x35forged"[..], b"\x12", b"\x12\x34answer"] {
+            server.send_to(answer, asker).await.expect("sent");
+        }
+        assert_eq!(answers.recv().await, Some(Vec::new()));
+        assert_eq!(answers.recv().await, Some(Vec::new()));
+        assert_eq!(answers.recv().await, Some(b"\x12\x34answer".to_vec()));
+    }
 }
