@@ -1,5 +1,5 @@
 //! Reads, writes and restores settings of interfaces: sysctls under `/proc/sys/net/ipv6/conf`, the IPv4
-//! sysctls `rp_filter` and `forwarding`, and features ([`crate::offloads`]).
+//! sysctls `rp_filter`, `forwarding` and the two about redirects, and features ([`crate::offloads`]).
 //!
 //! The files under `/proc/sys/net` belong to the network namespace of the thread that opens them. The module
 //! writes a value only if it differs from the desired value. It restores the original value only if no other
@@ -37,12 +37,16 @@ const STRICT: &str = "1";
 
 /// Name of the setting `net.ipv4.conf.*.forwarding`, which differs from the IPv6 setting by its name.
 const IPV4_FORWARDING: &str = "ipv4_forwarding";
+/// Prefix of the names of settings below `net.ipv4.conf`.
+const IPV4: &str = "ipv4_";
+/// Name of the setting that the kernel overwrites when it writes [`IPV4_FORWARDING`] of `all`.
+const ACCEPT_REDIRECTS: &str = "ipv4_accept_redirects";
 
 /// Returns the path of a sysctl.
 fn path(interface: &str, name: &str) -> String {
-    match name {
-        IPV4_FORWARDING => format!("{IPV4_ROOT}/{interface}/{FORWARDING}"),
-        RP_FILTER => format!("{IPV4_ROOT}/{interface}/{name}"),
+    match (name, name.strip_prefix(IPV4)) {
+        (_, Some(ipv4)) => format!("{IPV4_ROOT}/{interface}/{ipv4}"),
+        (RP_FILTER, None) => format!("{IPV4_ROOT}/{interface}/{name}"),
         _ => format!("{ROOT}/{interface}/{name}"),
     }
 }
@@ -57,7 +61,9 @@ fn described(interface: &str, name: &str) -> String {
     match name {
         name if offloads::is_feature(name) => format!("feature {name} of {interface}"),
         RP_FILTER => format!("net.ipv4.conf.{interface}.{name}"),
-        IPV4_FORWARDING => format!("net.ipv4.conf.{interface}.{FORWARDING}"),
+        name if name.starts_with(IPV4) => {
+            format!("net.ipv4.conf.{interface}.{}", name.trim_start_matches(IPV4))
+        }
         _ => format!("net.ipv6.conf.{interface}.{name}"),
     }
 }
@@ -204,7 +210,17 @@ impl KernelSettings {
 
     fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()> {
         self.writes += 1;
-        self.tree.write(interface, name, value)
+        if (interface, name) != ("all", IPV4_FORWARDING) {
+            return self.tree.write(interface, name, value);
+        }
+        // The kernel then permits or refuses redirects as for a host or a router. The permission of an operator
+        // who has withdrawn it would come back.
+        let redirects = self.tree.read(interface, ACCEPT_REDIRECTS)?;
+        self.tree.write(interface, name, value)?;
+        match redirects {
+            Some(former) => self.tree.write(interface, ACCEPT_REDIRECTS, &former),
+            None => Ok(()),
+        }
     }
 
     /// Returns the value of the setting of this name on every interface.

@@ -175,6 +175,32 @@ fn ipv4_only_host_keeps_its_connections_over_ipv6_and_nat_uplinks() {
     }
 }
 
+/// The home agent neither sends nor accepts redirects of IPv4. At its end both settings are as the operator
+/// had them, although the kernel changes one of them together with `forwarding`.
+#[test]
+fn home_agent_restores_settings_about_redirects() {
+    if !possible() {
+        return;
+    }
+    let bed = bed();
+    let setting = |of: &str| format!("/proc/sys/net/ipv4/conf/{of}_redirects");
+    let value = |of: &str| {
+        let path = setting(of);
+        bed.agent.run(move || fs::read_to_string(path).expect("a setting")).trim().to_owned()
+    };
+    for former in ["0", "1"] {
+        let path = setting("all/accept");
+        bed.agent.run(move || fs::write(path, former).expect("a setting"));
+        let mut agent = Station::start(&bed.agent, &with_ipv4(&bed.agent_config()));
+        for of in ["all/accept", "all/send", "carnet0/send"] {
+            wait_until(of, seconds(5), || value(of) == "0");
+        }
+        agent.terminate();
+        let left = ["all/accept", "all/send", "default/send"].map(value);
+        assert_eq!(left, [former, "1", "1"]);
+    }
+}
+
 /// A correspondent in the operator's own network, which needs no NAT at the home agent.
 const PRIVATE_SERVER: &str = "10.99.0.1";
 

@@ -345,8 +345,9 @@ pub struct InterfaceAddress {
     pub deprecated: bool,
 }
 
-/// A sysctl below `net.ipv6.conf` that carnet needs. Two names are below `net.ipv4.conf`: `rp_filter`, and
-/// `ipv4_forwarding`, which stands for `forwarding`. When carnet ends, it restores the former value.
+/// A sysctl below `net.ipv6.conf` that carnet needs. Below `net.ipv4.conf` are `rp_filter`, and names that
+/// begin with `ipv4_`: `ipv4_forwarding` stands for `forwarding`. When carnet ends, it restores the former
+/// value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     /// Name of the interface, or `all`.

@@ -80,6 +80,12 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     let is_ipv4 = |prefix: &Ipv6Net| mapped::to_ipv4(*prefix).is_some();
     if config.nodes.iter().any(|node| node.prefixes.iter().any(is_ipv4)) {
         entries.push(setting("all", "ipv4_forwarding", "1"));
+        entries.push(setting("all", "ipv4_accept_redirects", "0"));
+        // Packets between two mobile networks arrive by the tunnel device and leave by it. The kernel would
+        // send their sources redirects, although source and next hop are not on one link (RFC 1812 5.2.7.2).
+        // The kernel sends redirects if the setting of the interface or that of `all` permits them.
+        let links = ["all", TUNNEL_DEVICE];
+        entries.extend(links.map(|link| setting(link, "ipv4_send_redirects", "0")));
     }
     // RFC 4861 11.1: turn these sysctls off on the home link. Otherwise any host there could attract all
     // packets that leave this machine, by a Router Advertisement.
