@@ -4,13 +4,15 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use carnet_wire::checksum;
 use nix::sys::signal::Signal;
 
 use crate::hosts::{Host, Running, possible, said, seconds, wait_until};
 use crate::ipv4::{dual, start_both};
 use crate::on_board::{DNS_SERVER, dig};
 use crate::station::Station;
-use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_ADDRESS, HOME_AGENT, INSIDE, Testbed};
+use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_ADDRESS, HOME_AGENT, INSIDE, Testbed, address};
+use crate::traffic::{Cannon, Sniffer};
 
 const IPV4_PREFIX: &str = "10.42.7.0/24";
 const SERVER: &str = "198.51.100.1";
@@ -217,6 +219,42 @@ fn selected_packets_leave_by_the_uplink_in_use_and_others_by_the_tunnel() {
         let tables = bed.router.output(&["nft", "list", "tables"]);
         assert_eq!(String::from_utf8_lossy(&tables.stdout), "");
     }
+}
+
+/// NAT does not change messages of Neighbor Discovery and Multicast Listener Discovery, nor answers to
+/// connections that began outside. So the router must not send them past the tunnel.
+#[test]
+fn packets_that_nat_leaves_out_do_not_leave_with_the_address_of_their_host() {
+    if !possible() {
+        return;
+    }
+    let bed = bed();
+    let policy = "\n[[mobile_router.policy]]\nname = 'all'\nlan = ['lan0']\naction = 'breakout'\n";
+    let (_agent, _router) = start(&bed, "tun", "", policy);
+    is_seen_as(&bed, 5300, FIRST);
+    let sniffer = Sniffer::start(&bed.core, &["wlan", "wwan"]);
+    let cannon = Cannon::new(&bed.host);
+    let (from, to) = (address(INSIDE), address(CORRESPONDENT));
+    for kind in 128..=160_u8 {
+        let head = [&[0x60, 0, 0, 0, 0, 24, 58, 255], &from.octets()[..], &to.octets()].concat();
+        let mut message = [&[kind, 0, 0, 0][..], &[0; 20]].concat();
+        // Connection tracking would refuse a message with a wrong checksum.
+        let sum = checksum::upper_layer(from, to, 58, &message);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        assert!(cannon.fire(&[&head[..], &message].concat(), to, 0), "{kind}");
+    }
+    // The answers to a ping from outside return through the tunnel.
+    assert!(bed.core.pings(INSIDE));
+    // A host on board imitates a tunnel packet of the router.
+    let agent = address(HOME_AGENT);
+    let inner = [&[0x60, 0, 0, 0, 0, 0, 59, 64], &from.octets()[..], &to.octets()].concat();
+    let head = [&[0x60, 0, 0, 0, 0, 40, 41, 64], &from.octets()[..], &agent.octets()].concat();
+    assert!(cannon.fire(&[&head[..], &inner].concat(), agent, 0));
+    std::thread::sleep(seconds(1));
+    let heard = sniffer.stop();
+    let foreign = heard.iter().filter(|packet| packet.get(8..24) == Some(&from.octets()[..]));
+    assert_eq!(foreign.map(|packet| packet[40]).collect::<Vec<_>>(), Vec::<u8>::new());
+    assert!(heard.iter().all(|packet| packet.get(40..) != Some(&inner[..])), "{heard:02x?}");
 }
 
 #[test]

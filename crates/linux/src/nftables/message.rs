@@ -85,10 +85,12 @@ const FAMILY: u32 = 15;
 const PROTOCOL: u32 = 16;
 /// Fields of the expression `ct`.
 const CONNECTION_STATE: u32 = 0;
+const CONNECTION_DIRECTION: u32 = 1;
 const CONNECTION_MARK: u32 = 3;
 const CONNECTION_ZONE: u32 = 17;
-/// Direction of a connection's first packet.
+/// Direction of a connection's first packet, and direction of the answers.
 const ORIGINAL: u8 = 0;
+const REPLY: u8 = 1;
 /// Headers of the expression `payload`.
 const LINK_HEADER: u32 = 0;
 const NETWORK_HEADER: u32 = 1;
@@ -271,6 +273,9 @@ fn conditions(packets: &PacketMatch) -> Vec<Vec<u8>> {
         expressions.push(connection(CONNECTION_STATE));
         expressions.extend([masked(&bits.to_ne_bytes(), &[0; 4]), compare(NOT_EQUAL, &[0; 4])]);
     }
+    if packets.is_answer {
+        expressions.extend([connection(CONNECTION_DIRECTION), compare(EQUAL, &[REPLY])]);
+    }
     expressions
 }
 
@@ -332,6 +337,7 @@ fn state_bit(state: ConnectionState) -> u32 {
         ConnectionState::Established => 2,
         ConnectionState::Related => 4,
         ConnectionState::New => 8,
+        ConnectionState::Untracked => 64,
     }
 }
 

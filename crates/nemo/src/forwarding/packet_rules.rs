@@ -59,6 +59,9 @@ pub enum ConnectionState {
     Related,
     /// The packet begins a connection.
     New,
+    /// Connection tracking leaves the packet out, so NAT does not change it: messages of Neighbor Discovery
+    /// and Multicast Listener Discovery, and packets that the operator exempts (`notrack`).
+    Untracked,
 }
 
 /// A mark of a packet (`fwmark`), or a condition on it.
@@ -111,6 +114,8 @@ pub struct PacketMatch {
     pub connection_mark: Option<Mark>,
     /// States of connection tracking, of which the packet has one; empty for any state.
     pub states: Vec<ConnectionState>,
+    /// Whether the packet must go in the direction of answers: against the first packet of its connection.
+    pub is_answer: bool,
 }
 
 /// Action of a rule on the packets that it selects.

@@ -11,6 +11,10 @@
 //!   it ends.
 //! * Rules lead packets with the mark of a policy into the table of its uplink. Without a route there,
 //!   because the uplink lacks the address family, they take the tunnel.
+//! * Answers of hosts to connections that began outside take the tunnel, through which these came. NAT would
+//!   not change their source address.
+//! * Packets to the home agent take the tunnel. With the address of the uplink they would look like this
+//!   router's own tunnel packets, and connection tracking would give their senders the home agent's packets.
 //! * The mark of the connection leads its answers back. Rules make all other packets from an uplink
 //!   unreachable.
 //! * When the uplink changes, the kernel ends the connections with the address of the former uplink.
@@ -32,7 +36,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use super::desired::{
     Entry, Ipv4Route, RouteAction, Rule, TABLE_BREAKOUT, TABLE_MAIN, TABLE_NOWHERE, priority,
 };
-use super::entries::{METRIC, route};
+use super::entries::{METRIC, host, route};
 use super::packet_rules::{
     Chain, ConnectionState, CountedTraffic, Mark, PacketMatch, PacketRule, PortRange, TrafficKind, Verdict,
 };
@@ -162,7 +166,11 @@ pub(crate) fn breakout_entries(
     }
     let portal = portal.map(|(portal, _)| portal);
     entries.extend(used.iter().flat_map(|index| routes(router, *index)));
-    entries.extend(marking_rules(policies, lan, &networks).into_iter().map(packet_rule));
+    let agents = [Some(config.home_agent), config.home_agent_ipv4.map(|agent| agent.to_ipv6_mapped())];
+    let near: Vec<Ipv6Net> = NEAR.iter().filter_map(|prefix| prefix.parse().ok()).collect();
+    let inside: Vec<Ipv6Net> =
+        networks.iter().copied().chain(near).chain(agents.into_iter().flatten().map(host)).collect();
+    entries.extend(marking_rules(policies, lan, &inside).into_iter().map(packet_rule));
     for uplink in &config.uplinks {
         let leads_to_portal = portal.is_some_and(|portal| portal.uplink == uplink.interface);
         entries.extend(nat_rules(&uplink.interface, leads_to_portal).map(packet_rule));
@@ -227,13 +235,12 @@ fn routes(router: &MobileRouter, index: usize) -> Vec<Entry> {
     ipv6.into_iter().chain(ipv4).collect()
 }
 
-/// Returns the rules that mark packets of hosts on board.
-fn marking_rules(policies: &[BreakoutPolicy], lan: &[String], networks: &[Ipv6Net]) -> Vec<PacketRule> {
+/// Returns the rules that mark packets of hosts on board. No policy applies to packets to `inside`.
+fn marking_rules(policies: &[BreakoutPolicy], lan: &[String], inside: &[Ipv6Net]) -> Vec<PacketRule> {
     let mut rules = Vec::new();
-    let near: Vec<Ipv6Net> = NEAR.iter().filter_map(|prefix| prefix.parse().ok()).collect();
     for input in lan {
         let from = PacketMatch { input_interface: Some(input.clone()), ..PacketMatch::default() };
-        for destination in networks.iter().chain(&near) {
+        for destination in inside {
             let packets = PacketMatch { destination: Some(*destination), ..from.clone() };
             rules.push(early(order::NEAR, packets, Verdict::SetMark(INSIDE)));
         }
@@ -250,14 +257,13 @@ fn marking_rules(policies: &[BreakoutPolicy], lan: &[String], networks: &[Ipv6Ne
         }
         let marked = PacketMatch { mark: Some(OUTSIDE), ..from };
         rules.push(early(order::ZONE, marked.clone(), Verdict::Zone(ZONE)));
-        rules.push(PacketRule {
-            chain: Chain::Prerouting,
-            order: 0,
-            packets: marked,
-            counts: false,
-            total: None,
-            verdict: Verdict::SaveMark,
-        });
+        let answers = PacketMatch { is_answer: true, ..marked.clone() };
+        for (order, packets, verdict) in
+            [(0, answers, Verdict::SetMark(INSIDE)), (1, marked, Verdict::SaveMark)]
+        {
+            let chain = Chain::Prerouting;
+            rules.push(PacketRule { chain, order, packets, counts: false, total: None, verdict });
+        }
     }
     rules
 }
@@ -326,15 +332,16 @@ fn nat_rules(uplink: &str, leads_to_portal: bool) -> impl Iterator<Item = Packet
         states: vec![ConnectionState::Established, ConnectionState::Related],
         ..from.clone()
     };
-    // Drop packets that connection tracking considers invalid, because it would not change their source
-    // address.
-    let foreign = PacketMatch { mark: Some(OUTSIDE), states: vec![ConnectionState::Invalid], ..to.clone() };
+    // Drop packets that connection tracking considers invalid or leaves out, because it would not change
+    // their source address.
+    let unchanged = vec![ConnectionState::Invalid, ConnectionState::Untracked];
+    let foreign = PacketMatch { mark: Some(OUTSIDE), states: unchanged, ..to.clone() };
     // Drop IPv4 packets that no host on board has requested, because the kernel now forwards IPv4 from this
     // interface. For IPv6 the routing rule at priority 115 refuses them.
     let unasked = PacketMatch {
         source: Some(ALL_IPV4),
         mark: Some(Mark { value: 0, ..OUTSIDE }),
-        states: vec![ConnectionState::Invalid, ConnectionState::New],
+        states: vec![ConnectionState::Invalid, ConnectionState::New, ConnectionState::Untracked],
         ..from
     };
     let outside = PacketMatch { mark: Some(OUTSIDE), ..to };
