@@ -213,8 +213,8 @@ impl KernelSettings {
         if (interface, name) != ("all", IPV4_FORWARDING) {
             return self.tree.write(interface, name, value);
         }
-        // The kernel then permits or refuses redirects as for a host or a router. The permission of an operator
-        // who has withdrawn it would come back.
+        // The kernel then accepts or refuses redirects as a host or a router does. So it would accept them
+        // again although the operator has turned that off.
         let redirects = self.tree.read(interface, ACCEPT_REDIRECTS)?;
         self.tree.write(interface, name, value)?;
         match redirects {
