@@ -97,12 +97,13 @@ impl Kind {
             Ok(match self {
                 Kind::Forged => {
                     let who = Identity { care_of_address: from, ..identity(number % fleet.len()) };
-                    signed(number, who, &wrong).to_vec()
+                    signed(number, who, &wrong)
                 }
                 Kind::Unknown => {
                     let home_address = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 2, 0, number as u16);
-                    signed(number, Identity { home_address, care_of_address: from, prefix: 7 }, &right)
-                        .to_vec()
+                    let (care_of_address, ipv4_prefix) = (from, None);
+                    let who = Identity { home_address, care_of_address, prefix: 7, ipv4_prefix };
+                    signed(number, who, &right)
                 }
                 Kind::Recorded => fleet.recorded(number % fleet.len()),
                 Kind::Discovery => discovery_request(from, HOME_AGENTS.parse()?, number as u16),
@@ -246,13 +247,13 @@ impl AttackedNetwork<'_> {
 /// Measures all kinds of floods on one path.
 fn one(path: Path, effort: &Effort, programs: &Programs, cores: &Cores) -> anyhow::Result<Vec<AttackFigure>> {
     let name = format!("attack-{}", path.name());
-    let config = config(&format!("{name}.ha"), path, effort.attacked, None);
+    let config = config(&format!("{name}.ha"), path, effort.attacked, false, None);
     cores.pin()?;
     let (mut world, _) = world(&name, path, &config, programs)?;
     let process = world.daemons.last().context("bug: the process that was just started is missing")?.id();
     // Ignore the error: on a machine with one core, sender and home agent share it.
     let _ = cores.avoid_measuring_core();
-    let mut fleet = Fleet::new(&world, E0, effort.attacked, LIFETIME)?;
+    let mut fleet = Fleet::new(&world, E0, effort.attacked, false, LIFETIME)?;
     fleet.patience = IN_TIME;
     fleet.prepare();
     fleet.register(usize::MAX, None)?;

@@ -453,6 +453,9 @@ pub struct RegistrationsFigure {
     pub path: Path,
     /// Number of routers.
     pub routers: u32,
+    /// Whether each router also registers an IPv4 prefix.
+    #[serde(default)]
+    pub has_ipv4: bool,
     /// Whether no other program of the benchmark ran on the home agent's core.
     pub own_core: bool,
     /// Seconds from the start of the program, with no bindings, until its socket accepts connections.

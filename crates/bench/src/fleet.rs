@@ -6,7 +6,7 @@
 //! the next sequence number (RFC 6275 11.8).
 
 use std::collections::VecDeque;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
 use anyhow::{Context, anyhow, bail, ensure};
@@ -17,7 +17,7 @@ use socket2::Socket;
 use std::io::{IoSlice, IoSliceMut};
 
 use super::sender::QdiscBypass;
-use super::updates::{Identity, KEY, Signer, UPDATE, acknowledgement, update};
+use super::updates::{IPV4_LENGTH, Identity, KEY, Signer, acknowledgement, update};
 use super::world::{HOME_AGENT, World, WorldInterface, link_addresses, run_in_node};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
 use carnet_testbed::frame_socket::packet_socket;
@@ -49,7 +49,13 @@ pub fn identity(number: u32) -> Identity {
         home_address: Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 1, (number >> 16) as u16, number as u16),
         care_of_address: Ipv6Addr::from(u128::from(network(CARE_OF)) << 64 | 1),
         prefix: network(MOBILE),
+        ipv4_prefix: None,
     }
+}
+
+/// Returns the IPv4 prefix of the router with this number, a part of 10.0.0.0/8. There are 262,144 of them.
+fn ipv4_prefix(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(10 << 24 | (number << (32 - u32::from(IPV4_LENGTH)) & 0x00ff_ffff))
 }
 
 /// Returns the config table `[[home_agent.mobile_router]]` for the router with this number.
@@ -64,9 +70,14 @@ pub fn table(number: u32) -> String {
     )
 }
 
+/// Returns the config table of the router with this number, which also has an IPv4 prefix.
+pub fn table_with_ipv4(number: u32) -> String {
+    table(number) + &format!("ipv4_prefixes = [\"{}/{IPV4_LENGTH}\"]\n", ipv4_prefix(number))
+}
+
 #[derive(Debug, Clone)]
 struct Router {
-    frame: [u8; UPDATE],
+    frame: Vec<u8>,
     /// Sequence number of the router's last Binding Update.
     sent: u16,
     /// Sequence number of the last acknowledgement to this router.
@@ -104,6 +115,8 @@ pub struct Fleet {
     link: ([u8; 6], [u8; 6]),
     signer: Signer,
     lifetime: u16,
+    /// Whether each router registers an IPv4 prefix, too.
+    has_ipv4: bool,
     /// Time in nanoseconds after which a router retransmits a Binding Update without acknowledgement.
     pub patience: u64,
     routers: Vec<Router>,
@@ -118,8 +131,14 @@ pub struct Fleet {
 
 impl Fleet {
     /// Creates `number` routers at this place of a world's network. Each requests a lifetime of `lifetime`
-    /// seconds.
-    pub fn new(world: &World, place: WorldInterface, number: u32, lifetime: u16) -> anyhow::Result<Fleet> {
+    /// seconds. With `has_ipv4` each registers an IPv4 prefix, too.
+    pub fn new(
+        world: &World,
+        place: WorldInterface,
+        number: u32,
+        has_ipv4: bool,
+        lifetime: u16,
+    ) -> anyhow::Result<Fleet> {
         let node = world.node(place.node);
         let socket = run_in_node(&node, || {
             let socket = packet_socket(place.interface, Some(libc::ETH_P_IPV6 as u16))?;
@@ -136,6 +155,7 @@ impl Fleet {
             link: link_addresses(place),
             signer: Signer::new(&KEY)?,
             lifetime: lifetime / 4,
+            has_ipv4,
             patience: PATIENCE,
             routers: Vec::with_capacity(number as usize),
             waiting: VecDeque::new(),
@@ -156,8 +176,9 @@ impl Fleet {
         Ok(fleet)
     }
 
-    fn frame(&self, number: u32, sequence: u16) -> [u8; UPDATE] {
-        update(self.link, self.agent, identity(number), sequence, self.lifetime, &self.signer)
+    fn frame(&self, number: u32, sequence: u16) -> Vec<u8> {
+        let who = Identity { ipv4_prefix: self.has_ipv4.then(|| ipv4_prefix(number)), ..identity(number) };
+        update(self.link, self.agent, who, sequence, self.lifetime, &self.signer)
     }
 
     /// Returns the number of routers.
@@ -178,7 +199,7 @@ impl Fleet {
 
     /// Returns the octets of a router's last Binding Update.
     pub fn recorded(&self, number: u32) -> Vec<u8> {
-        self.routers[number as usize].frame.to_vec()
+        self.routers[number as usize].frame.clone()
     }
 
     /// Encodes the next Binding Update of each router in advance, so that the measurement excludes the
@@ -370,6 +391,12 @@ impl Fleet {
                 found.status != 0 || found.lifetime == self.lifetime,
                 "the Binding Acknowledgement grants lifetime {}, expected the requested one",
                 found.lifetime
+            );
+            let ipv4_status = self.has_ipv4.then_some(0);
+            ensure!(
+                found.status != 0 || found.ipv4_status == ipv4_status,
+                "the Binding Acknowledgement has the IPv4 status {:?}, expected {ipv4_status:?}",
+                found.ipv4_status
             );
             Ok((found.status == 0).then_some((number, found.sequence, age)))
         });

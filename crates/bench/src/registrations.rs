@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use super::Effort;
 use super::cores::{Cores, process_seconds};
 use super::figures::{RefreshFigure, RegistrationsFigure};
-use super::fleet::{Fleet, table};
+use super::fleet::{Fleet, table, table_with_ipv4};
 use super::path::Path;
 use super::world::{HOME_AGENT, Programs, World, WorldInterface, station_config};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
@@ -41,8 +41,15 @@ const WINDOW: usize = 2048;
 const PATIENCE: u64 = 300;
 const E0: WorldInterface = WorldInterface { node: "mr", interface: "e0" };
 
-/// Returns the config of a home agent with `routers` routers. Its state file is in `folder`, if given.
-pub fn config(name: &str, path: Path, routers: u32, folder: Option<&std::path::Path>) -> String {
+/// Returns the config of a home agent with `routers` routers, each with an IPv4 prefix if `has_ipv4`. Its
+/// state file is in `folder`, if given.
+pub fn config(
+    name: &str,
+    path: Path,
+    routers: u32,
+    has_ipv4: bool,
+    folder: Option<&std::path::Path>,
+) -> String {
     let mut text = station_config(name, path);
     if let Some(folder) = folder {
         let state = format!("state_dir = \"{}\"\n[dataplane]", folder.display());
@@ -51,7 +58,7 @@ pub fn config(name: &str, path: Path, routers: u32, folder: Option<&std::path::P
     let _ = write!(text, "[home_agent]\naddress = \"{HOME_AGENT}\"\nhome_prefix = \"2001:db8:1::/64\"\n");
     // The routers of this benchmark have no tunnel endpoints, so they answer no Echo Requests.
     text.push_str("care_of_test = \"off\"\n");
-    text.extend((0..routers).map(table));
+    text.extend((0..routers).map(if has_ipv4 { table_with_ipv4 } else { table }));
     text
 }
 
@@ -104,23 +111,25 @@ pub fn world(name: &str, path: Path, config: &str, programs: &Programs) -> anyho
     Ok((world, seconds))
 }
 
-/// Measures many registrations over one data path.
+/// Measures many registrations over one data path, each with an IPv4 prefix if `has_ipv4`.
 fn one(
     path: Path,
     routers: u32,
+    has_ipv4: bool,
     effort: &Effort,
     programs: &Programs,
     cores: &Cores,
 ) -> anyhow::Result<RegistrationsFigure> {
-    let name = format!("registrations-{}", path.name());
+    // Namespaces of a world stay until the end of the run, so each world has a name of its own.
+    let name = format!("registrations-{}-{routers}{}", path.name(), if has_ipv4 { "-ipv4" } else { "" });
     // The folder is not under /run, because the measurement includes the disk, and /run is in memory.
     let folder = programs.logs.join(format!("state-{name}"));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let config = config(&format!("{name}.ha"), path, routers, Some(&folder));
+    let config = config(&format!("{name}.ha"), path, routers, has_ipv4, Some(&folder));
     let (mut world, start_s) = world(&name, path, &config, programs)?;
     let process = world.daemons.last().context("bug: the process that was just started is missing")?.id();
-    let mut fleet = Fleet::new(&world, E0, routers, LIFETIME)?;
+    let mut fleet = Fleet::new(&world, E0, routers, has_ipv4, LIFETIME)?;
     fleet.prepare();
     let before = memory(process)?;
     let agent_before = process_seconds(process)?;
@@ -172,6 +181,7 @@ fn one(
     Ok(RegistrationsFigure {
         path,
         routers,
+        has_ipv4,
         own_core: alone,
         start_s,
         seconds,
@@ -217,7 +227,8 @@ fn missing(station: &Station, fleet: &Fleet) -> anyhow::Result<u64> {
     Ok(acknowledged.filter(|(who, sequence)| !has(*who, *sequence)).count() as u64)
 }
 
-/// Measures the given data paths, except those without carnet.
+/// Measures the given data paths, except those without carnet. Runs without and with an IPv4 prefix for each
+/// router alternate.
 pub fn measure(
     paths: &[Path],
     effort: &Effort,
@@ -226,12 +237,13 @@ pub fn measure(
 ) -> anyhow::Result<Vec<RegistrationsFigure>> {
     let mut figures = Vec::new();
     for path in paths.iter().copied().filter(|path| matches!(path, Path::Tun | Path::Bpf)) {
-        for routers in effort.routers.iter().copied() {
-            let figure = one(path, routers, effort, programs, cores)
+        for (routers, has_ipv4) in effort.routers.iter().flat_map(|it| [(*it, false), (*it, true)]) {
+            let figure = one(path, routers, has_ipv4, effort, programs, cores)
                 .with_context(|| format!("{routers} routers that register, path {}", path.name()))?;
             console::step(&format!(
-                "{}: {routers} routers registered in {:.2} s, {:.0} a second; {:.0} octets each",
+                "{}: {routers} routers{} registered in {:.2} s, {:.0} a second; {:.0} octets each",
                 path.name(),
+                if has_ipv4 { " with an IPv4 prefix" } else { "" },
                 figure.seconds,
                 figure.per_second,
                 figure.octets_each

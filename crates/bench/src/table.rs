@@ -345,12 +345,13 @@ fn registrations(text: &mut String, bench: &Bench) {
     }
     *text += "Routers that register with authentication (RFC 4285), all at once, at a home agent whose state \
               is on the disk; every acknowledgement was checked. `processor` is what the home agent ran, on \
-              one core; `octets` what its memory grew by for each binding. Then all renew once, at the rate \
+              one core; `octets` what its memory grew by for each binding. In rows with `IPv4` each router \
+              also registers an IPv4 prefix (RFC 5555). Then all renew once, at the rate \
               of a lifetime of 60 s; `share` is of a core. At last the home agent is killed and started \
               again.\n\n";
     let cells = bench.registrations.iter().map(|one| {
         [
-            format!("{} {}", one.path.name(), one.routers),
+            format!("{} {}{}", one.path.name(), one.routers, if one.has_ipv4 { ", IPv4" } else { "" }),
             format!("{:.2}", one.seconds),
             format!("{:.0}", one.per_second),
             format!("{:.2}", one.agent_s),

@@ -3,9 +3,10 @@
 //!
 //! A frame contains an IPv6 header, Destination Options with the home address (RFC 6275 6.3), and a Binding
 //! Update. The Binding Update has one Mobile Network Prefix (RFC 3963 4.3) and the MN-HA authentication
-//! option (RFC 4285 5). Each part has a fixed place.
+//! option (RFC 4285 5). Between them there may be one IPv4 prefix (RFC 5555 3.1.1). Each part has a fixed
+//! place.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, ensure};
 use hmac::{Hmac, KeyInit, Mac};
@@ -16,14 +17,16 @@ use super::packet::{IPV6, LINK};
 /// Length in octets of the Destination Options header of a Binding Update, and also of the routing header of
 /// an acknowledgement.
 const HOME: usize = 24;
-/// Length in octets of the Mobility Header of a Binding Update.
+/// Length in octets of the Mobility Header of a Binding Update without an IPv4 prefix.
 const HEADER: usize = 56;
+/// Length in octets of the IPv4 Home Address option.
+const IPV4: usize = 8;
 /// Offset of the Mobility Header in the frame of a Binding Update.
 const AT: usize = LINK + IPV6 + HOME;
-/// Length in octets of the frame of a Binding Update.
-pub const UPDATE: usize = AT + HEADER;
-/// Number of octets of the Mobility Header that the MAC covers: up to the end of the SPI.
-const COVERED: usize = 40;
+/// Number of octets of the Mobility Header before the IPv4 prefix, or before the authentication option.
+const PARTS: usize = 32;
+/// Number of octets from there to the end of the SPI, which the MAC covers, without an IPv4 prefix.
+const TO_SPI: usize = 8;
 const MAC: usize = 12;
 const PROTOCOL_MOBILITY: u8 = 135;
 const PROTOCOL_ROUTING: u8 = 43;
@@ -35,6 +38,12 @@ const BINDING_ACKNOWLEDGEMENT: u8 = 6;
 const FLAGS: [u8; 2] = [0xc4, 0];
 const PREFIX_OPTION: u8 = 6;
 const AUTHENTICATION_OPTION: u8 = 9;
+const IPV4_HOME_ADDRESS_OPTION: u8 = 29;
+const IPV4_ACKNOWLEDGEMENT_OPTION: u8 = 30;
+/// Length in bits of the IPv4 prefixes of the benchmark.
+pub const IPV4_LENGTH: u8 = 26;
+/// P flag of the IPv4 Home Address option: the router requests a prefix.
+const WANTS_PREFIX: u8 = 2;
 /// Key of all routers of the benchmark, as in the configs.
 pub const KEY: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 /// SPI of the key.
@@ -77,6 +86,8 @@ pub struct Identity {
     pub care_of_address: Ipv6Addr,
     /// First 64 bits of the router's mobile network prefix.
     pub prefix: u64,
+    /// The router's IPv4 prefix, of [`IPV4_LENGTH`] bits.
+    pub ipv4_prefix: Option<Ipv4Addr>,
 }
 
 /// Returns the checksum of RFC 1071 over a pseudo-header and the data that follows.
@@ -100,31 +111,37 @@ pub fn update(
     sequence: u16,
     lifetime: u16,
     signer: &Signer,
-) -> [u8; UPDATE] {
-    let mut frame = [0; UPDATE];
+) -> Vec<u8> {
+    let ipv4 = if who.ipv4_prefix.is_some() { IPV4 } else { 0 };
+    let (length, covered) = (HEADER + ipv4, PARTS + ipv4 + TO_SPI);
+    let mut frame = vec![0; AT + length];
     let mut put = |at: usize, octets: &[u8]| frame[at..at + octets.len()].copy_from_slice(octets);
     put(0, &link.1);
     put(6, &link.0);
     put(12, &[0x86, 0xdd, 0x60]);
-    put(LINK + 4, &((HOME + HEADER) as u16).to_be_bytes());
+    put(LINK + 4, &((HOME + length) as u16).to_be_bytes());
     put(LINK + 6, &[PROTOCOL_OPTIONS, 64]);
     put(LINK + 8, &who.care_of_address.octets());
     put(LINK + 24, &agent.octets());
     // A PadN option of four octets comes first, because the Home Address option must begin at 8n+6.
     put(LINK + IPV6, &[PROTOCOL_MOBILITY, (HOME / 8 - 1) as u8, 1, 2, 0, 0, 0xc9, 16]);
     put(LINK + IPV6 + 8, &who.home_address.octets());
-    put(AT, &[NO_NEXT_HEADER, (HEADER / 8 - 1) as u8, BINDING_UPDATE, 0, 0, 0]);
+    put(AT, &[NO_NEXT_HEADER, (length / 8 - 1) as u8, BINDING_UPDATE, 0, 0, 0]);
     put(AT + 6, &sequence.to_be_bytes());
     put(AT + 8, &FLAGS);
     put(AT + 10, &lifetime.to_be_bytes());
     put(AT + 12, &[PREFIX_OPTION, 18, 0, 64]);
     put(AT + 16, &who.prefix.to_be_bytes());
-    // A Pad1 option is at 32, because the authentication option must begin at 4n+1.
-    put(AT + 33, &[AUTHENTICATION_OPTION, 17, 1]);
-    put(AT + 36, &SPI.to_be_bytes());
-    put(AT + COVERED + MAC, &[1, 2]);
-    let code = signer.code((who.care_of_address, who.home_address), &frame[AT..AT + COVERED]);
-    frame[AT + COVERED..AT + COVERED + MAC].copy_from_slice(&code);
+    if let Some(prefix) = who.ipv4_prefix {
+        put(AT + PARTS, &[IPV4_HOME_ADDRESS_OPTION, 6, IPV4_LENGTH << 2 | WANTS_PREFIX, 0]);
+        put(AT + PARTS + 4, &prefix.octets());
+    }
+    // A Pad1 option comes first, because the authentication option must begin at 4n+1.
+    put(AT + covered - 7, &[AUTHENTICATION_OPTION, 17, 1]);
+    put(AT + covered - 4, &SPI.to_be_bytes());
+    put(AT + covered + MAC, &[1, 2]);
+    let code = signer.code((who.care_of_address, who.home_address), &frame[AT..AT + covered]);
+    frame[AT + covered..AT + covered + MAC].copy_from_slice(&code);
     let sum = checksum(who.home_address, agent, PROTOCOL_MOBILITY, &frame[AT..]);
     frame[AT + 4..AT + 6].copy_from_slice(&sum.to_be_bytes());
     frame
@@ -143,6 +160,8 @@ pub struct Acknowledgement {
     pub sequence: u16,
     /// Lifetime in units of four seconds.
     pub lifetime: u16,
+    /// Status of the IPv4 prefix; `None` without an answer about it.
+    pub ipv4_status: Option<u8>,
 }
 
 /// Decodes a Binding Acknowledgement, from its Ethernet header on. `None` if the frame is no Binding
@@ -184,6 +203,7 @@ pub fn acknowledgement(
     let short = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     ensure!(length >= 16, "the Binding Acknowledgement is too short for mobility options");
     let mut at = 12;
+    let mut ipv4_status = None;
     let code = loop {
         let kind = *header.get(at).context("the Binding Acknowledgement has no authentication option")?;
         let size = *header.get(at + 1).filter(|_| kind != 0).unwrap_or(&0);
@@ -198,12 +218,15 @@ pub fn acknowledgement(
             );
             break at + 7;
         }
+        if kind == IPV4_ACKNOWLEDGEMENT_OPTION && size == 6 {
+            ipv4_status = header.get(at + 2).copied();
+        }
         at += if kind == 0 { 1 } else { 2 + usize::from(size) };
     };
     let expected = signer.code((care_of_address, home_address), &header[..code]);
     ensure!(header[code..code + MAC] == expected, "the Binding Acknowledgement has a wrong MAC");
     let (status, sequence, lifetime) = (header[6], short(8), short(10));
-    Ok(Some(Acknowledgement { home_address, care_of_address, status, sequence, lifetime }))
+    Ok(Some(Acknowledgement { home_address, care_of_address, status, sequence, lifetime, ipv4_status }))
 }
 
 #[cfg(test)]
@@ -225,6 +248,7 @@ mod tests {
             home_address: address("2001:db8:1::1234"),
             care_of_address: address("2001:db8:f1::10"),
             prefix: 0x2001_0db8_0002_0000,
+            ipv4_prefix: None,
         };
         let signer = Signer::new(&KEY).expect("a key");
         let frame = update(([1; 6], [2; 6]), address("2001:db8:1::1"), who, 3, 60, &signer);
@@ -233,6 +257,12 @@ mod tests {
             "3b0605000f810003c400003c0612004020010db80002000000000000000000000009110100\
              00012c99119f05ec6abd2b938bc15101020000"
         );
+        // The IPv4 prefix comes before the authentication option.
+        let who = Identity { ipv4_prefix: Some(Ipv4Addr::new(10, 0, 0, 64)), ..who };
+        let frame = update(([1; 6], [2; 6]), address("2001:db8:1::1"), who, 3, 60, &signer);
+        assert_eq!(frame.len(), AT + 64);
+        assert_eq!(hex(&frame[AT + 32..AT + 48]), "1d066a000a0000400009110100000 12c".replace(' ', ""));
+        assert_eq!(checksum(who.home_address, address("2001:db8:1::1"), PROTOCOL_MOBILITY, &frame[AT..]), 0);
     }
 
     #[test]
@@ -262,6 +292,7 @@ mod tests {
             status: 0,
             sequence: 7,
             lifetime: 15,
+            ipv4_status: None,
         };
         assert_eq!(read(&frame), Ok(Some(right)));
         let with = |at: usize, value: u8| {
