@@ -27,7 +27,7 @@ help:
 	@echo 'make test-eval  the Python package of the evaluation: installed, its types, a session as in a notebook (10 seconds)'
 	@echo 'make lint    format, clippy, documentation, advisories about dependencies, conventions, words'
 	@echo 'make bench   how fast the data paths are (needs root; 15 minutes, BENCH_ARGS=--quick 2 minutes)'
-	@echo 'make bench-registrations  100,000 mobile routers register at one home agent, which is then killed (5 minutes)'
+	@echo 'make bench-registrations  100,000 mobile routers register at one home agent, without and with an IPv4 prefix each; then it is killed (10 minutes)'
 	@echo 'make bench-attack  a home agent that strangers flood with 200,000 frames a second (4 minutes)'
 	@echo 'make bench-takeover  one of three home agents is killed under the traffic of 1000 routers; 200 random faults of them (with etcd; 40 minutes)'
 	@echo 'make bench-geonet   how fast the real program forwards GeoNetworking packets (5 minutes)'
