@@ -50,7 +50,7 @@ pub use message::MobilityMessage;
 pub use mnpp::Mnpp;
 pub use mobile_router::MobileRouter;
 pub use nesting::Nesting;
-pub use security::{Authentication, ReplayProtection, SecurityAssociation, SharedKeys};
+pub use security::{Authentication, ReplayProtection, SecurityAssociation, SessionPeer, SharedKeys};
 pub use sequence::is_newer;
 
 /// UDP port of encapsulated IPv6 (RFC 5555 8), at both ends unless a NAT changes it.

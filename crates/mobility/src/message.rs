@@ -7,6 +7,8 @@ use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::MobilityHeader;
 
+use crate::SessionPeer;
+
 /// A packet whose upper layer is the Mobility Header, parsed by the caller.
 #[derive(Debug, Clone, Copy)]
 pub struct MobilityMessage<'a> {
@@ -24,6 +26,8 @@ pub struct MobilityMessage<'a> {
     /// Whether an IPsec security association between home address and home agent protected the packet (RFC
     /// 4877). ESP does not cover the care-of address, because that is in the outer header.
     pub protected: bool,
+    /// The remote key of the encrypted session through which the packet came; `None` outside of a session.
+    pub session: Option<SessionPeer>,
     /// The whole packet, which error messages quote.
     pub packet: &'a [u8],
     /// Offset of the Mobility Header in `packet`.
@@ -44,6 +48,7 @@ impl<'a> MobilityMessage<'a> {
             routing_home_address: extensions.routing_home_address,
             outer: None,
             protected: false,
+            session: None,
             packet,
             offset: extensions.upper_layer_offset,
         })
@@ -57,6 +62,11 @@ impl<'a> MobilityMessage<'a> {
     /// Returns this message as one that IPsec has protected.
     pub fn under_ipsec(self) -> Self {
         MobilityMessage { protected: true, ..self }
+    }
+
+    /// Returns this message as one that came through the encrypted session of this key.
+    pub fn in_session(self, peer: SessionPeer) -> Self {
+        MobilityMessage { session: Some(peer), ..self }
     }
 
     /// Returns the Mobility Header and everything after it.

@@ -51,7 +51,14 @@ pub enum Authentication {
     /// By an IPsec security association between home address and home agent (RFC 4877), which the kernel
     /// applies.
     Ipsec,
+    /// By an encrypted session of this remote key (`docs/tunnel.md`). The session authenticates, and refuses
+    /// repetitions.
+    Session(SessionPeer),
 }
+
+/// Number of a remote public key with which this station has encrypted sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionPeer(pub u32);
 
 /// Several security associations of a node, distinguished by their SPIs (RFC 4285 5.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +76,7 @@ impl Authentication {
     /// call [`Self::with`], it refuses every message.
     pub fn associations(&self) -> &[SecurityAssociation] {
         match self {
-            Authentication::None | Authentication::Ipsec => &[],
+            Authentication::None | Authentication::Ipsec | Authentication::Session(_) => &[],
             Authentication::SharedKey(association) | Authentication::PerAgent(association) => {
                 slice::from_ref(association)
             }
@@ -121,15 +128,23 @@ impl Authentication {
         *self != Authentication::None
     }
 
-    /// Checks that IPsec protected a message if IPsec is required. `protected` says whether it did.
+    /// Checks that a message came under IPsec or through the session of the node's key, if one of them is
+    /// required. `ipsec` says whether IPsec protected the message.
     ///
     /// # Errors
-    /// Returns [`MobilityDrop::NotProtected`] for an unprotected message if IPsec is required.
-    pub(crate) fn admit(&self, protected: bool) -> Result<(), MobilityDrop> {
+    /// Returns [`MobilityDrop::NotProtected`] for a message without the required protection.
+    pub(crate) fn admit(&self, ipsec: bool, session: Option<SessionPeer>) -> Result<(), MobilityDrop> {
         match self {
-            Authentication::Ipsec if !protected => Err(MobilityDrop::NotProtected),
+            Authentication::Ipsec if !ipsec => Err(MobilityDrop::NotProtected),
+            Authentication::Session(peer) if session != Some(*peer) => Err(MobilityDrop::NotProtected),
             _ => Ok(()),
         }
+    }
+
+    /// Returns whether messages that have no authentication by RFC 4285 or RFC 4877 need the session, too:
+    /// heartbeats and Binding Errors.
+    pub(crate) fn protects_all(&self) -> bool {
+        matches!(self, Authentication::Session(_))
     }
 
     /// Returns the authentication for the home agent with this address.
@@ -152,7 +167,10 @@ impl Authentication {
         match self {
             Authentication::SharedKey(_) => true,
             Authentication::SharedKeys(keys) => !keys.per_agent,
-            Authentication::None | Authentication::PerAgent(_) | Authentication::Ipsec => false,
+            Authentication::None
+            | Authentication::PerAgent(_)
+            | Authentication::Ipsec
+            | Authentication::Session(_) => false,
         }
     }
 }

@@ -62,8 +62,9 @@ pub struct Settings {
 }
 
 /// Returns the date with which an engine starts. It is the later one of two dates: that of the system's
-/// clock, and 60 s after the newest timestamp of the last run. `stored` is a value of [`Engine::newest_timestamp`] that is at
-/// most 60 s old. So a router without a battery clock sends no timestamp twice.
+/// clock, and 60 s after the newest timestamp of the last run. `stored` is a value of
+/// [`Engine::newest_timestamp`] that is at most 60 s old. So a router without a battery clock sends no
+/// timestamp twice.
 pub fn date_at_start(system: Duration, stored: Option<Duration>) -> Duration {
     stored.map_or(system, |stored| system.max(stored.saturating_add(STORED)))
 }

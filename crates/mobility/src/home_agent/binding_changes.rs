@@ -157,10 +157,11 @@ impl HomeAgent {
         // RFC 6275 11.7.1: ESP does not protect the IPv6 source address, so an option must name the
         // care-of address.
         let named = !request.away || request.names_care_of_address() || request.is_deregistration();
-        let ipsec = node.authentication == Authentication::Ipsec;
+        let required = matches!(node.authentication, Authentication::Ipsec | Authentication::Session(_));
         let has_key = node.authentication.association().is_some();
-        let admitted = node.authentication.admit(message.protected && named && message.outer.is_none());
-        if admitted.is_err() && ipsec {
+        let admitted =
+            node.authentication.admit(message.protected && named && message.outer.is_none(), message.session);
+        if admitted.is_err() && required {
             self.log_unanswered_update(now, request, octets, MobilityDrop::NotProtected);
         }
         admitted?;

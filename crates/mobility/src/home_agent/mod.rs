@@ -464,6 +464,9 @@ impl HomeAgent {
             }
             return Err(MobilityDrop::WrongParty);
         };
+        if let Some(node) = self.config.node(home_address).filter(|node| node.authentication.protects_all()) {
+            node.authentication.admit(message.protected, message.session)?;
+        }
         if !self.limits.entry(home_address).or_default().heartbeats.allow(now) {
             return Err(MobilityDrop::RateLimited);
         }

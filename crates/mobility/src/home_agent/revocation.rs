@@ -128,7 +128,7 @@ impl HomeAgent {
             return Err(MobilityDrop::Unexpected);
         }
         if let Some(node) = self.config.node(home_address) {
-            node.authentication.admit(message.protected)?;
+            node.authentication.admit(message.protected, message.session)?;
             node.authentication.verify(octets, message.source, home_address)?;
         }
         let reason = match status {

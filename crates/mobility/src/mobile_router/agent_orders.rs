@@ -70,6 +70,8 @@ pub(super) enum Proof {
     Key,
     /// The notice came under IPsec.
     Ipsec,
+    /// The notice came through the session of the home agent's key.
+    Session,
 }
 
 /// Requests of the home agents. All home agents of this router share one value of `notices`, because they
@@ -100,6 +102,10 @@ impl AgentOrders {
             // The caller has checked the IPsec protection, and the kernel refuses replays (RFC 4303
             // 3.4.3).
             return Ok(Proof::Ipsec);
+        }
+        if let Authentication::Session(_) = numbers.authentication {
+            // The caller has checked the session, and the session refuses replays.
+            return Ok(Proof::Session);
         }
         if numbers.authentication.association().is_none() {
             return Ok(Proof::None);

@@ -403,9 +403,10 @@ impl MobileRouter {
         let header = message.header().map_err(MobilityDrop::from)?;
         let parsed = header.message().map_err(|_| MobilityDrop::Malformed)?;
         // Heartbeats and Binding Errors have no authentication even with a shared key, so IPsec is not
-        // required for them.
-        if !matches!(parsed, Message::Heartbeat(_) | Message::BindingError(_)) {
-            self.numbers.authentication.admit(message.protected)?;
+        // required for them. A session carries all messages.
+        let open = matches!(parsed, Message::Heartbeat(_) | Message::BindingError(_));
+        if !open || self.numbers.authentication.protects_all() {
+            self.numbers.authentication.admit(message.protected, message.session)?;
         }
         match parsed {
             Message::BindingAcknowledgement(acknowledgement) => {

@@ -11,7 +11,7 @@ use crate::several::*;
 const HERE: &str = "udp:10.0.0.1:4191";
 const THERE: &str = "udp:198.51.100.9:40123";
 
-fn request(source: &str, sequence: u32) -> Vec<u8> {
+pub fn request(source: &str, sequence: u32) -> Vec<u8> {
     let from = Update::implicit(0).from(source);
     Update { home_address: None, ..from }.around(&mut Builder::heartbeat_request(sequence).finish())
 }

@@ -47,6 +47,7 @@ mod road_liveness;
 mod road_order;
 mod road_portals;
 mod road_schedules;
+mod road_sessions;
 mod router_candidates;
 mod router_forgeries;
 mod router_home;

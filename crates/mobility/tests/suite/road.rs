@@ -17,7 +17,7 @@ use carnet_base::{Endpoint, Interface, Rng, Time, WallTime};
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::mobile_router::{Liveness, MobileRouterConfig, PathTraffic, UplinkConfig};
 use carnet_mobility::{
-    Authentication, Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output,
+    Authentication, Event, HomeAgent, MobileRouter, MobilityDrop, MobilityMessage, Output, SessionPeer,
 };
 use carnet_virtual::Timeline;
 use carnet_wire::extension::Extensions;
@@ -169,6 +169,8 @@ pub struct Road {
     pub no_errors: bool,
     pub router: MobileRouter,
     pub config: MobileRouterConfig,
+    /// The key of the encrypted sessions through which all messages pass; `None` in the clear.
+    pub session: Option<SessionPeer>,
     pub interfaces: BTreeMap<String, Interface>,
     pub networks: BTreeMap<String, Network>,
     pub rng: Rng,
@@ -226,6 +228,7 @@ impl Road {
             router: MobileRouter::new(config.clone(), &mut rng),
             networks: config.uplinks.iter().map(|u| (u.interface.clone(), Network::new())).collect(),
             config,
+            session: None,
             interfaces: BTreeMap::new(),
             rng,
             flights: Timeline::default(),
@@ -307,7 +310,7 @@ impl Road {
         network.ipv4_dead = dead;
     }
 
-    fn wall(&self) -> WallTime {
+    pub fn wall(&self) -> WallTime {
         agent::WALL_START + self.now.saturating_since(Time::ZERO)
     }
 
@@ -543,7 +546,7 @@ impl Road {
                     return;
                 }
                 let message = mobility_message(&packet).expect("a message");
-                let message = MobilityMessage { outer, ..message };
+                let message = MobilityMessage { outer, session: self.session, ..message };
                 if let Err(reason) = self.agent.handle_message(now, wall, message) {
                     self.drops.push(reason);
                 }
@@ -559,7 +562,7 @@ impl Road {
 
     pub fn router_receives(&mut self, outer: Option<(Endpoint, Endpoint)>, packet: &[u8]) {
         let message = mobility_message(packet).expect("a message");
-        let message = MobilityMessage { outer, ..message };
+        let message = MobilityMessage { outer, session: self.session, ..message };
         if let Err(reason) = self.router_does(|router, now, wall| router.handle_message(now, wall, message)) {
             self.drops.push(reason);
         }
