@@ -43,7 +43,7 @@ fn several_uplinks_register_through_sessions_without_a_mac() {
     assert_eq!(road.preferred_bids(), [2, 3]);
 }
 
-/// Neither a message in the clear nor one of another router's session counts for this router.
+/// The home agent drops a message in the clear, and a message of another router's session.
 #[test]
 fn home_agent_drops_messages_outside_of_the_session_of_their_node() {
     for session in [None, Some(SessionPeer(6))] {
