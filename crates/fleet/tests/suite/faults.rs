@@ -66,7 +66,10 @@ fn run_schedule(seed: u64) -> [u64; 4] {
     // Without further faults exactly one home agent works.
     (world.loss_per_mille, world.max_delay) = (0, Duration::from_millis(5));
     world.advance_time(Duration::from_secs(20));
-    let linked = |world: &SimulatedFleet| matches!(world.members_with_working_agent()[..], [one] if world.members[one].reaches_routers);
+    let linked = |world: &SimulatedFleet| {
+        let working = world.members_with_working_agent();
+        matches!(working[..], [one] if world.members[one].reaches_routers)
+    };
     if without != (1 << MEMBER_NAMES.len()) - 1 {
         let most = longest_time_without_leader(&world);
         let found = world.advance_until(most, linked);

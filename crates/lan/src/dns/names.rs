@@ -97,7 +97,7 @@ impl HostNames {
                 names.by_address.entry(address).or_insert_with(|| (host.name.clone(), host.network));
             }
             let known = names.by_name.entry(host.name.clone()).or_default();
-            // Later hosts of the same network cannot get the name, so the list stays as short as the number of
+            // The first host of a network gets the name. So the list is at most as long as that of the
             // networks.
             if !known.iter().any(|other| other.network == host.network) {
                 known.push(host);
@@ -119,7 +119,8 @@ impl HostNames {
     }
 
     /// Returns the answer to a query about a host or an address on board; `None` if a server has to answer.
-    /// `client` is the network of the host that asks: names of hosts that it does not know do not exist for it.
+    /// `client` is the network of the host that asks. Names of hosts that it does not know do not exist for
+    /// it.
     pub fn answer(&self, client: Network, query: &Query) -> Option<Vec<u8>> {
         let known = self.find(client, &query.question)?;
         if query.question.class != CLASS_IN {
