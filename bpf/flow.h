@@ -32,7 +32,8 @@ struct plan {
 	__u32 routes; /* value of ROUTES before the first lookup, at a home agent */
 	__u32 version; /* version number (VERSIONS) before the program looked the binding up */
 	__u32 now; /* time in ticks before the first lookup */
-	__u32 syn; /* whether the packet opens a TCP connection */
+	/* TCP: flags FIN, SYN and RST of the packet, and TCP_ACK if the packet lacks that flag */
+	__u32 flags;
 	__u32 is_agents; /* encapsulation: whether this station is the home agent */
 	__u32 chosen; /* encapsulation: chosen path of the binding */
 	__u32 has_way; /* whether the flow comes from a way, which is valid for other packets too (ways.h) */
@@ -83,6 +84,12 @@ inline_always void begin_forwarded(void *to, const struct ipv6 *inner, __be32 fi
 #else
 	*(quad *)to = ((all & 0xffffffff) | (__u64)first << 32) - 1;
 #endif
+}
+
+/* Returns the plan's `flags` of a TCP packet with these flags. */
+inline_always __u32 flags_of(__u8 flags)
+{
+	return (flags ^ TCP_ACK) & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
 }
 
 /* Returns the present version number of a slot; cached results of the slot must have the same. */
@@ -286,6 +293,8 @@ inline_always void remember(struct plan *plan, const struct binding *binding, __
 	flow->counter = counter(binding->slot, path);
 	flow->departure = route->ifindex;
 	flow->may_leave = MAY_LEAVE(route->ifindex, result);
+	/* The filter is UNFILTERED (0) or TRACKED (1) here. An expression without a branch. */
+	flow->stops = TCP_SYN | (-flow->filter & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK));
 	if (route->family == FAMILY_INET)
 		map(&flow->next_hop, route->ipv4_dst);
 	else

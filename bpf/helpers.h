@@ -58,6 +58,27 @@ inline_always void copy_address(void *to, const void *from)
 		((half *)to)[i] = ((const half *)from)[i];
 }
 
+/* Functions of the kernel's connection tracking. carnet replaces these numbers in the calls with the kernel's
+ * own before it loads the programs (crates/linux/src/fast_path/kernel_functions.rs). */
+struct nf_conn;
+
+struct conntrack_options {
+	__s32 namespace;
+	__s32 error;
+	__u8 protocol;
+	__u8 direction;
+	__u16 zone;
+};
+
+static struct nf_conn *(*bpf_skb_ct_lookup)(void *skb, const struct bpf_sock_tuple *tuple, __u32 size,
+					    struct conntrack_options *options, __u32 options_size) =
+	(void *)0x6b660000;
+static struct nf_conn *(*bpf_xdp_ct_lookup)(void *xdp, const struct bpf_sock_tuple *tuple, __u32 size,
+					    struct conntrack_options *options, __u32 options_size) =
+	(void *)0x6b660001;
+static void (*bpf_ct_release)(struct nf_conn *connection) = (void *)0x6b660002;
+static int (*bpf_ct_change_timeout)(struct nf_conn *connection, __u32 milliseconds) = (void *)0x6b660003;
+
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) =
 	(void *)BPF_FUNC_map_update_elem;
@@ -68,6 +89,8 @@ static long (*bpf_fib_lookup)(void *ctx, struct bpf_fib_lookup *params, int leng
 	(void *)BPF_FUNC_fib_lookup;
 static long (*bpf_skb_load_bytes)(const void *skb, __u32 offset, void *to, __u32 length) =
 	(void *)BPF_FUNC_skb_load_bytes;
+static long (*bpf_skb_load_bytes_relative)(const void *skb, __u32 offset, void *to, __u32 length,
+					   __u32 start) = (void *)BPF_FUNC_skb_load_bytes_relative;
 static long (*bpf_skb_store_bytes)(struct __sk_buff *skb, __u32 offset, const void *from, __u32 length,
 				   __u64 flags) = (void *)BPF_FUNC_skb_store_bytes;
 static long (*bpf_skb_adjust_room)(struct __sk_buff *skb, __s32 difference, __u32 mode, __u64 flags) =

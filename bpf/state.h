@@ -23,7 +23,10 @@
 #define PROTOCOL_MOBILITY 135
 #define PROTOCOL_UDP_LITE 136
 #define PROTOCOL_DESTINATION_OPTIONS 60
+#define TCP_FIN 0x01
 #define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
 
 #define IPV6_HEADER 40
 #define TCP_HEADER 20
@@ -211,8 +214,14 @@ struct {
 	__type(value, struct binding);
 } BINDINGS SEC(".maps");
 
-/* Interfaces whose packets the kernel's packet filter must see: carnet has rules of filter or NAT for
- * them. */
+/* What the kernel's packet filter demands for a flow (RuleScope in Rust). */
+enum filter {
+	UNFILTERED = 0, /* no rule looks at the flow */
+	TRACKED = 1, /* the kernel must track the connection, and its rules must have accepted a packet */
+	UNTRACKABLE = 2, /* the kernel must see every packet */
+};
+
+/* Interfaces for which carnet has rules of filter or NAT, with the demand (enum filter). */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -271,6 +280,24 @@ struct {
  * with the section's name. Programs read its values without a lookup. */
 volatile __u32 GENERATION SEC(".data.generation") = 0;
 
+/* What carnet knows about the kernel's packet filter. */
+struct ruleset {
+	__u32 generation; /* changes with the rules; 0 while carnet does not know them */
+	__u32 ipv4; /* demand of the rules for IPv4 and for IPv6, enum filter */
+	__u32 ipv6;
+	__u32 tcp_timeout; /* timeouts of connection tracking in milliseconds: established TCP connections */
+	__u32 unacknowledged_timeout; /* TCP connections of which only one end sends */
+	__u32 udp_timeout; /* UDP flows with packets in both directions */
+};
+
+volatile struct ruleset RULESET SEC(".data.ruleset") = {};
+
+/* Whether the programs can call the kernel's connection tracking, and the offsets of fields in struct
+ * nf_conn: `status`, and the state of TCP. carnet sets them before it loads the programs. */
+const volatile __u32 HAS_CONNTRACK = 0;
+const volatile __u32 STATUS_OFFSET = 0;
+const volatile __u32 TCP_STATE_OFFSET = 0;
+
 /* carnet sets these constants before it loads the programs: index of the TUN device; key of the hashes for
  * outer flow labels and flows; counters of TRAFFIC for each slot, PATHS or 1; and counters for each CPU. */
 const volatile __u32 TUNNEL_DEVICE = 0;
@@ -327,6 +354,8 @@ struct flow {
 	 * in PORTS */
 	__u8 may_leave;
 	__u8 outside; /* encapsulation, enum outside */
+	__u8 stops; /* bits of the plan's `flags` whose packets take the slow path */
+	__u8 filter; /* enum filter */
 	struct link link; /* Ethernet header to send, if the neighbour is known */
 	struct address next_hop; /* next hop, perhaps IPv4-mapped; unspecified if only the kernel knows it */
 };

@@ -11,7 +11,7 @@
  * * TCP SYNs (it clamps the maximum segment size), extension headers, and tunnels in tunnels;
  * * copies into several tunnels, and congestion marks that the inner packet cannot carry (RFC 6040 4.2);
  * * packets of another binding, and packets that the kernel would not route into the tunnel;
- * * packets of interfaces for which carnet has rules of the kernel's packet filter (FILTERED);
+ * * packets at which rules of the packet filter look, unless their connection is tracked (tracked.h);
  * * IPv4 packets with options, fragments, and IPv4 packets that may need the home agent's NAT.
  *
  * The kernel decides the routes. bpf_fib_lookup uses its tables and rules as for the slow path's packets: an
@@ -20,8 +20,8 @@
  * the kernel is not asked. Neither netfilter nor IPsec policies (xfrm) see packets of the fast path.
  *
  * Each header includes only headers below it: helpers.h, state.h (maps), packet.h (addresses and IPv6
- * headers), choice.h (distribution among several tunnels) and outside.h (outer headers), flow.h, ways.h
- * (cached next hops), tunnel.h.
+ * headers), choice.h (distribution among several tunnels) and outside.h (outer headers), flow.h, tracked.h
+ * (packet filter) and ways.h (cached next hops), tunnel.h.
  *
  * Only carnet writes the maps, with one value for each change. So a packet sees the binding before a handover
  * or after it, and no state between.
@@ -29,6 +29,7 @@
 #pragma once
 
 #include "choice.h"
+#include "tracked.h"
 #include "ways.h"
 
 /* Returns the binding into whose tunnel a packet has to go; 0 without one. */
@@ -48,13 +49,6 @@ inline_always struct binding *sender(__u32 roles, struct plan *plan)
 			return 0;
 	}
 	return binding;
-}
-
-/* Returns whether the kernel's packet filter must see the packets of an interface. Connection tracking must
- * see both directions of a connection, so these packets take the slow path in both directions. */
-inline_always int is_filtered(__u32 ifindex)
-{
-	return bpf_map_lookup_elem(&FILTERED, &ifindex) != 0;
 }
 
 /* Returns whether an inner packet has an address that the slow path refuses. */
@@ -101,7 +95,7 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 	__be32 label = 0;
 	long result;
 
-	if (is_filtered(ifindex) || (plan->is_agents && may_need_nat(plan)))
+	if (find_filter(plan, ifindex) == UNTRACKABLE || (plan->is_agents && may_need_nat(plan)))
 		return PASS_FILTER;
 	if (is_out_of_scope(plan))
 		return PASS_SCOPE;
@@ -150,7 +144,8 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
 	if (plan->flow->mtu > binding->mtu[chosen])
 		plan->flow->mtu = binding->mtu[chosen];
 	plan->has_way = plan->is_agents && outside == IN_IPV6 && !binding->rules && plan->flow->generation &&
-			plan->flow->may_leave && !(plan->protocol & INSIDE_IPV4);
+			plan->flow->may_leave && !(plan->protocol & INSIDE_IPV4) &&
+			plan->flow->filter == UNFILTERED;
 	return TAKEN;
 }
 
@@ -186,6 +181,10 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 			outcome = find_encapsulation(ctx, plan, binding, length, ifindex);
 			if (outcome != TAKEN)
 				return outcome;
+			if (!is_accepted(ctx, plan, ifindex, TUNNEL_DEVICE)) {
+				plan->flow->generation = 0;
+				return PASS_FILTER;
+			}
 			if (!ipv4 && (roles & AGENT) && plan->has_way)
 				keep_way(&plan->inner.destination, plan, ifindex, 1);
 		}
@@ -194,8 +193,8 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 		return PASS_NEIGHBOUR;
 	if (plan->inner.hop_limit <= 1)
 		return PASS_HOP_LIMIT;
-	if (plan->syn)
-		return PASS_SYN;
+	if (plan->flags & plan->flow->stops)
+		return plan->flags & TCP_SYN ? PASS_SYN : PASS_FILTER;
 	if (length > plan->flow->mtu || inner_length(plan, ipv4) > 0xffff)
 		return PASS_TOO_BIG;
 	if (plan->flow->outside != IN_IPV6) {
@@ -278,15 +277,17 @@ static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u3
 		return PASS_TOO_BIG;
 	if (!is_forwarded(result) || route.ifindex == TUNNEL_DEVICE)
 		return PASS_ROUTE;
-	if (is_filtered(route.ifindex))
+	if (find_filter(plan, route.ifindex) == UNTRACKABLE)
 		return PASS_FILTER;
 	remember(plan, binding, path, &route, result, ifindex | IN_TUNNEL);
 	plan->flow->path.local = plan->outer.ipv6.destination;
 	plan->flow->path.remote = plan->outer.ipv6.source;
 	plan->flow->path.ports = plan->outer_ports;
 	plan->flow->mtu = route.mtu_result;
-	plan->has_way = is_agents && plan->outside == IN_IPV6 && !binding->rules && plan->flow->generation;
-	if (is_agents && plan->flow->generation && !(plan->protocol & INSIDE_IPV4))
+	plan->has_way = is_agents && plan->outside == IN_IPV6 && !binding->rules && plan->flow->generation &&
+			plan->flow->filter == UNFILTERED;
+	if (is_agents && plan->flow->generation && !(plan->protocol & INSIDE_IPV4) &&
+	    plan->flow->filter == UNFILTERED)
 		keep_destination(plan);
 	return TAKEN;
 }
@@ -316,6 +317,10 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 
 			if (outcome != TAKEN)
 				return outcome;
+			if (!is_accepted(ctx, plan, TUNNEL_DEVICE, plan->flow->departure)) {
+				plan->flow->generation = 0;
+				return PASS_FILTER;
+			}
 			if (!ipv4 && (roles & AGENT) && plan->has_way)
 				keep_way(&inner->source, plan, 0, 0);
 		}
@@ -327,8 +332,8 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 		return PASS_MALFORMED;
 	if (inner->hop_limit <= 1)
 		return PASS_HOP_LIMIT;
-	if (plan->syn)
-		return PASS_SYN;
+	if (plan->flags & plan->flow->stops)
+		return plan->flags & TCP_SYN ? PASS_SYN : PASS_FILTER;
 	if (length > plan->flow->mtu)
 		return PASS_TOO_BIG;
 

@@ -15,6 +15,7 @@
 /* Whether a packet may leave by an interface: always, because the kernel resolves the neighbour. */
 #define MAY_LEAVE(ifindex, result) 1
 #define KERNEL_ROUTES 1
+#define IS_SKB 1
 #include "tunnel.h"
 
 /* Passes the packet to the next program, or to the kernel. */
@@ -32,8 +33,8 @@ inline_always int try_ipv4(void)
 	return verdict;
 }
 
-/* Reads the header after the inner IP header that ends at `offset`: protocol, ports, and whether it is a TCP
- * SYN. Returns the length of the longest sent packet, with super packets cut into segments; 0 if it is
+/* Reads the header after the inner IP header that ends at `offset`: protocol, ports, and TCP
+ * flags. Returns the length of the longest sent packet, with super packets cut into segments; 0 if it is
  * unknown. */
 inline_always __u32 look_inside(struct __sk_buff *skb, struct plan *plan, __u32 offset, const int ipv4)
 {
@@ -43,14 +44,14 @@ inline_always __u32 look_inside(struct __sk_buff *skb, struct plan *plan, __u32 
 	__u32 segment = skb->gso_size;
 	__u8 next_header = plan->inner.next_header;
 
-	plan->syn = 0;
+	plan->flags = 0;
 	plan->ports = 0;
 	plan->protocol = next_header | (ipv4 ? INSIDE_IPV4 : 0);
 	if (next_header == PROTOCOL_TCP) {
 		if (bpf_skb_load_bytes(skb, offset, header, 16))
 			return 0;
 		plan->ports = header[0];
-		plan->syn = octets[13] & TCP_SYN;
+		plan->flags = flags_of(octets[13]);
 		return segment ? ip_header + (octets[12] >> 4) * 4 + segment : inner_length(plan, ipv4);
 	}
 	if (has_ports(next_header)) {
@@ -64,7 +65,7 @@ inline_always __u32 look_inside(struct __sk_buff *skb, struct plan *plan, __u32 
 		if (bpf_skb_load_bytes(skb, offset, header, FRAGMENT_HEADER))
 			return 0;
 		plan->protocol = octets[0] | IN_FRAGMENTS;
-		plan->syn = is_first_of_tcp(octets);
+		plan->flags = is_first_of_tcp(octets) ? TCP_SYN : 0;
 	}
 	return segment ? 0 : inner_length(plan, ipv4);
 }

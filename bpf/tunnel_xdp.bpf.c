@@ -63,6 +63,7 @@ inline_always int may_leave(__u32 ifindex, long result)
 
 #define MAY_LEAVE(ifindex, result) may_leave(ifindex, result)
 #define KERNEL_ROUTES 0
+#define IS_SKB 0
 #include "tunnel.h"
 
 /* Result of handle() for a packet that may have IPv4 inside; no verdict of the kernel. */
@@ -85,15 +86,15 @@ inline_always int finish(enum outcome outcome)
 	return outcome == FAILED ? XDP_DROP : XDP_PASS;
 }
 
-/* Reads the header after the inner IP header that ends at `offset`: protocol, ports, and whether it is a TCP
- * SYN. Returns 0 if the packet is too short for its protocol. */
+/* Reads the header after the inner IP header that ends at `offset`: protocol, ports, and TCP
+ * flags. Returns 0 if the packet is too short for its protocol. */
 inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offset, const int ipv4)
 {
 	const __u8 *octets = (const __u8 *)(long)xdp->data + offset;
 	const __u8 *end = (void *)(long)xdp->data_end;
 	__u8 next_header = plan->inner.next_header;
 
-	plan->syn = 0;
+	plan->flags = 0;
 	plan->ports = 0;
 	plan->protocol = next_header | (ipv4 ? INSIDE_IPV4 : 0);
 	if (!has_ports(next_header) && (ipv4 || next_header != PROTOCOL_FRAGMENT))
@@ -102,7 +103,7 @@ inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offse
 		return 0;
 	if (!ipv4 && next_header == PROTOCOL_FRAGMENT) {
 		plan->protocol = octets[0] | IN_FRAGMENTS;
-		plan->syn = is_first_of_tcp(octets);
+		plan->flags = is_first_of_tcp(octets) ? TCP_SYN : 0;
 		return 1;
 	}
 	plan->ports = *(const __u32 *)octets;
@@ -110,7 +111,7 @@ inline_always int look_inside(struct xdp_md *xdp, struct plan *plan, __u32 offse
 		return 1;
 	if (octets + TCP_HEADER > end)
 		return 0;
-	plan->syn = octets[13] & TCP_SYN;
+	plan->flags = flags_of(octets[13]);
 	return 1;
 }
 

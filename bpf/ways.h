@@ -338,6 +338,7 @@ inline_always int take_way(struct plan *plan, __u32 arrival)
 	flow->departure = exit->departure;
 	flow->mtu = way->mtu;
 	flow->may_leave = 1;
+	flow->stops = TCP_SYN;
 	flow->next_hop = exit->next_hop;
 	flow->link = exit->link;
 	plan->flow = flow;

@@ -55,6 +55,12 @@ impl std::ops::Deref for Object {
     }
 }
 
+impl std::ops::DerefMut for Object {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.octets.get_mut(self.start..).unwrap_or_default()
+    }
+}
+
 macro_rules! objects {
     ($($(#[$about:meta])* $name:ident, $file:literal;)*) => {
         $(

@@ -69,6 +69,11 @@ impl Received<'_> {
         }
     }
 
+    /// Returns the first octet of the protocol's header: for netfilter the address family.
+    pub(crate) fn address_family(&self) -> u8 {
+        self.body.first().copied().unwrap_or_default()
+    }
+
     /// Returns the attributes after the protocol's header; `None` if the message is shorter than that.
     pub(crate) fn attributes(&self) -> Option<&[u8]> {
         self.body.get(PROTOCOL_HEADER..)

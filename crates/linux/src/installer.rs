@@ -56,7 +56,7 @@ use crate::netlink::{
     AddressInfo, ChangedParts, Ipv4RouteInfo, LinkInfo, Requests, RouteInfo, RoutingFields, effective_metric,
     is_ipv4_rule,
 };
-use crate::nftables::RuleTable;
+use crate::nftables::{RuleTable, RulesetWatch};
 use crate::observer::InterfaceObserver;
 use crate::offloads;
 use crate::settings::{self, KernelSettings, WrittenSetting};
@@ -204,6 +204,10 @@ pub(crate) struct Installer {
     pub(crate) rule_table: RuleTable,
     /// Source prefixes of packets from tunnels whose addresses the packet rules change by NAT.
     nat_sources: Vec<Ipv6Net>,
+    /// The packet filter's rules of all programs.
+    ruleset: RulesetWatch,
+    /// Messages about [`Self::ruleset`] that are in the log.
+    ruleset_messages: BTreeSet<String>,
 }
 
 impl Installer {
@@ -243,6 +247,8 @@ impl Installer {
             conditional: Vec::new(),
             rule_table: RuleTable::default(),
             nat_sources: Vec::new(),
+            ruleset: RulesetWatch::default(),
+            ruleset_messages: BTreeSet::new(),
         };
         if installer.undo.record.rule_table {
             installer.rule_table.expect_leftover();
@@ -724,9 +730,74 @@ impl Installer {
     /// Makes the fast path leave packets to the kernel that the packet rules have to see, before the rules
     /// are in force.
     fn leave_to_packet_rules(&mut self) {
-        if !self.fast_path.set_filtered(self.rule_table.interfaces()) {
+        if self.fast_path.set_filtered(self.rule_table.interfaces()) {
+            self.update_fast_path_interfaces();
+        }
+    }
+
+    /// Reads events about the rules of all programs, and passes changes to the fast path.
+    pub(crate) fn poll_ruleset(&mut self, cx: &mut Context<'_>) {
+        if self.ruleset.poll(cx) {
+            self.follow_ruleset();
+        }
+    }
+
+    /// While BPF programs forward packets, compares the rules of all programs with those of the last second.
+    fn check_ruleset(&mut self) {
+        if !matches!(self.fast_path.path(), Path::Bpf | Path::Xdp) {
             return;
         }
+        if self.ruleset.handle_second() {
+            self.follow_ruleset();
+        }
+        if self.fast_path.has_tracked_flows() {
+            self.accept_unseen_windows();
+        }
+    }
+
+    /// Passes the rules of all programs to the fast path, and logs which of them prevent its use.
+    fn follow_ruleset(&mut self) {
+        let value = self.ruleset.value();
+        if let Err(why) = self.fast_path.set_ruleset(value) {
+            tracing::error!("carnet has closed the fast path, and all packets take the slow path: {why}");
+        }
+        self.update_fast_path_interfaces();
+        let scope = value.ipv4.max(value.ipv6);
+        let conntrack =
+            self.fast_path.conntrack_obstacle().filter(|_| scope > 0 || self.rule_table.has_rules());
+        let conntrack = conntrack.map(|why| {
+            format!(
+                "packets at which rules of the packet filter look take the slow path, because programs \
+                 cannot use the kernel's connection tracking: {why}"
+            )
+        });
+        let rules = self.ruleset.reasons().map(|reason| {
+            format!(
+                "all packets of an address family take the slow path because of a rule of the packet \
+                 filter: {reason}"
+            )
+        });
+        for message in conntrack.into_iter().chain(rules) {
+            if self.ruleset_messages.insert(message.clone()) {
+                tracing::warn!("{message}");
+            }
+        }
+    }
+
+    /// Makes connection tracking accept TCP packets whose window it did not see, because the fast path
+    /// forwards other packets of the connection. Otherwise the last packets of a connection would be invalid.
+    fn accept_unseen_windows(&mut self) {
+        let setting = settings::tcp_be_liberal();
+        if !self.switches.is(&setting.interface, &setting.name, &setting.value).unwrap_or(true)
+            && let Err(error) = self.switches.set(&setting, 0, &mut self.undo)
+            && self.ruleset_messages.insert(error.to_string())
+        {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Passes the present interfaces to the fast path.
+    fn update_fast_path_interfaces(&mut self) {
         match self.requests.links().list() {
             Ok(links) => {
                 let links = links.into_iter().map(|link| (link.name.clone(), link)).collect();
@@ -790,6 +861,9 @@ impl Installer {
         datagrams.merge(!fast_path.takes_datagrams());
         // The next commit computes the fast path's state from all routes.
         (self.routing, self.broad) = (true, true);
+        // Interfaces get their programs after this, so no packet escapes the rules.
+        self.ruleset.handle_second();
+        self.follow_ruleset();
         Some(loaded)
     }
 
@@ -1083,6 +1157,7 @@ impl Installer {
 
     /// Advances all contests by one second. Returns whether a correction is due now.
     pub(crate) fn handle_second(&mut self) -> bool {
+        self.check_ruleset();
         let mut is_due = false;
         self.contests.retain(|_, contest| match contest.tick() {
             ContestAction::Nothing => true,

@@ -130,6 +130,7 @@ impl StateKeeper {
         if self.installer.rule_table.poll(cx) {
             self.installer.restore_packet_rules();
         }
+        self.installer.poll_ruleset(cx);
     }
 
     /// Applies the changes since the last commit to the fast path.

@@ -42,11 +42,22 @@ const IPV4: &str = "ipv4_";
 /// Name of the setting that the kernel overwrites when it writes [`IPV4_FORWARDING`] of `all`.
 const ACCEPT_REDIRECTS: &str = "ipv4_accept_redirects";
 
+/// Name of the setting `net.netfilter.nf_conntrack_tcp_be_liberal`, which no interface has.
+const TCP_BE_LIBERAL: &str = "nf_conntrack_tcp_be_liberal";
+const NETFILTER_ROOT: &str = "/proc/sys/net/netfilter";
+
+/// Returns the setting with which connection tracking accepts TCP packets outside of the windows that it saw.
+pub(crate) fn tcp_be_liberal() -> Setting {
+    // The setting is for the whole network namespace, as those of `default` are.
+    Setting { interface: "default".into(), name: TCP_BE_LIBERAL.into(), value: "1".into() }
+}
+
 /// Returns the path of a sysctl.
 fn path(interface: &str, name: &str) -> String {
     match (name, name.strip_prefix(IPV4)) {
         (_, Some(ipv4)) => format!("{IPV4_ROOT}/{interface}/{ipv4}"),
         (RP_FILTER, None) => format!("{IPV4_ROOT}/{interface}/{name}"),
+        (TCP_BE_LIBERAL, None) => format!("{NETFILTER_ROOT}/{name}"),
         _ => format!("{ROOT}/{interface}/{name}"),
     }
 }
@@ -61,6 +72,7 @@ fn described(interface: &str, name: &str) -> String {
     match name {
         name if offloads::is_feature(name) => format!("feature {name} of {interface}"),
         RP_FILTER => format!("net.ipv4.conf.{interface}.{name}"),
+        TCP_BE_LIBERAL => format!("net.netfilter.{name}"),
         name if name.starts_with(IPV4) => {
             format!("net.ipv4.conf.{interface}.{}", name.trim_start_matches(IPV4))
         }

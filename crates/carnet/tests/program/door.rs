@@ -18,7 +18,7 @@ const ATTACK: usize = 10_000;
 const OPEN: u16 = 4433;
 
 /// Returns the config with a table for `lan0`, and a data path.
-fn with_table(bed: &Testbed, keys: &str, path: &str) -> String {
+pub fn with_table(bed: &Testbed, keys: &str, path: &str) -> String {
     format!("{}{keys}\n[dataplane]\npath = '{path}'\n", with_plain_table(bed))
 }
 
@@ -96,7 +96,7 @@ fn from_outside(sniffer: Sniffer) -> Vec<Vec<u8>> {
     sniffer.stop().into_iter().filter(|packet| packet.get(8..24) == Some(&source[..])).collect()
 }
 
-fn nft(host: &Host, words: &str) -> String {
+pub fn nft(host: &Host, words: &str) -> String {
     let words: Vec<&str> = ["nft"].into_iter().chain(words.split_whitespace()).collect();
     let output = host.output(&words);
     assert!(output.status.success(), "{words:?}: {}", said(&output));

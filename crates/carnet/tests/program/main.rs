@@ -64,6 +64,7 @@ mod start;
 mod strangers;
 mod support;
 mod theft;
+mod tracked;
 mod tunnels;
 mod volume;
 mod ways_out;

@@ -16,7 +16,7 @@ use crate::netlink::Requests;
 /// like its routes by their protocol number.
 pub(crate) const PRIORITY: u16 = crate::ROUTE_PROTOCOL as u16;
 
-/// A BPF program that is attached to an interface's tc ingress; see the head of the module.
+/// A BPF program that is attached to tc ingress or egress of an interface; see the head of the module.
 #[derive(Debug)]
 pub(super) struct Hook {
     id: SchedClassifierLinkId,

@@ -25,6 +25,7 @@ mod errors;
 pub mod geonet;
 mod hook;
 mod kernel;
+mod kernel_functions;
 mod loading;
 mod policy;
 mod programs;
@@ -51,6 +52,7 @@ use loading::Loading;
 use policy::RoutingKnowledge;
 use programs::{Kind, Programs};
 use selection::{Selection, is_for_programs};
+pub(crate) use values::{RuleScope, RulesetValue};
 
 /// Device group of the pair of virtual Ethernet devices that GeoNetworking's fast path makes.
 const PAIR_DEVICE_GROUP: u32 = 13_501;
@@ -204,7 +206,7 @@ pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
     for link in requests.links().list()? {
         if is_ours(&link) {
             requests.links().delete(link.index)?;
-        } else if requests.filters().delete_at_ingress(link.index, hook::PRIORITY)? {
+        } else if requests.filters().delete(link.index, hook::PRIORITY)? {
             requests.filters().delete_idle_clsact(link.index)?;
         }
     }
@@ -227,23 +229,26 @@ pub(crate) struct FastPath {
     /// Programs that a thread is loading, perhaps to replace the programs in use.
     loading: Option<Loading>,
     filtered: FilteredInterfaces,
+    /// What programs have to know about the rules of the packet filter.
+    ruleset: RulesetValue,
 }
 
-/// Interfaces whose packets the kernel's packet filter must see in both directions, so that BPF programs must
-/// not forward them.
+/// Interfaces at whose packets carnet's own rules of the packet filter look, in both directions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FilteredInterfaces {
-    /// Names of the interfaces.
-    pub(crate) names: BTreeSet<String>,
-    /// Whether these are all interfaces.
-    pub(crate) is_all: bool,
+    /// What the rules use of the packets, by interface.
+    pub(crate) names: BTreeMap<String, RuleScope>,
+    /// What the rules use of the packets of all interfaces.
+    pub(crate) all: RuleScope,
 }
 
 impl FilteredInterfaces {
-    /// Returns the indices of those interfaces that exist.
-    fn indices(&self, links: &BTreeMap<String, LinkInfo>) -> BTreeSet<u32> {
-        let is_filtered = |link: &&LinkInfo| self.is_all || self.names.contains(&link.name);
-        links.values().filter(is_filtered).map(|link| link.index).collect()
+    /// Returns the scope of the rules for each interface that exists and has rules, by its index.
+    fn scopes(&self, links: &BTreeMap<String, LinkInfo>) -> BTreeMap<u32, RuleScope> {
+        let scope_of =
+            |link: &LinkInfo| self.names.get(&link.name).copied().unwrap_or_default().max(self.all);
+        let scopes = links.values().map(|link| (link.index, scope_of(link)));
+        scopes.filter(|(_, scope)| *scope != RuleScope::Nothing).collect()
     }
 }
 
@@ -365,6 +370,7 @@ impl FastPath {
             tracing::debug!("tunnel packets inside IPv4 take the slow path at the home agent: {error}");
         }
         programs.ports = config.ports.clone();
+        programs.set_ruleset(self.ruleset)?;
         programs.begin();
         let before = std::mem::take(&mut self.kind);
         let is_first = matches!(before, InUse::None);
@@ -618,13 +624,40 @@ impl FastPath {
     pub(crate) fn update_interfaces(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         let InUse::Programs(programs) = &mut self.kind else { return Vec::new() };
         // First, so that a new program leaves the packets of these interfaces at once.
-        if let Err(why) = programs.set_filtered(self.filtered.indices(links)) {
+        if let Err(why) = programs.set_filtered(self.filtered.scopes(links)) {
             self.kind = InUse::None;
             return vec![format!(
                 "carnet has closed the fast path, because it cannot pass packets to nftables: {why}"
             )];
         }
-        programs.update_interfaces(links)
+        let mut complaints = programs.update_interfaces(links);
+        complaints.extend(programs.update_notes(links));
+        complaints
+    }
+
+    /// Sets what programs have to know about the rules of the packet filter. The caller calls
+    /// [`Self::update_interfaces`] afterwards. May close the fast path, like [`Self::commit`].
+    pub(crate) fn set_ruleset(&mut self, ruleset: RulesetValue) -> Result<(), String> {
+        self.ruleset = ruleset;
+        let InUse::Programs(programs) = &mut self.kind else { return Ok(()) };
+        let result = programs.set_ruleset(ruleset);
+        if result.is_err() {
+            self.kind = InUse::None;
+        }
+        result
+    }
+
+    /// Returns whether the path forwards packets of tracked connections, at which rules look.
+    pub(crate) fn has_tracked_flows(&self) -> bool {
+        matches!(&self.kind, InUse::Programs(programs) if programs.has_tracked_flows())
+    }
+
+    /// Returns why programs cannot forward packets at which rules look; `None` if they can.
+    pub(crate) fn conntrack_obstacle(&self) -> Option<&str> {
+        match &self.kind {
+            InUse::Programs(programs) => programs.conntrack_obstacle(),
+            InUse::None | InUse::Kernel(_) => None,
+        }
     }
 
     /// Sets the interfaces whose packets the kernel's packet filter must see. Returns whether they have

@@ -23,10 +23,13 @@ use carnet_nemo::forwarding::desired::{TUNNEL_DEVICE, Tunnel};
 
 use super::errors::error_with_causes;
 use super::hook::Hook;
+use super::kernel_functions::{self, KernelFunctions};
 use super::receivers::RedirectTargets;
 use super::rules::RulesValue;
 use super::table::{Operation, Table};
-use super::values::{BindingValue, LengthsValue, MAX_PATHS_PER_BINDING, Policy, PrefixKey};
+use super::values::{
+    BindingValue, LengthsValue, MAX_PATHS_PER_BINDING, Policy, PrefixKey, RuleScope, RulesetValue,
+};
 use super::{FastPathConfig, Path, Ports, TunnelEnds, TunnelTraffic};
 use crate::clock;
 use crate::memory::give_back_memory;
@@ -40,6 +43,8 @@ unsafe impl Pod for PrefixKey {}
 unsafe impl Pod for LengthsValue {}
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
 unsafe impl Pod for RulesValue {}
+// SAFETY: the type is `repr(C)` of integers, without padding, and any octets are a valid value.
+unsafe impl Pod for RulesetValue {}
 
 /// Copy of `struct neighbour` in C.
 #[repr(C, align(8))]
@@ -62,6 +67,9 @@ const AVERAGE_PREFIXES_PER_BINDING: u32 = 4;
 /// Sections of the programs' data that contain one number each. A new number invalidates cached entries.
 const GENERATION_SECTION: &str = ".data.generation";
 const ROUTES_SECTION: &str = ".data.routes";
+
+/// Section of the programs' data that contains [`RulesetValue`].
+const RULESET_SECTION: &str = ".data.ruleset";
 
 /// Number of version numbers, which take 64 kB (VERSIONS in `bpf/state.h`). With 100,000 bindings about six
 /// bindings share a number, so the change of one binding invalidates the cached lookups of six.
@@ -98,6 +106,9 @@ impl Kind {
         }
     }
 }
+
+/// Program at the egress of the interfaces that notes which flows the packet filter has accepted.
+const NOTE: &str = "note";
 
 #[derive(Debug)]
 enum LinkId {
@@ -161,7 +172,13 @@ pub(crate) struct Programs {
     unable: BTreeSet<u32>,
     pub(super) receivers: RedirectTargets,
     /// Content of the map `FILTERED`.
-    filtered: BTreeSet<u32>,
+    filtered: BTreeMap<u32, RuleScope>,
+    /// What the programs know about the packet filter's rules.
+    ruleset: RulesetValue,
+    /// Why the programs cannot call the kernel's connection tracking; `None` if they can.
+    conntrack_obstacle: Option<String>,
+    /// The program [`NOTE`] at the egress of interfaces, by index; `None` if the kernel refused it.
+    notes: BTreeMap<u32, Option<Hook>>,
     logged_errors: BTreeSet<String>,
 }
 
@@ -176,6 +193,28 @@ impl Programs {
         tunnel_device: u32,
         links: &[LinkInfo],
     ) -> Result<Programs, String> {
+        let functions = run_in_thread(KernelFunctions::find);
+        let found = functions.as_ref().err().cloned();
+        let Ok(functions) = functions else {
+            return Programs::open_with(kind, config, tunnel_device, links, None, found);
+        };
+        Programs::open_with(kind, config, tunnel_device, links, Some(&functions), None).or_else(|why| {
+            // On some processors the kernel cannot call its functions from programs.
+            let programs = Programs::open_with(kind, config, tunnel_device, links, None, Some(why.clone()));
+            programs.map_err(|_| why)
+        })
+    }
+
+    /// Loads the programs with or without calls of the kernel's connection tracking. `conntrack_obstacle`
+    /// says why they have no such calls.
+    fn open_with(
+        kind: Kind,
+        config: &FastPathConfig,
+        tunnel_device: u32,
+        links: &[LinkInfo],
+        functions: Option<&KernelFunctions>,
+        conntrack_obstacle: Option<String>,
+    ) -> Result<Programs, String> {
         let slots = slots(config);
         let prefixes = slots.saturating_mul(AVERAGE_PREFIXES_PER_BINDING);
         let processors = aya::util::nr_cpus().map_or(1, |number| u32::try_from(number).unwrap_or(1)).max(1);
@@ -189,7 +228,11 @@ impl Programs {
             Kind::Tc => carnet_bpf::TUNNEL_TC,
             Kind::Xdp => carnet_bpf::TUNNEL_XDP,
         };
+        let has_conntrack = u32::from(functions.is_some());
+        let (status, tcp_state) = functions.map_or((0, 0), |found| (found.status, found.tcp_state));
         let mut ebpf = run_in_thread(|| {
+            let mut object = object.unpack();
+            kernel_functions::link(&mut object, functions);
             let mut loader = EbpfLoader::new();
             loader
                 .override_global("TUNNEL_DEVICE", &tunnel_device, true)
@@ -200,6 +243,9 @@ impl Programs {
                 .override_global("VERSIONS_MAX", &versions, true)
                 .override_global("SEEKS", &seeks, true)
                 .override_global("SECOND", &second, true)
+                .override_global("HAS_CONNTRACK", &has_conntrack, true)
+                .override_global("STATUS_OFFSET", &status, true)
+                .override_global("TCP_STATE_OFFSET", &tcp_state, true)
                 .map_max_entries("BINDINGS", slots)
                 .map_max_entries("VERSIONS", versions)
                 .map_max_entries("TRAFFIC", traffic_max.saturating_mul(processors))
@@ -207,12 +253,15 @@ impl Programs {
                 .map_max_entries("RULES", slots * 2)
                 .map_max_entries("WAYS", ways.saturating_mul(processors))
                 .map_max_entries("PREFIXES", prefixes);
-            loader.load(&object.unpack()).map_err(|error| error_with_causes(&error))
+            loader.load(&object).map_err(|error| error_with_causes(&error))
         })?;
         // Load now the programs that interfaces will need, so that no packet waits for the kernel's verifier
         // later. Load at least one program, to learn whether the kernel accepts BPF programs.
         for name in expected(kind, &config.ports, tunnel_device, links) {
             load(&mut ebpf, kind, name)?;
+        }
+        if functions.is_some() {
+            load(&mut ebpf, Kind::Tc, NOTE)?;
         }
         let traffic = traffic::TrafficMemory::of(&ebpf, traffic_max, processors)?;
         let mut programs = Programs {
@@ -240,7 +289,10 @@ impl Programs {
             exits: BTreeSet::new(),
             unable: BTreeSet::new(),
             receivers: RedirectTargets::default(),
-            filtered: BTreeSet::new(),
+            filtered: BTreeMap::new(),
+            ruleset: RulesetValue::default(),
+            conntrack_obstacle,
+            notes: BTreeMap::new(),
             logged_errors: BTreeSet::new(),
         };
         // Begin with generation 1: an entry that contains only zeros is then invalid.
@@ -375,22 +427,48 @@ impl Programs {
         }
     }
 
-    /// Sets the interfaces, by index, whose packets the kernel's packet filter must see.
-    pub(super) fn set_filtered(&mut self, indices: BTreeSet<u32>) -> Result<(), String> {
-        if indices == self.filtered {
+    /// Sets the interfaces, by index, whose packets the kernel's packet filter must see, and how much of them
+    /// its rules use.
+    pub(super) fn set_filtered(&mut self, scopes: BTreeMap<u32, RuleScope>) -> Result<(), String> {
+        if scopes == self.filtered {
             return Ok(());
         }
         let known = std::mem::take(&mut self.filtered);
         let mut map: BpfHashMap<_, u32, u32> = self.map_mut("FILTERED")?;
-        for index in indices.difference(&known) {
-            map.insert(index, 1, 0).map_err(|error| error_with_causes(&error))?;
+        for (index, scope) in scopes.iter().filter(|(index, scope)| known.get(index) != Some(scope)) {
+            map.insert(index, *scope as u32, 0).map_err(|error| error_with_causes(&error))?;
         }
-        for index in known.difference(&indices) {
+        for index in known.keys().filter(|index| !scopes.contains_key(index)) {
             map.remove(index).map_err(|error| error_with_causes(&error))?;
         }
-        self.filtered = indices;
+        self.filtered = scopes;
         // Cached lookups are of packets that the filter did not have to see.
         self.invalidate_lookups()
+    }
+
+    /// Sets what the programs know about the packet filter's rules.
+    pub(super) fn set_ruleset(&mut self, ruleset: RulesetValue) -> Result<(), String> {
+        if ruleset == self.ruleset {
+            return Ok(());
+        }
+        self.ruleset = ruleset;
+        self.map_mut::<Array<_, RulesetValue>>(RULESET_SECTION)?
+            .set(0, ruleset, 0)
+            .map_err(|error| error_with_causes(&error))?;
+        self.invalidate_lookups()
+    }
+
+    /// Returns whether rules look at packets that the programs could forward.
+    pub(super) fn has_tracked_flows(&self) -> bool {
+        let scopes = [self.ruleset.ipv4, self.ruleset.ipv6];
+        let tracked = RuleScope::Flow as u32;
+        self.conntrack_obstacle.is_none()
+            && (scopes.contains(&tracked) || self.filtered.values().any(|scope| *scope == RuleScope::Flow))
+    }
+
+    /// Returns why the programs cannot call the kernel's connection tracking; `None` if they can.
+    pub(super) fn conntrack_obstacle(&self) -> Option<&str> {
+        self.conntrack_obstacle.as_deref()
     }
 
     fn write(&mut self, operation: Operation) -> Result<(), String> {
@@ -489,6 +567,46 @@ impl Programs {
             complaints.extend(self.update_receivers());
         }
         complaints
+    }
+
+    /// While rules look at flows, attaches [`NOTE`] to the egress of the TUN device and of the interfaces by
+    /// which packets out of tunnels leave. Otherwise detaches it. Returns the errors, each reason once.
+    pub(super) fn update_notes(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
+        let is_needed = self.has_tracked_flows();
+        let has_uplink_only = |at: &Attached| matches!(at.program, "uplink" | "uplink_bare");
+        let exits: BTreeSet<u32> =
+            self.attached.iter().filter(|(_, at)| !has_uplink_only(at)).map(|(index, _)| *index).collect();
+        let is_wanted = |index: u32| is_needed && (index == self.tunnel_device || exits.contains(&index));
+        let wanted: BTreeMap<u32, &str> = links
+            .values()
+            .filter(|link| is_wanted(link.index))
+            .map(|link| (link.index, link.name.as_str()))
+            .collect();
+        let stale: Vec<u32> =
+            self.notes.keys().filter(|index| !wanted.contains_key(index)).copied().collect();
+        stale.into_iter().for_each(|index| self.detach_note(index));
+        let mut complaints = Vec::new();
+        for (index, name) in wanted {
+            if self.notes.contains_key(&index) {
+                continue;
+            }
+            let program = find_program::<SchedClassifier>(&mut self.ebpf, NOTE);
+            let hook = program.and_then(|it| Hook::attach(it, name, index, TcAttachType::Egress));
+            if let Err(why) = &hook {
+                let text = format!("{name}: {why}; packets at which rules look take the slow path");
+                complaints.extend(Some(text).filter(|text| self.logged_errors.insert(text.clone())));
+            }
+            self.notes.insert(index, hook.ok());
+        }
+        complaints
+    }
+
+    fn detach_note(&mut self, index: u32) {
+        if let Some(Some(hook)) = self.notes.remove(&index)
+            && let Ok(program) = find_program::<SchedClassifier>(&mut self.ebpf, NOTE)
+        {
+            hook.detach(program);
+        }
     }
 
     /// For XDP, updates the interfaces by which packets may leave: those that have a program and accept
@@ -675,6 +793,8 @@ impl Drop for Programs {
         for index in indices {
             self.detach(index);
         }
+        let notes: Vec<u32> = self.notes.keys().copied().collect();
+        notes.into_iter().for_each(|index| self.detach_note(index));
     }
 }
 

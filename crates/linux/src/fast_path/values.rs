@@ -118,6 +118,34 @@ impl LengthsValue {
     }
 }
 
+/// How much of a packet the rules of the packet filter use (`enum filter` in C).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum RuleScope {
+    /// No rule looks at the packets.
+    #[default]
+    Nothing = 0,
+    /// Rules use only interfaces, addresses, protocol, ports and connection state.
+    Flow = 1,
+    /// A rule uses more, so the kernel must see each packet.
+    Packet = 2,
+}
+
+/// Copy of `struct ruleset` in C.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct RulesetValue {
+    /// Number that changes with the rules; 0 while carnet does not know them.
+    pub(crate) generation: u32,
+    /// [`RuleScope`] of the rules for IPv4, and for IPv6.
+    pub(crate) ipv4: u32,
+    pub(crate) ipv6: u32,
+    /// Timeouts of connection tracking in milliseconds: TCP connections, TCP connections of which only one
+    /// end sends, and UDP flows with packets in both directions.
+    pub(crate) tcp_timeout: u32,
+    pub(crate) unacknowledged_timeout: u32,
+    pub(crate) udp_timeout: u32,
+}
+
 /// Value of the map `POLICY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Policy {

@@ -1,4 +1,4 @@
-//! Removes tc filters at the ingress of an interface, and the `clsact` qdisc that holds them.
+//! Removes tc filters at ingress and egress of an interface, and the `clsact` qdisc that holds them.
 //!
 //! All filters of carnet have the same priority. On kernels without BPF links for tc (before Linux 6.6),
 //! carnet finds the filters that a crash has left by this priority.
@@ -27,10 +27,15 @@ fn message(index: u32, parent: u32) -> TcMessage {
 pub(crate) struct Filters<'a>(pub(super) &'a mut Requests);
 
 impl Filters<'_> {
-    /// Removes the tc filters of this priority from an interface's ingress. Returns whether the interface had
-    /// such a filter.
-    pub(crate) fn delete_at_ingress(&mut self, index: u32, priority: u16) -> Result<bool> {
-        let mut message = message(index, INGRESS);
+    /// Removes the tc filters of this priority from an interface. Returns whether the interface had such a
+    /// filter.
+    pub(crate) fn delete(&mut self, index: u32, priority: u16) -> Result<bool> {
+        let ingress = self.delete_at(index, INGRESS, priority)?;
+        Ok(self.delete_at(index, EGRESS, priority)? || ingress)
+    }
+
+    fn delete_at(&mut self, index: u32, parent: u32, priority: u16) -> Result<bool> {
+        let mut message = message(index, parent);
         // The upper half of `info` is the priority. The lower half is the protocol; 0 matches any protocol.
         message.header.info = u32::from(priority) << 16;
         let result = self.0.change(RouteNetlinkMessage::DelTrafficFilter(message), 0, || {

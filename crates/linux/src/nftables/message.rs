@@ -20,7 +20,7 @@ pub(super) const TABLE: &str = "carnet_rules";
 /// Number of nftables among the subsystems of netfilter.
 const SUBSYSTEM: u16 = 10;
 /// Address family of tables for IPv4 and IPv6 (`NFPROTO_INET`).
-const FAMILY_INET: u8 = 1;
+pub(super) const FAMILY_INET: u8 = 1;
 /// Types of the messages that begin and end a transaction.
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
@@ -33,6 +33,8 @@ const NEW_CHAIN: u16 = SUBSYSTEM << 8 | 3;
 pub(super) const GET_CHAIN: u16 = SUBSYSTEM << 8 | 4;
 const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
 pub(super) const GET_RULE: u16 = SUBSYSTEM << 8 | 7;
+pub(super) const GET_SET: u16 = SUBSYSTEM << 8 | 10;
+pub(super) const GET_ELEMENTS: u16 = SUBSYSTEM << 8 | 13;
 pub(super) const GET_GENERATION: u16 = SUBSYSTEM << 8 | 16;
 
 /// Flags of requests that add objects.
@@ -55,13 +57,13 @@ const CHAIN_TYPE: u16 = 7;
 const HOOK_NUMBER: u16 = 1;
 const HOOK_PRIORITY: u16 = 2;
 /// Attributes of rules, and of expressions in them.
-const RULE_TABLE: u16 = 1;
+pub(super) const RULE_TABLE: u16 = 1;
 pub(super) const RULE_CHAIN: u16 = 2;
 pub(super) const RULE_HANDLE: u16 = 3;
-const RULE_EXPRESSIONS: u16 = 4;
+pub(super) const RULE_EXPRESSIONS: u16 = 4;
 const LIST_ELEMENT: u16 = 1;
-const EXPRESSION_NAME: u16 = 1;
-const EXPRESSION_DATA: u16 = 2;
+pub(super) const EXPRESSION_NAME: u16 = 1;
+pub(super) const EXPRESSION_DATA: u16 = 2;
 /// Attributes of the expression `counter`.
 const COUNTER_OCTETS: u16 = 1;
 const COUNTER_PACKETS: u16 = 2;
@@ -109,12 +111,17 @@ const IPV6: u8 = 10;
 /// Type of an Ethernet interface (`ARPHRD_ETHER`).
 const ETHERNET: u16 = 1;
 
-/// Returns a netlink message to netfilter.
+/// Returns a netlink message to netfilter about tables of the family `inet`.
 pub(super) fn message(kind: u16, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
+    message_about(kind, FAMILY_INET, flags, sequence, attributes)
+}
+
+/// Returns a netlink message to netfilter about tables of a family; 0 stands for all families.
+pub(super) fn message_about(kind: u16, family: u8, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
     // The messages of a transaction's begin and end name the subsystem instead of a family.
     let (family, resource) = match kind {
         BATCH_BEGIN | BATCH_END => (0, SUBSYSTEM),
-        _ => (FAMILY_INET, 0),
+        _ => (family, 0),
     };
     // `struct nfgenmsg`: address family, version, and a resource.
     let [high, low] = resource.to_be_bytes();

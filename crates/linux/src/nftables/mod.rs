@@ -13,21 +13,27 @@
 //! The module talks to the kernel by netlink, without the program `nft`: the sandbox forbids executing
 //! programs (`docs/decisions/0080-packet-filter-by-netlink.md`).
 
+mod legacy;
 mod message;
+mod ruleset;
 mod socket;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::task::Context;
 
 use carnet_nemo::forwarding::desired::TUNNEL_DEVICE;
-use carnet_nemo::forwarding::packet_rules::{Chain, CountedTraffic, PacketCount, PacketRule};
+use carnet_nemo::forwarding::packet_rules::{
+    Chain, CountedTraffic, PacketCount, PacketMatch, PacketRule, Verdict,
+};
 use ipnet::Ipv6Net;
 
 use crate::error::{Error, Result};
-use crate::fast_path::FilteredInterfaces;
+use crate::fast_path::{FilteredInterfaces, RuleScope};
 use message::Transaction;
 use socket::{EventSocket, RequestSocket, TableContent};
+pub(crate) use watch::RulesetWatch;
 
 /// Time after the start for which a table of an earlier run stays, in seconds. The station has its first
 /// rules well before.
@@ -124,8 +130,8 @@ impl RuleTable {
         self.is_due
     }
 
-    /// Returns the interfaces whose packets the rules must see. A rule that names no interface must see the
-    /// packets of all.
+    /// Returns the interfaces whose packets the rules must see, and what they use of the packets. A rule that
+    /// names no interface must see the packets of all.
     ///
     /// Rules of [`Self::nat_sources`] do not matter: the fast path knows their packets by the source address.
     /// It takes no answers to them either, so rules that count both do not matter. A fast path leaves packets
@@ -144,10 +150,16 @@ impl RuleTable {
         let is_of_nat = |rule: &&PacketRule| is_nat_of_tunnels(rule) || counts_nat(rule);
         let rules = self.wanted.iter().filter(is_of_forwarded).filter(|rule| !is_of_nat(rule));
         let rules = rules.filter(|rule| !is_about_marks(rule));
-        for PacketRule { packets, .. } in rules {
+        for rule @ PacketRule { packets, .. } in rules {
             let names = packets.input_interface.iter().chain(&packets.output_interface);
-            interfaces.is_all |= names.clone().next().is_none();
-            interfaces.names.extend(names.cloned());
+            let scope = scope_of(rule);
+            if names.clone().next().is_none() {
+                interfaces.all = interfaces.all.max(scope);
+            }
+            for name in names {
+                let known = interfaces.names.entry(name.clone()).or_default();
+                *known = scope.max(*known);
+            }
         }
         interfaces
     }
@@ -303,6 +315,16 @@ impl RuleTable {
     }
 }
 
+/// Returns what a rule uses of a packet. The count of a rule that drops packets needs no other packets.
+fn scope_of(rule: &PacketRule) -> RuleScope {
+    let PacketMatch { link_source, mark, connection_mark, dscp, .. } = &rule.packets;
+    let counts_passing = rule.counts && rule.verdict == Verdict::Continue;
+    match (link_source, mark, connection_mark, dscp) {
+        (None, None, None, None) if !counts_passing => RuleScope::Flow,
+        _ => RuleScope::Packet,
+    }
+}
+
 /// Adds counts to totals.
 fn add(
     totals: &mut BTreeMap<CountedTraffic, PacketCount>,
@@ -334,8 +356,6 @@ fn hint(error: &io::Error) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use carnet_nemo::forwarding::packet_rules::{PacketMatch, Verdict};
-
     use super::*;
 
     #[test]
@@ -355,7 +375,7 @@ mod tests {
         assert_eq!(table.interfaces(), Default::default());
         let packets = PacketMatch { link_source: Some([2, 0, 0, 0, 0, 9]), mark: Some(mark), ..packets };
         table.add(&PacketRule { chain, order: 2, packets, counts: false, total: None, verdict });
-        assert!(table.interfaces().names.contains("lan0"));
+        assert_eq!(table.interfaces().names.get("lan0"), Some(&RuleScope::Packet));
     }
 
     #[test]
@@ -390,6 +410,6 @@ mod tests {
         // Without the source the fast path cannot distinguish the packets.
         let packets = PacketMatch { source: None, ..packets };
         table.add(&PacketRule { chain, order: 2, packets, counts: true, total: None, verdict });
-        assert!(table.interfaces().names.contains("wan0") && table.nat_sources() == [unique_local]);
+        assert!(table.interfaces().names.contains_key("wan0") && table.nat_sources() == [unique_local]);
     }
 }

@@ -10,8 +10,9 @@ use socket2::SockRef;
 use tokio::io::unix::AsyncFd;
 
 use super::message::{
-    CHAIN_HANDLE, CHAIN_HOOK, CHAIN_POLICY, GENERATION, GET_CHAIN, GET_GENERATION, GET_RULE, GET_TABLE,
-    RULE_CHAIN, RULE_HANDLE, TABLE_FLAGS, TABLE_HANDLE, Transaction, chain_name, count, message, table_name,
+    CHAIN_HANDLE, CHAIN_HOOK, CHAIN_POLICY, FAMILY_INET, GENERATION, GET_CHAIN, GET_GENERATION, GET_RULE,
+    GET_TABLE, RULE_CHAIN, RULE_HANDLE, TABLE_FLAGS, TABLE_HANDLE, Transaction, chain_name, count,
+    message_about, table_name,
 };
 use crate::generic_netlink::{ACKNOWLEDGE, DONE, DUMP, ERROR, find_attribute, received};
 use crate::netlink::retry;
@@ -40,6 +41,9 @@ pub(super) struct TableContent {
     /// Chain and handle of each rule.
     pub(super) rules: Vec<(Vec<u8>, Vec<u8>)>,
 }
+
+/// Address family of an object's table, and the attributes of the object.
+pub(super) type FamilyObject = (u8, Vec<u8>);
 
 /// Socket for requests to the kernel's nftables.
 pub(super) struct RequestSocket {
@@ -131,21 +135,44 @@ impl RequestSocket {
         Ok(is_same.then(|| rules.iter().map(|rule| count(rule)).collect()))
     }
 
-    /// Sends a request that reads, and returns the attributes of each answer.
+    /// Sends a request about tables of the family `inet`, and returns the attributes of each answer.
     fn ask(&mut self, kind: u16, flags: u16, attributes: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        let answers = self.ask_about(kind, FAMILY_INET, flags, attributes)?;
+        Ok(answers.into_iter().map(|(_, attributes)| attributes).collect())
+    }
+
+    /// Returns all objects of a kind in tables of a family, or of all families if it is 0: for each the
+    /// family of its table, and its attributes.
+    pub(super) fn list(&mut self, kind: u16, family: u8, attributes: &[u8]) -> io::Result<Vec<FamilyObject>> {
+        self.ask_about(kind, family, DUMP, attributes)
+    }
+
+    fn ask_about(
+        &mut self,
+        kind: u16,
+        family: u8,
+        flags: u16,
+        attributes: &[u8],
+    ) -> io::Result<Vec<FamilyObject>> {
         for _ in 1..ATTEMPTS {
-            let (answers, is_interrupted) = self.ask_once(kind, flags, attributes)?;
+            let (answers, is_interrupted) = self.ask_once(kind, family, flags, attributes)?;
             if !is_interrupted {
                 return Ok(answers);
             }
         }
         // The list has changed during the last attempt, too. An event will follow, and carnet reads it again.
-        Ok(self.ask_once(kind, flags, attributes)?.0)
+        Ok(self.ask_once(kind, family, flags, attributes)?.0)
     }
 
-    fn ask_once(&mut self, kind: u16, flags: u16, attributes: &[u8]) -> io::Result<(Vec<Vec<u8>>, bool)> {
+    fn ask_once(
+        &mut self,
+        kind: u16,
+        family: u8,
+        flags: u16,
+        attributes: &[u8],
+    ) -> io::Result<(Vec<FamilyObject>, bool)> {
         self.sequence = self.sequence.wrapping_add(1);
-        let request = message(kind, flags, self.sequence, attributes);
+        let request = message_about(kind, family, flags, self.sequence, attributes);
         retry(|| self.socket.send(&request, 0))?;
         let (mut found, mut is_interrupted) = (Vec::new(), false);
         let mut buffer = Vec::with_capacity(BUFFER);
@@ -156,7 +183,7 @@ impl RequestSocket {
                 match answer.kind {
                     DONE => return Ok((found, is_interrupted)),
                     ERROR => return answer.result().map(|()| (found, is_interrupted)),
-                    _ => found.extend(answer.attributes().map(<[u8]>::to_vec)),
+                    _ => found.extend(answer.attributes().map(|it| (answer.address_family(), it.to_vec()))),
                 }
             }
         }

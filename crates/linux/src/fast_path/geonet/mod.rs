@@ -307,7 +307,7 @@ impl GeonetPath {
 
     fn put_on(&mut self, places: &FastPathInterfaces) -> Result<()> {
         // A filter that a crash has left is in a qdisc; a BPF link has vanished with its process.
-        self.requests.filters().delete_at_ingress(places.radio.index, PRIORITY)?;
+        self.requests.filters().delete(places.radio.index, PRIORITY)?;
         if let Some(interface) = &places.virtual_interface {
             let pair = VethPair::create(&mut self.requests, &interface.name, PAIR_DEVICE_GROUP, PAIR_MTU)?;
             let far = pair.far_device.clone();

@@ -357,15 +357,26 @@ impl Bench {
     /// Runs a program on a frame that arrived at an interface. Returns the program's verdict and the frame
     /// after the run.
     pub(super) fn run(&mut self, program: &str, interface: &str, frame: &[u8]) -> (i32, Vec<u8>) {
+        self.run_from(program, interface, interface, frame)
+    }
+
+    /// Runs a program on a frame that arrived at one interface and is now at another.
+    pub(super) fn run_from(
+        &mut self,
+        program: &str,
+        arrival: &str,
+        interface: &str,
+        frame: &[u8],
+    ) -> (i32, Vec<u8>) {
         load(&mut self.programs.ebpf, self.kind, program).unwrap();
-        let index = self.indices[interface];
+        let (arrival, index) = (self.indices[arrival], self.indices[interface]);
         let mut out = vec![0; frame.len() + 256];
         let mut context = vec![0; if self.kind == Kind::Tc { 192 } else { 24 }];
         let mut write = |at: usize, value: u32| context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         match self.kind {
             // Offsets 36 and 40 are the fields ingress_ifindex and ifindex of struct __sk_buff.
             Kind::Tc => {
-                write(36, index);
+                write(36, arrival);
                 write(40, index);
             }
             // Offsets 4 and 12 are the fields data_end and ingress_ifindex of struct xdp_md.

@@ -16,4 +16,5 @@ mod ipv4_inside;
 mod mutations;
 mod outside;
 mod packets;
+mod tracked;
 mod ways;

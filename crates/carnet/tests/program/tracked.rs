@@ -1,0 +1,226 @@
+//! Flows at which rules of the packet filter look, on the fast path: the door's rules and those of an
+//! operator.
+
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::bursts::pieces;
+use crate::door::{nft, with_table};
+use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, Testbed};
+use crate::traffic::Echo;
+
+/// Time of a measurement.
+const WHILE: Duration = Duration::from_secs(2);
+
+/// Returns the packets that went through the router's TUN device.
+fn slow(bed: &Testbed) -> u64 {
+    let (out, back) = pieces(&bed.router);
+    out + back
+}
+
+/// Returns the answers in [`WHILE`], and the packets that took the router's slow path meanwhile.
+fn measured(bed: &Testbed, echo: &Echo) -> (u64, u64) {
+    let (answered, by_slow) = (echo.answered(), slow(bed));
+    thread::sleep(WHILE);
+    (echo.answered() - answered, slow(bed) - by_slow)
+}
+
+/// Waits until the fast path carries the packets of an echo.
+fn is_fast(bed: &Testbed, echo: &Echo) {
+    wait_until("the fast path carries the flow", seconds(20), || {
+        let (answered, by_slow) = measured(bed, echo);
+        answered > 20 && by_slow < answered / 4
+    });
+}
+
+/// Deletes all entries of a host's connection tracking, as `conntrack -F` does.
+fn flush_connections(host: &Host) {
+    let script = "import socket, struct
+s = socket.socket(16, 3, 12)
+s.bind((0, 0))
+s.send(struct.pack('IHHIIBBH', 20, 0x102, 5, 1, 0, 0, 0, 0))
+assert struct.unpack_from('i', s.recv(4096), 16)[0] == 0";
+    let output = host.output(&["python3", "-c", script]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+/// Sets a timeout of a host's connection tracking in seconds.
+fn set_timeout(host: &Host, name: &str, value: u32) {
+    let output = host.output(&["sysctl", "-q", &format!("net.netfilter.nf_conntrack_{name}={value}")]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+/// Returns whether connection tracking accepts TCP packets outside of the windows that it saw.
+fn accepts_windows(host: &Host) -> bool {
+    let output = host.output(&["sysctl", "-n", "net.netfilter.nf_conntrack_tcp_be_liberal"]);
+    String::from_utf8_lossy(&output.stdout).trim() == "1"
+}
+
+/// Returns whether the router's kernel has the functions that the programs call.
+fn has_functions() -> bool {
+    let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    let name = b"\0bpf_ct_change_timeout\0";
+    let has = types.windows(name.len()).any(|octets| octets == name);
+    if !has {
+        println!("\nSKIPPED: this kernel has no bpf_ct_change_timeout");
+    }
+    has
+}
+
+/// Starts home agent and router with a door on this data path.
+fn with_door(path: &str) -> (Testbed, Station, Station) {
+    let bed = Testbed::new();
+    if path == "xdp" {
+        // A veth accepts redirected frames only if its peer polls, and XDP needs complete checksums.
+        for (host, interface) in
+            [(&bed.core, "ha"), (&bed.core, "wlan"), (&bed.core, "wwan"), (&bed.host, "eth0")]
+        {
+            let output = host.output(&["ethtool", "-K", interface, "gro", "on", "tx", "off"]);
+            assert!(output.status.success(), "ethtool (Debian package ethtool): {}", said(&output));
+        }
+    }
+    let agent = Station::start(&bed.agent, &bed.agent_config());
+    let router = Station::start(&bed.router, &with_table(&bed, "", path));
+    router.registered();
+    router.accelerated();
+    wait_until("a ping", seconds(10), || bed.host.pings(CORRESPONDENT));
+    (bed, agent, router)
+}
+
+/// Waits for a second after a change, and returns whether any packet is answered after that.
+fn still_flows(echo: &Echo) -> bool {
+    thread::sleep(seconds(1));
+    let before = echo.answered();
+    thread::sleep(seconds(1));
+    echo.answered() > before
+}
+
+fn rules_hold(path: &str) {
+    if !possible() || !has_functions() {
+        return;
+    }
+    let (bed, _agent, mut router) = with_door(path);
+    let echo = bed.echo(100);
+    echo.flows();
+    is_fast(&bed, &echo);
+    assert!(accepts_windows(&bed.router));
+
+    // A rule that drops the flow holds within a second, and counts.
+    nft(&bed.router, "add table inet op");
+    nft(&bed.router, "add chain inet op f { type filter hook forward priority 0 ; }");
+    nft(&bed.router, "add rule inet op f udp dport 4242 counter drop");
+    assert!(!still_flows(&echo), "a drop rule has no effect on {path}");
+    assert!(!nft(&bed.router, "list table inet op").contains("counter packets 0 "));
+
+    // A set that the rule uses changes.
+    nft(&bed.router, "flush chain inet op f");
+    nft(&bed.router, "add set inet op ports { type inet_service ; }");
+    nft(&bed.router, "add rule inet op f udp sport @ports drop");
+    echo.flows();
+    is_fast(&bed, &echo);
+    nft(&bed.router, "add element inet op ports { 4242 }");
+    assert!(!still_flows(&echo), "a changed set has no effect on {path}");
+
+    // Without its entry, the flow is new.
+    nft(&bed.router, "flush chain inet op f");
+    nft(&bed.router, "add rule inet op f ct state new udp dport 4242 drop");
+    echo.flows();
+    is_fast(&bed, &echo);
+    flush_connections(&bed.router);
+    assert!(!still_flows(&echo), "conntrack -F has no effect on {path}");
+
+    // A rule about packets takes all packets from the fast path, and the log names the rule.
+    nft(&bed.router, "flush chain inet op f");
+    echo.flows();
+    is_fast(&bed, &echo);
+    nft(&bed.router, "add rule inet op f limit rate 1000/second accept");
+    wait_until("the rule is in the log", seconds(5), || router.log().contains("chain f handle"));
+    thread::sleep(seconds(1));
+    let (answered, by_slow) = measured(&bed, &echo);
+    assert!(answered > 20 && by_slow >= answered, "{by_slow} of {answered} packets on the slow path");
+    assert!(router.log().contains("table inet op chain f handle"), "{}", router.log());
+    nft(&bed.router, "delete table inet op");
+    is_fast(&bed, &echo);
+    let _ = echo.stop();
+    router.terminate();
+    assert!(!accepts_windows(&bed.router));
+}
+
+#[test]
+fn rules_hold_for_tracked_flows_of_bpf_programs() {
+    rules_hold("bpf");
+}
+
+#[test]
+fn rules_hold_for_tracked_flows_of_xdp_programs() {
+    rules_hold("xdp");
+}
+
+fn python(host: &Host, script: &str, arguments: &[&str]) -> Child {
+    let words = [&["python3", "-c", script], arguments].concat();
+    let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    host.spawn(&words, |command| {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    })
+}
+
+/// Packets of the fast path alone keep a UDP flow and a TCP connection alive beyond the timeouts of
+/// connection tracking. The end of the connection passes the door.
+fn stays_alive(path: &str) {
+    if !possible() || !has_functions() {
+        return;
+    }
+    let (bed, _agent, _router) = with_door(path);
+    let seconds_of_silence = 4;
+    for name in ["udp_timeout_stream", "tcp_timeout_established", "tcp_timeout_unacknowledged"] {
+        set_timeout(&bed.router, name, seconds_of_silence);
+    }
+    // A connection whose entry is lost must not begin again in the middle.
+    set_timeout(&bed.router, "tcp_loose", 0);
+    // Each answer comes from outside. Without an entry, the door drops it.
+    let server = "import socket
+s = socket.socket(socket.AF_INET6)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind(('::', 4343)); s.listen(); c = s.accept()[0]
+while (d := c.recv(100)): c.send(d)
+c.close(); print('closed')";
+    let client = "import socket, sys, time
+for _ in range(50):
+    try: s = socket.create_connection((sys.argv[1], 4343), 5); break
+    except OSError: time.sleep(0.1)
+u = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); u.connect((sys.argv[1], 4242)); u.settimeout(1)
+for number in range(24):
+    s.send(b'x'); assert s.recv(100) == b'x'
+    u.send(b'y' * 8)
+    u.recv(100)
+    time.sleep(0.5)
+s.shutdown(socket.SHUT_WR); assert s.recv(100) == b''; print('whole')";
+    let server = python(&bed.core, server, &[]);
+    // The server of the echo answers the client's UDP packets, too.
+    let echo = bed.echo(1);
+    let client = python(&bed.host, client, &[CORRESPONDENT]);
+    thread::sleep(seconds(6));
+    let before = slow(&bed);
+    thread::sleep(seconds(4));
+    let by_slow = slow(&bed) - before;
+    let ends = [client, server].map(|child| child.wait_with_output().expect("an end"));
+    let [client, server] = ends.each_ref().map(said);
+    assert!(client.contains("whole") && server.contains("closed"), "{path}: {client} {server}");
+    // In four seconds the ends send about 50 packets. Each flow has to become a new entry if it loses its
+    // own.
+    assert!(by_slow < 12, "{path}: {by_slow} packets took the slow path");
+    let _ = echo.stop();
+}
+
+#[test]
+fn bpf_programs_keep_connections_alive() {
+    stays_alive("bpf");
+}
+
+#[test]
+fn xdp_programs_keep_connections_alive() {
+    stays_alive("xdp");
+}

@@ -1,0 +1,536 @@
+//! Reads the rules of all programs that look at forwarded packets, and finds out which parts of a packet they
+//! use.
+//!
+//! The fast path forwards a packet past the rules only if they have accepted an earlier packet of the flow
+//! (`bpf/tracked.h`). That is right for rules that use only interfaces, addresses, protocol, ports and
+//! connection state: they decide in the same way about each packet of an established connection. This module
+//! finds rules that use more (a limit, a quota, the length, a mark, a set that changes), or that change a
+//! packet.
+//!
+//! Rules in chains that no forwarded packet visits do not count, such as those of the hook `input`. Nor do
+//! rules about packets that the fast path leaves to the kernel in any case: other protocols than TCP and UDP,
+//! TCP packets with SYN, FIN or RST, and packets outside of established connections. Chains of NAT see only
+//! the first packet of a connection, and the entry of connection tracking says whether the connection has
+//! NAT.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use super::message::{
+    EXPRESSION_DATA, EXPRESSION_NAME, FAMILY_INET, GET_CHAIN, GET_ELEMENTS, GET_RULE, GET_SET, RULE_CHAIN,
+    RULE_EXPRESSIONS, RULE_HANDLE, RULE_TABLE, TABLE,
+};
+use super::socket::RequestSocket;
+use crate::fast_path::RuleScope;
+use crate::generic_netlink::{attribute, attributes, find_attribute};
+
+/// Address families of tables: IPv4, devices (`netdev`), IPv6.
+const IPV4: u8 = 2;
+const DEVICES: u8 = 5;
+const IPV6: u8 = 10;
+
+/// Hooks of packets that the machine forwards: prerouting, forward, postrouting, and ingress of `inet`.
+const FORWARDING_HOOKS: [u32; 4] = [0, 2, 4, 5];
+
+/// Attributes of chains and of their hooks.
+const CHAIN_TABLE: u16 = 1;
+const CHAIN_NAME: u16 = 3;
+const CHAIN_HOOK: u16 = 4;
+const CHAIN_POLICY: u16 = 5;
+const CHAIN_TYPE: u16 = 7;
+const HOOK_NUMBER: u16 = 1;
+/// Attributes of sets and of their elements.
+const SET_TABLE: u16 = 1;
+const SET_NAME: u16 = 2;
+const SET_FLAGS: u16 = 3;
+const ELEMENTS: u16 = 3;
+const ELEMENT_DATA: u16 = 2;
+/// Flags of sets whose content changes without a new generation of the ruleset: elements with a timeout,
+/// elements that rules add, and elements with a state of their own.
+const SET_CHANGES: u32 = 0x10 | 0x20 | 0x40 | 0x100;
+/// Attribute of data that is a verdict, and its attribute with the name of a chain.
+const VERDICT: u16 = 2;
+const VERDICT_CHAIN: u16 = 2;
+
+/// Fields of the expression `meta` that are equal for all packets of a flow: protocol, interfaces by index,
+/// name, type, group and kind, address family, transport protocol.
+const META_OF_FLOW: [u32; 13] = [1, 4, 5, 6, 7, 8, 9, 15, 16, 21, 22, 26, 27];
+const META_FAMILY: u32 = 15;
+const META_PROTOCOL: u32 = 16;
+/// Fields of the expression `ct` that are equal for all packets of an established connection: state,
+/// direction, status, family, addresses, protocol, ports, zone.
+const CT_OF_FLOW: [u32; 14] = [0, 1, 2, 7, 8, 9, 10, 11, 12, 17, 19, 20, 21, 22];
+const CT_STATE: u32 = 0;
+/// Bit of the state `established`.
+const ESTABLISHED: u32 = 2;
+/// TCP flags FIN, SYN and RST.
+const TCP_STOPS: u8 = 7;
+
+/// Operations of the expression `cmp`.
+const EQUAL: u32 = 0;
+const NOT_EQUAL: u32 = 1;
+
+/// Uses of the rules for one address family.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct FamilyRules {
+    pub(crate) scope: RuleScope,
+    /// A rule that uses more than the flow, and what it uses.
+    pub(crate) reason: Option<String>,
+}
+
+impl FamilyRules {
+    /// Adds rules that look at flows only.
+    pub(crate) fn add_flow(&mut self) {
+        self.scope = self.scope.max(RuleScope::Flow);
+    }
+
+    /// Adds a rule for which the kernel must see each packet.
+    pub(crate) fn add_packet(&mut self, reason: impl FnOnce() -> String) {
+        self.scope = RuleScope::Packet;
+        self.reason.get_or_insert_with(reason);
+    }
+}
+
+/// Uses of the rules for forwarded packets.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct RuleUses {
+    pub(crate) ipv4: FamilyRules,
+    pub(crate) ipv6: FamilyRules,
+}
+
+impl RuleUses {
+    /// Applies `change` to the rules of the address families that a table of `family` has, or `only` of them.
+    fn change(&mut self, family: u8, only: Option<u8>, change: impl Fn(&mut FamilyRules)) {
+        for (of, rules) in [(IPV4, &mut self.ipv4), (IPV6, &mut self.ipv6)] {
+            if (family == of || matches!(family, FAMILY_INET | DEVICES)) && only.is_none_or(|it| it == of) {
+                change(rules);
+            }
+        }
+    }
+}
+
+/// A chain: family and name of its table, and its own name.
+type ChainKey = (u8, Vec<u8>, Vec<u8>);
+
+/// Returns the uses of all rules in the kernel except carnet's own.
+pub(super) fn read(requests: &mut RequestSocket) -> io::Result<RuleUses> {
+    let mut uses = RuleUses::default();
+    let chains = requests.list(GET_CHAIN, 0, &[])?;
+    // Chains that forwarded packets visit, and whether only by way of chains of NAT.
+    let mut reached: Vec<(ChainKey, bool)> = Vec::new();
+    for (family, chain) in &chains {
+        let Some(hook) = find_attribute(chain, CHAIN_HOOK) else { continue };
+        let is_forwarding = match *family {
+            IPV4 | IPV6 | FAMILY_INET => {
+                number(hook, HOOK_NUMBER).is_some_and(|hook| FORWARDING_HOOKS.contains(&hook))
+            }
+            DEVICES => true,
+            _ => false,
+        };
+        let key = (*family, text(chain, CHAIN_TABLE), text(chain, CHAIN_NAME));
+        if !is_forwarding || (key.0 == FAMILY_INET && key.1 == TABLE.as_bytes()) {
+            continue;
+        }
+        // 0 is the policy `drop`.
+        if number(chain, CHAIN_POLICY) == Some(0) {
+            uses.change(*family, None, FamilyRules::add_flow);
+        }
+        reached.push((key, text(chain, CHAIN_TYPE) == b"nat"));
+    }
+    if reached.is_empty() {
+        return Ok(uses);
+    }
+    let mut rules: BTreeMap<ChainKey, Vec<Vec<u8>>> = BTreeMap::new();
+    for (family, rule) in requests.list(GET_RULE, 0, &[])? {
+        let key = (family, text(&rule, RULE_TABLE), text(&rule, RULE_CHAIN));
+        rules.entry(key).or_default().push(rule);
+    }
+    let mut sets: BTreeMap<ChainKey, u32> = BTreeMap::new();
+    for (family, set) in requests.list(GET_SET, 0, &[])? {
+        let flags = number(&set, SET_FLAGS).unwrap_or(0);
+        sets.insert((family, text(&set, SET_TABLE), text(&set, SET_NAME)), flags);
+    }
+    let mut known: BTreeSet<(ChainKey, bool)> = reached.iter().cloned().collect();
+    while let Some((key, is_nat)) = reached.pop() {
+        let (family, table, _) = &key;
+        for rule in rules.get(&key).into_iter().flatten() {
+            let expressions = expressions(rule);
+            let set_of = |name: &[u8]| sets.get(&(*family, table.clone(), name.to_vec())).copied();
+            let RuleUse { only, packet, is_of_kernel } = examine(*family, &expressions, set_of);
+            if is_of_kernel {
+                continue;
+            }
+            uses.change(*family, only, FamilyRules::add_flow);
+            if let Some(what) = packet.filter(|_| !is_nat) {
+                uses.change(*family, only, |rules| rules.add_packet(|| described(&key, rule, &what)));
+            }
+            let mut targets = targets(&expressions);
+            for map in verdict_maps(&expressions) {
+                let named = [attribute(SET_TABLE, &with_end(table)), attribute(SET_NAME, &with_end(&map))];
+                for (_, elements) in requests.list(GET_ELEMENTS, *family, &named.concat())? {
+                    targets.extend(targets_of_elements(&elements));
+                }
+            }
+            for target in targets {
+                let target = ((*family, table.clone(), target), is_nat);
+                if known.insert(target.clone()) {
+                    reached.push(target);
+                }
+            }
+        }
+    }
+    Ok(uses)
+}
+
+/// Returns the name of a rule and what it uses, for the operator.
+fn described((family, table, chain): &ChainKey, rule: &[u8], what: &str) -> String {
+    let family = match *family {
+        IPV4 => "ip",
+        IPV6 => "ip6",
+        DEVICES => "netdev",
+        _ => "inet",
+    };
+    let handle = find_attribute(rule, RULE_HANDLE).and_then(|it| it.first_chunk()).copied();
+    format!(
+        "table {family} {} chain {} handle {} uses {what}",
+        String::from_utf8_lossy(table),
+        String::from_utf8_lossy(chain),
+        handle.map_or(0, u64::from_be_bytes),
+    )
+}
+
+/// An expression of a rule: its name and its attributes.
+type Expression = (String, Vec<u8>);
+
+fn expressions(rule: &[u8]) -> Vec<Expression> {
+    let list = find_attribute(rule, RULE_EXPRESSIONS).unwrap_or_default();
+    let one = |expression: &[u8]| {
+        let data = find_attribute(expression, EXPRESSION_DATA).unwrap_or_default().to_vec();
+        (String::from_utf8_lossy(&text(expression, EXPRESSION_NAME)).into_owned(), data)
+    };
+    attributes(list).map(|(_, expression)| one(expression)).collect()
+}
+
+/// What a rule uses.
+#[derive(Debug, PartialEq, Eq, Default)]
+struct RuleUse {
+    /// The only address family about which the rule is; `None` if it is about all families of its table.
+    only: Option<u8>,
+    /// What the rule uses or does beyond the flow; `None` if it uses only the flow.
+    packet: Option<String>,
+    /// Whether the rule is only about packets that the fast path leaves to the kernel.
+    is_of_kernel: bool,
+}
+
+/// A field of the packet in a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Family,
+    Protocol,
+    State,
+}
+
+/// Finds out what a rule uses. `set_of` returns the flags of a set.
+fn examine(family: u8, expressions: &[Expression], set_of: impl Fn(&[u8]) -> Option<u32>) -> RuleUse {
+    let mut found = RuleUse::default();
+    // The field that the last expressions have loaded: its register, and the mask that they have applied.
+    let mut loaded: Option<(Field, u32, Option<Vec<u8>>)> = None;
+    for (at, (name, data)) in expressions.iter().enumerate() {
+        if !matches!(name.as_str(), "bitwise" | "cmp" | "counter") {
+            loaded = None;
+        }
+        let mut load = |field| loaded = Some((field, register(data, 1), None));
+        let of_packet = match name.as_str() {
+            "meta" => match (number(data, 2), number(data, 3)) {
+                (_, Some(_)) => Some("a changed mark or priority".to_owned()),
+                (Some(META_FAMILY), _) => {
+                    load(Field::Family);
+                    None
+                }
+                (Some(META_PROTOCOL), _) => {
+                    load(Field::Protocol);
+                    None
+                }
+                (Some(key), _) if META_OF_FLOW.contains(&key) => None,
+                (key, _) => Some(format!("meta field {}", key.unwrap_or(u32::MAX))),
+            },
+            "ct" => match (number(data, 2), find_attribute(data, 4)) {
+                (_, Some(_)) => Some("a changed field of the connection".to_owned()),
+                (Some(CT_STATE), _) => {
+                    load(Field::State);
+                    None
+                }
+                (Some(key), _) if CT_OF_FLOW.contains(&key) => None,
+                (key, _) => Some(format!("ct field {}", key.unwrap_or(u32::MAX))),
+            },
+            "payload" => match (number(data, 2), number(data, 3), number(data, 4)) {
+                _ if find_attribute(data, 5).is_some() => Some("a changed header".to_owned()),
+                (Some(1), Some(offset), Some(length)) => match (ip_version(family, &found), offset, length) {
+                    (Some(IPV4), 9, 1) | (Some(IPV6), 6, 1) => {
+                        load(Field::Protocol);
+                        None
+                    }
+                    (Some(IPV4), 12.., _) if offset + length <= 20 => None,
+                    (Some(IPV6), 8.., _) if offset + length <= 40 => None,
+                    _ => Some("a field of the IP header".to_owned()),
+                },
+                (Some(2), Some(offset), Some(length)) if offset + length <= 4 => None,
+                (Some(2), Some(13), Some(1)) => {
+                    found.is_of_kernel |= is_about_stops(expressions.get(at + 1..).unwrap_or_default());
+                    Some("TCP flags".to_owned())
+                }
+                (Some(0), ..) => Some("a link-layer address".to_owned()),
+                _ => Some("a field of a header".to_owned()),
+            },
+            "bitwise" => {
+                if let Some((_, of, mask)) = &mut loaded
+                    && *of == register(data, 1)
+                {
+                    *mask = find_attribute(data, 4).and_then(|it| find_attribute(it, 1)).map(<[u8]>::to_vec);
+                    *of = register(data, 2);
+                }
+                None
+            }
+            "cmp" => {
+                let value = find_attribute(data, 3).and_then(|it| find_attribute(it, 1)).unwrap_or_default();
+                if let Some((field, of, mask)) = &loaded
+                    && *of == register(data, 1)
+                {
+                    let is_equal = number(data, 2) == Some(EQUAL);
+                    match field {
+                        Field::Family if is_equal => found.only = value.first().copied(),
+                        Field::Protocol if is_equal => {
+                            found.is_of_kernel |= value.first().is_some_and(|it| !matches!(*it, 6 | 17));
+                        }
+                        Field::State => {
+                            let mask = mask.as_ref().and_then(|mask| mask.first_chunk().copied());
+                            let mask = mask.map_or(u32::MAX, u32::from_ne_bytes);
+                            found.is_of_kernel |=
+                                number(data, 2) == Some(NOT_EQUAL) && mask & ESTABLISHED == 0;
+                        }
+                        _ => {}
+                    }
+                }
+                None
+            }
+            "lookup" => match set_of(&text(data, 1)) {
+                Some(flags) if flags & SET_CHANGES == 0 => None,
+                _ => Some(format!("set {}, which changes", String::from_utf8_lossy(&text(data, 1)))),
+            },
+            // An object of type 1 is a counter.
+            "objref" if number(data, 1) == Some(1) => None,
+            "range" | "byteorder" | "immediate" | "counter" | "reject" | "masq" | "nat" | "redir"
+            | "notrack" => None,
+            other => Some(other.to_owned()),
+        };
+        if found.is_of_kernel {
+            found.packet = None;
+            return found;
+        }
+        if found.packet.is_none() {
+            found.packet = of_packet;
+        }
+    }
+    found
+}
+
+/// Returns the address family of the packets that a rule sees; `None` if it may be either.
+fn ip_version(family: u8, found: &RuleUse) -> Option<u8> {
+    match family {
+        IPV4 | IPV6 => Some(family),
+        _ => found.only,
+    }
+}
+
+/// Returns whether the expressions compare loaded TCP flags such that only packets with SYN, FIN or RST
+/// remain.
+fn is_about_stops(expressions: &[Expression]) -> bool {
+    let (mask, rest) = match expressions {
+        [(name, data), rest @ ..] if name == "bitwise" => {
+            let mask = find_attribute(data, 4).and_then(|it| find_attribute(it, 1));
+            (mask.and_then(|mask| mask.first().copied()).unwrap_or(0), rest)
+        }
+        rest => (0xff, rest),
+    };
+    match rest {
+        [(name, data), ..] if name == "cmp" => {
+            let value = find_attribute(data, 3).and_then(|it| find_attribute(it, 1));
+            match (number(data, 2), value.and_then(|value| value.first())) {
+                (Some(EQUAL), Some(value)) => value & TCP_STOPS != 0,
+                (Some(NOT_EQUAL), Some(0)) => mask != 0 && mask & !TCP_STOPS == 0,
+                _ => false,
+            }
+        }
+        _ => false,
+    }
+}
+
+/// Returns the chains to which a rule's verdict jumps.
+fn targets(expressions: &[Expression]) -> Vec<Vec<u8>> {
+    let immediates = expressions.iter().filter(|(name, _)| name == "immediate");
+    immediates.filter_map(|(_, data)| chain_of_verdict(find_attribute(data, 2)?)).collect()
+}
+
+/// Returns the names of the maps in which a rule looks its verdict up.
+fn verdict_maps(expressions: &[Expression]) -> Vec<Vec<u8>> {
+    let lookups = expressions.iter().filter(|(name, data)| name == "lookup" && number(data, 3) == Some(0));
+    lookups.map(|(_, data)| text(data, 1)).collect()
+}
+
+/// Returns the chains to which the verdicts of a map's elements jump.
+fn targets_of_elements(elements: &[u8]) -> Vec<Vec<u8>> {
+    let list = find_attribute(elements, ELEMENTS).unwrap_or_default();
+    attributes(list)
+        .filter_map(|(_, element)| chain_of_verdict(find_attribute(element, ELEMENT_DATA)?))
+        .collect()
+}
+
+fn chain_of_verdict(data: &[u8]) -> Option<Vec<u8>> {
+    let verdict = find_attribute(data, VERDICT)?;
+    find_attribute(verdict, VERDICT_CHAIN).map(|_| text(verdict, VERDICT_CHAIN))
+}
+
+/// Returns the number of a register; registers of four octets begin at 8, those of 16 octets at 1.
+fn register(data: &[u8], kind: u16) -> u32 {
+    match number(data, kind).unwrap_or(u32::MAX) {
+        wide @ 1..=4 => 4 + 4 * wide,
+        other => other,
+    }
+}
+
+fn number(octets: &[u8], kind: u16) -> Option<u32> {
+    Some(u32::from_be_bytes(*find_attribute(octets, kind)?.first_chunk()?))
+}
+
+/// Returns a string without the zero octet at its end.
+fn text(octets: &[u8], kind: u16) -> Vec<u8> {
+    let value = find_attribute(octets, kind).unwrap_or_default();
+    value.split(|octet| *octet == 0).next().unwrap_or_default().to_vec()
+}
+
+fn with_end(text: &[u8]) -> Vec<u8> {
+    [text, &[0]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+
+    /// Returns the uses of a ruleset in a new network namespace; `None` if this machine permits none.
+    fn uses_of(ruleset: &str) -> Option<RuleUses> {
+        let ruleset = ruleset.to_owned();
+        let read = move || {
+            if unshare(CloneFlags::CLONE_NEWNET).is_err() {
+                assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "no network namespace");
+                println!("\nSKIPPED: cannot make a network namespace");
+                return None;
+            }
+            let mut nft = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().expect("nft");
+            nft.stdin.take().expect("a pipe").write_all(ruleset.as_bytes()).expect("nft reads");
+            assert!(nft.wait().expect("nft ends").success(), "{ruleset}");
+            let mut requests = RequestSocket::open().expect("a socket");
+            Some(super::read(&mut requests).expect("the kernel lists its rules"))
+        };
+        std::thread::spawn(read).join().expect("the thread ends")
+    }
+
+    /// Returns the scopes for IPv4 and IPv6 of one rule in a chain `forward`, and the reason for IPv4.
+    fn scopes_of(family: &str, rule: &str) -> Option<(RuleScope, RuleScope, String)> {
+        let uses = uses_of(&format!(
+            "table {family} t {{
+                set steady {{ type inet_service; elements = {{ 53, 80 }}; }}
+                set changing {{ type inet_service; flags dynamic; timeout 1h; }}
+                chain other {{
+ drop
+ }}
+                chain limiting {{
+ limit rate 5/second accept
+ }}
+                chain f {{
+ type filter hook forward priority 0
+ {rule}
+ }}
+            }}"
+        ))?;
+        Some((uses.ipv4.scope, uses.ipv6.scope, uses.ipv4.reason.unwrap_or_default()))
+    }
+
+    #[test]
+    fn rules_about_flows_leave_packets_to_the_fast_path() {
+        use RuleScope::{Flow, Nothing};
+        for (family, rule, ipv4, ipv6) in [
+            ("inet", "", Nothing, Nothing),
+            ("inet", "ct state established,related accept", Flow, Flow),
+            ("inet", "ct state vmap { established : accept, invalid : drop }", Flow, Flow),
+            ("inet", "iifname \"lan0\" oifname { \"a\", \"b\" } counter accept", Flow, Flow),
+            ("inet", "ip saddr 10.0.0.0/8 tcp dport 22 reject", Flow, Nothing),
+            ("inet", "ip6 daddr 2001:db8::1 udp dport @steady drop", Nothing, Flow),
+            ("ip", "ip saddr 10.0.0.0/9 ip protocol tcp drop", Flow, Nothing),
+            ("ip6", "ip6 saddr 2001:db8::/33 th sport 1000-2000 jump other", Nothing, Flow),
+            ("inet", "tcp flags syn / syn,rst tcp option maxseg size set rt mtu", Nothing, Nothing),
+            ("inet", "ct state new limit rate 5/second accept", Nothing, Nothing),
+            ("inet", "meta l4proto icmp limit rate 5/second accept", Nothing, Nothing),
+            ("inet", "icmpv6 type echo-request limit rate 5/second accept", Nothing, Nothing),
+        ] {
+            let Some(found) = scopes_of(family, rule) else { return };
+            assert_eq!((found.0, found.1), (ipv4, ipv6), "{rule}: {}", found.2);
+        }
+    }
+
+    #[test]
+    fn rules_about_packets_are_named() {
+        for (rule, what) in [
+            ("limit rate 5/second accept", "limit"),
+            ("quota over 10 mbytes drop", "quota"),
+            ("meta length > 1000 drop", "meta field 0"),
+            ("meta mark 7 drop", "meta field 3"),
+            ("meta mark set 7", "a changed mark"),
+            ("ct mark 7 drop", "ct field 3"),
+            ("ct bytes > 1000 drop", "ct field 15"),
+            ("meta hour \"8:00\"-\"9:00\" drop", "meta field"),
+            ("ip dscp cs1 drop", "a field of the IP header"),
+            ("ip ttl 1 drop", "a field of the IP header"),
+            ("ip dscp set cs1", "IP header"),
+            ("tcp flags ack accept", "TCP flags"),
+            ("tcp dport @changing drop", "set changing"),
+            ("add @changing { tcp dport }", "dynset"),
+            ("log accept", "log"),
+            ("tcp dport 9 jump limiting", "chain limiting handle"),
+            ("tcp dport vmap { 9 : jump limiting }", "chain limiting handle"),
+        ] {
+            let Some((ipv4, _, reason)) = scopes_of("inet", rule) else { return };
+            assert_eq!(ipv4, RuleScope::Packet, "{rule}");
+            assert!(reason.starts_with("table inet t chain ") && reason.contains(what), "{rule}: {reason}");
+        }
+    }
+
+    #[test]
+    fn chains_without_forwarded_packets_do_not_count() {
+        for (table, chain, scope) in [
+            ("inet t", "type filter hook input priority 0; limit rate 5/second accept", RuleScope::Nothing),
+            ("inet t", "type filter hook forward priority 0; policy drop", RuleScope::Flow),
+            (
+                "ip t",
+                "type nat hook postrouting priority 100; fib saddr type local masquerade",
+                RuleScope::Flow,
+            ),
+            ("ip t", "type filter hook prerouting priority 0; fib saddr type local drop", RuleScope::Packet),
+            (
+                "inet carnet_rules",
+                "type filter hook forward priority 0; meta mark 7 drop",
+                RuleScope::Nothing,
+            ),
+        ] {
+            let chain = chain.replace("; ", "\n");
+            let Some(uses) = uses_of(&format!("table {table} {{\nchain c {{\n{chain}\n}}\n}}")) else {
+                return;
+            };
+            assert_eq!(uses.ipv4.scope, scope, "{table}: {chain}");
+        }
+    }
+}
