@@ -239,7 +239,7 @@ fn packets_that_nat_leaves_out_do_not_leave_with_the_address_of_their_host() {
         let head = [&[0x60, 0, 0, 0, 0, 24, 58, 255], &from.octets()[..], &to.octets()].concat();
         let mut message = [&[kind, 0, 0, 0][..], &[0; 20]].concat();
         // Connection tracking would refuse a message with a wrong checksum.
-        let sum = checksum::upper_layer(from, to, 58, &message);
+        let sum = checksum::upper_layer_checksum(from, to, 58, &message);
         message[2..4].copy_from_slice(&sum.to_be_bytes());
         assert!(cannon.fire(&[&head[..], &message].concat(), to, 0), "{kind}");
     }
