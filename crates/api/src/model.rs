@@ -75,7 +75,7 @@ pub use carnet_nemo::status::{
     OutsideCount, Policy, PortalAccess, Route, Tunnel, Uplink,
 };
 pub use carnet_nemo::status::{LanAdvertisement, LanAllowed};
-pub use lan::{Lan, LanDhcp, LanDns, LanHost};
+pub use lan::{Lan, LanDelegation, LanDhcp, LanDns, LanHost};
 
 /// Status of a station, in short.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

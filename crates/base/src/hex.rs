@@ -4,13 +4,18 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-/// Writes two digits per octet.
-pub fn serialize<S: Serializer>(octets: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+/// Returns two digits per octet.
+pub fn encode(octets: &[u8]) -> String {
     let mut text = String::with_capacity(octets.len() * 2);
     for octet in octets {
         let _ = write!(text, "{octet:02x}");
     }
-    serializer.serialize_str(&text)
+    text
+}
+
+/// Writes two digits per octet.
+pub fn serialize<S: Serializer>(octets: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&encode(octets))
 }
 
 /// Reads two digits per octet.

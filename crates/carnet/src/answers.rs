@@ -113,6 +113,8 @@ pub fn lan(config: &Config, station: &Station, services: &LanServices, now: Time
                 .into_iter()
                 .map(|(address, failure)| model::LanDns { address, failure })
                 .collect(),
+            delegate: services.delegator().interface(interface).map(|delegating| delegating.length),
+            delegated: delegated(services, interface, now),
             hosts: link.iter().flat_map(|link| link.server.leases(now)).map(lan_host).collect(),
         }
     });
@@ -132,6 +134,19 @@ fn dhcp(link: &LanLink) -> model::LanDhcp {
         failure: link.failure.clone(),
         other_server: link.server.other_server(),
     }
+}
+
+/// Returns the prefixes that routers on an interface have.
+fn delegated(services: &LanServices, interface: &str, now: Time) -> Vec<model::LanDelegation> {
+    let delegations = services.delegator().delegations();
+    let here = delegations.filter(|delegation| delegation.client.interface == interface);
+    let delegated = here.map(|delegation| model::LanDelegation {
+        prefix: delegation.prefix,
+        router: delegation.router,
+        duid: carnet_base::hex::encode(&delegation.client.duid),
+        remaining_s: delegation.until.saturating_since(now).as_secs(),
+    });
+    delegated.collect()
 }
 
 fn lan_host(lease: LeaseStatus) -> model::LanHost {

@@ -20,11 +20,13 @@ use carnet_base::{Interface, Rng, Time, WallTime};
 use carnet_lan::LinkAddress;
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
 use carnet_lan::dhcpv4::{Datagram, DhcpCounters, Output, Server, ServerConfig, StoredLease, frame};
+use carnet_lan::dhcpv6::delegation::Delegator;
 use carnet_lan::dns::names::{Host, Network};
 use carnet_linux::{DhcpInput, DhcpPort, DnsMessage};
 use tracing::{info, warn};
 
 use crate::settings::lan::{dhcp_servers, domains};
+use crate::state::StoredLeases;
 use dhcpv6::Dhcpv6Service;
 use dns::DnsService;
 use neighbours::VerifiedAddresses;
@@ -97,17 +99,18 @@ impl LanServices {
     /// Starts the services of the config with these stored leases.
     pub fn new(
         config: &Config,
-        leases: &[StoredLease],
+        leases: &StoredLeases,
         mut rng: Rng,
         (now, wall): (Time, WallTime),
     ) -> LanServices {
         let links = dhcp_servers(config)
             .into_iter()
-            .map(|(name, server)| LanLink::new(name, Server::new(server, leases, now, wall)));
+            .map(|(name, server)| LanLink::new(name, Server::new(server, &leases.addresses, now, wall)));
         let router = config.mobile_router.as_ref();
         let dns = router.and_then(|router| DnsService::new(router, rng.fork()));
         let (held, former, domains) = (VecDeque::new(), Vec::new(), domains(config));
-        let (links, dhcpv6) = (links.collect(), Dhcpv6Service::new(config));
+        let links = links.collect();
+        let dhcpv6 = Dhcpv6Service::new(config, &leases.prefixes, (now, wall));
         let neighbours = VerifiedAddresses::default();
         let mut services = LanServices { links, held, former, dhcpv6, dns, domains, neighbours, rng };
         services.publish_names();
@@ -134,7 +137,7 @@ impl LanServices {
         };
         self.former.retain(|lease| !is_served(lease));
         self.domains = domains(config);
-        self.dhcpv6 = Dhcpv6Service::new(config);
+        self.dhcpv6.reconfigure(config);
         match config.mobile_router.as_ref().filter(|router| !router.dns_forward.is_empty()) {
             None => self.dns = None,
             Some(router) => match &mut self.dns {
@@ -256,7 +259,7 @@ impl LanServices {
             link.server.set_tunnel_mtu(tunnel_mtu);
             link.process(now, wall);
         }
-        self.dhcpv6.process(now);
+        self.dhcpv6.process(now, wall);
         if let Some(dns) = &mut self.dns {
             dns.handle_timeout(now);
         }
@@ -291,8 +294,19 @@ impl LanServices {
         self.held.push_back(HeldDatagram { commit, since: now, interface, datagram });
     }
 
+    /// Returns the service that delegates prefixes.
+    pub fn dhcpv6(&mut self) -> &mut Dhcpv6Service {
+        &mut self.dhcpv6
+    }
+
+    /// Returns the delegated prefixes.
+    pub fn delegator(&self) -> &Delegator {
+        self.dhcpv6.delegator()
+    }
+
     /// Sends the messages that waited for a commit, which is on the disk now.
     pub fn written(&mut self, now: Time, commit: u64) {
+        self.dhcpv6.written(now, commit);
         while self.held.front().is_some_and(|held| held.commit <= commit) {
             let Some(held) = self.held.pop_front() else { return };
             let link = self.links.iter_mut().find(|link| link.name == held.interface);

@@ -30,6 +30,7 @@ use std::time::Duration;
 use anyhow::Context;
 use carnet_base::Time;
 use carnet_lan::dhcpv4::StoredLease;
+use carnet_lan::dhcpv6::delegation::StoredDelegation;
 use carnet_linux::disk::Files;
 use carnet_linux::sandbox::with_files_alone;
 use carnet_station::PersistentState;
@@ -155,7 +156,16 @@ struct StateWriter {
     /// Whether the thread that writes the state has ended.
     ended: bool,
     /// Leases that were stored at the start, until [`State::take_leases`].
-    leases: Vec<StoredLease>,
+    leases: StoredLeases,
+}
+
+/// Records of the services for hosts on board.
+#[derive(Debug, Default)]
+pub struct StoredLeases {
+    /// Leases of IPv4 addresses.
+    pub addresses: Vec<StoredLease>,
+    /// Prefixes that routers on board have.
+    pub prefixes: Vec<StoredDelegation>,
 }
 
 impl State {
@@ -182,7 +192,8 @@ impl State {
                 path.display()
             )
         });
-        let (leases, records) = records.into_iter().partition(|(key, _)| matches!(key, Key::Lease(_)));
+        let (leases, records) =
+            records.into_iter().partition(|(key, _)| matches!(key, Key::Lease(_) | Key::Delegation(_)));
         let loaded = loaded(&path, records)?;
         let (commits, to_write) = mpsc::sync_channel(1);
         let (tell, news) = unbounded_channel();
@@ -226,7 +237,7 @@ impl State {
     }
 
     /// Returns the leases that were stored at the start; the next call returns none.
-    pub fn take_leases(&mut self) -> Vec<StoredLease> {
+    pub fn take_leases(&mut self) -> StoredLeases {
         self.0.as_mut().map(|keeping| std::mem::take(&mut keeping.leases)).unwrap_or_default()
     }
 
@@ -350,7 +361,7 @@ pub fn loaded(path: &Path, records: Vec<(Key, String)>) -> anyhow::Result<Persis
         match key {
             Key::Own => loaded = serde_json::from_slice(text.as_bytes()).with_context(place)?,
             Key::Node(_) => nodes.push(serde_json::from_slice(text.as_bytes()).with_context(place)?),
-            Key::Lease(_) => {}
+            Key::Lease(_) | Key::Delegation(_) => {}
         }
     }
     loaded.home_agent = nodes;
@@ -358,17 +369,20 @@ pub fn loaded(path: &Path, records: Vec<(Key, String)>) -> anyhow::Result<Persis
     Ok(loaded)
 }
 
-/// Converts records to leases. Leaves out a record of another version. A host without a record keeps its
-/// address, because the server probes an address before it offers it.
-fn stored_leases(records: Vec<(Key, String)>) -> Vec<StoredLease> {
-    let leases = records.into_iter().filter_map(|(key, text)| match serde_json::from_str(&text) {
-        Ok(lease) => Some(lease),
-        Err(error) => {
+/// Converts records to leases and delegated prefixes. Leaves out a record of another version. A host without
+/// a record keeps its address, because the server probes an address before it offers it.
+fn stored_leases(records: Vec<(Key, String)>) -> StoredLeases {
+    let mut leases = StoredLeases::default();
+    for (key, text) in records {
+        let read = match key {
+            Key::Delegation(_) => serde_json::from_str(&text).map(|prefix| leases.prefixes.push(prefix)),
+            _ => serde_json::from_str(&text).map(|lease| leases.addresses.push(lease)),
+        };
+        if let Err(error) = read {
             warn!("cannot read the stored DHCP lease of {key}, so carnet ignores it: {error}");
-            None
         }
-    });
-    leases.collect()
+    }
+    leases
 }
 
 /// Opens the journal of a station in a directory.

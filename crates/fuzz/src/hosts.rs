@@ -9,6 +9,9 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
 use carnet_lan::dhcpv4::{self, Output, Reservation, Server, ServerConfig, StoredLease};
+use carnet_lan::dhcpv6::delegation::{
+    DelegatingInterface, DelegationOutput, Delegator, DelegatorConfig, StoredDelegation,
+};
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
 use carnet_lan::dns::names::{Host, HostNames, Network};
 use carnet_lan::dns::{Client, Forwarder, Output as DnsOutput, QueryId, Transport};
@@ -101,6 +104,50 @@ fn wall(now: Time) -> WallTime {
     WallTime::from_unix_nanos(1_700_000_000_000_000_000) + now.saturating_since(Time::ZERO)
 }
 
+/// The delegated prefixes, and those that are stored on the disk.
+struct DelegationWorld {
+    delegator: Delegator,
+    disk: BTreeMap<Ipv6Addr, StoredDelegation>,
+}
+
+impl DelegationWorld {
+    fn new(disk: BTreeMap<Ipv6Addr, StoredDelegation>, now: Time) -> DelegationWorld {
+        let stored: Vec<StoredDelegation> = disk.values().cloned().collect();
+        let prefix = |text: &str| text.parse().expect("a prefix");
+        let lifetime = Duration::from_secs(120);
+        let config = DelegatorConfig {
+            prefixes: vec![prefix("2001:db8:a::/61")],
+            used: vec![prefix("2001:db8:a::/64")],
+            interfaces: vec![DelegatingInterface { name: "i0".into(), length: 64, lifetime }],
+        };
+        let mut world = DelegationWorld { delegator: Delegator::new(config, &stored, now, wall(now)), disk };
+        world.outputs();
+        world
+    }
+
+    /// Carries out the outputs. Returns whether a record was stored.
+    fn outputs(&mut self) -> bool {
+        let mut has_stored = false;
+        while let Some(output) = self.delegator.poll_output() {
+            match output {
+                DelegationOutput::Store(prefix, Some(record)) => {
+                    self.disk.insert(prefix.network(), record);
+                    has_stored = true;
+                }
+                DelegationOutput::Store(prefix, None) => {
+                    self.disk.remove(&prefix.network());
+                }
+                DelegationOutput::Event(_) => {}
+            }
+        }
+        let held: Vec<Ipv6Addr> =
+            self.delegator.delegations().map(|delegation| delegation.prefix.network()).collect();
+        assert!(held.len() <= 7);
+        assert_eq!(held, self.disk.keys().copied().collect::<Vec<_>>());
+        has_stored
+    }
+}
+
 /// Passes messages and ARP packets to the servers of DHCP and DHCPv6, lets time pass, and kills and restarts
 /// the program.
 pub fn dhcp(octets: &[u8]) {
@@ -110,15 +157,23 @@ pub fn dhcp(octets: &[u8]) {
         search: vec!["bus.example".into()],
         captive_portal: None,
     });
+    let mut delegations = DelegationWorld::new(BTreeMap::new(), world.now);
     for (kind, number, content) in messages(octets) {
         match kind {
             0 => world.server.handle_message(world.now, wall(world.now), content),
             1 => world.server.handle_arp(world.now, content),
             2 => {
                 let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, number.into());
-                let _reply = dhcpv6.handle_message(world.now, [2, 0, 0, 0, 0, 1], source, content);
+                let times = (world.now, wall(world.now));
+                let at = ("i0", [2, 0, 0, 0, 0, 1]);
+                let reply = dhcpv6.handle_message(times, at, source, content, &mut delegations.delegator);
+                let has_stored = delegations.outputs();
+                assert!(reply.is_none_or(|reply| has_stored || !reply.waits_for_store));
             }
-            3 => world = DhcpWorld::new(world.disk, world.now),
+            3 => {
+                world = DhcpWorld::new(world.disk, world.now);
+                delegations = DelegationWorld::new(delegations.disk, world.now);
+            }
             _ => {
                 let end = world.now + Duration::from_secs(number.into());
                 while let Some(due) = world.server.poll_timeout().filter(|due| *due <= end) {
@@ -127,6 +182,8 @@ pub fn dhcp(octets: &[u8]) {
                     world.outputs();
                 }
                 world.now = end;
+                delegations.delegator.handle_timeout(end);
+                delegations.outputs();
             }
         }
         world.outputs();

@@ -5,7 +5,7 @@
 //! router: if it fails, hosts with addresses stay connected.
 //!
 //! * [`dhcpv4`] gives hosts IPv4 addresses (RFC 2131).
-//! * [`dhcpv6`] sends hosts the addresses of DNS servers (RFC 8415, without assigning addresses).
+//! * [`dhcpv6`] sends hosts the addresses of DNS servers, and delegates prefixes to routers (RFC 8415).
 //! * [`dns`] forwards DNS queries of hosts, and knows the names of hosts on board.
 #![forbid(unsafe_code)]
 

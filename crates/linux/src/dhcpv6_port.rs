@@ -55,9 +55,8 @@ impl Dhcpv6Port {
         self.socket.poll_read_ready(cx).map(|guard| drop(guard.map(|mut guard| guard.retain_ready())))
     }
 
-    /// Passes the messages that are ready, at most 64, to `answer` with the sender's address. Sends
-    /// the reply that `answer` returns, if any.
-    pub fn receive(&self, mut answer: impl FnMut(Ipv6Addr, &[u8]) -> Option<Vec<u8>>) {
+    /// Passes the messages that are ready, at most 64, to `answer` with the sender's address.
+    pub fn receive(&self, mut answer: impl FnMut(Ipv6Addr, &[u8])) {
         let mut buffer = [const { MaybeUninit::uninit() }; MESSAGE];
         for _ in 0..BATCH {
             let received = self.socket.try_io(Interest::READABLE, |socket| socket.recv_from(&mut buffer));
@@ -65,10 +64,14 @@ impl Dhcpv6Port {
             let Some(sender) = sender.as_socket_ipv6() else { continue };
             // SAFETY: the kernel has written as many octets as the call returns.
             let octets = buffer.get(..length).map(|octets| unsafe { octets.assume_init_ref() });
-            let Some(reply) = answer(*sender.ip(), octets.unwrap_or_default()) else { continue };
-            let host = SocketAddrV6::new(*sender.ip(), CLIENT_PORT, 0, self.index);
-            // If the interface is down, the host asks again.
-            let _ = self.socket.get_ref().send_to(&reply, &host.into());
+            answer(*sender.ip(), octets.unwrap_or_default());
         }
+    }
+
+    /// Sends a reply to a host with this link-local address.
+    pub fn send(&self, host: Ipv6Addr, reply: &[u8]) {
+        let host = SocketAddrV6::new(host, CLIENT_PORT, 0, self.index);
+        // If the interface is down, the host asks again.
+        let _ = self.socket.get_ref().send_to(reply, &host.into());
     }
 }

@@ -1,12 +1,13 @@
 //! Input types of the NEMO plane that no other crate defines.
 
 use std::fmt::Debug;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, WallTime};
 use carnet_mobility::mnpp::StationObserver;
 use carnet_wire::address::MacAddress;
+use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
 /// Number of packets of one tunnel that a fast path has counted.
@@ -42,6 +43,17 @@ pub struct Arrival<'a> {
     pub wall: WallTime,
     /// Stations in radio range.
     pub in_range: InRange<'a>,
+}
+
+/// A prefix that a router on board has got from this mobile router (RFC 8415).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelegatedPrefix {
+    /// The prefix, a part of the mobile network.
+    pub prefix: Ipv6Net,
+    /// Interface on board at which the router is.
+    pub interface: String,
+    /// Link-local address of the router.
+    pub router: Ipv6Addr,
 }
 
 /// Command that gives a host on board access to the captive portal of an uplink.

@@ -64,6 +64,8 @@ pub(crate) enum Scope {
     Neighbours,
     /// Entries of direct routes of the mobile router.
     Direct,
+    /// Routes to routers on board that have a prefix of the mobile network.
+    Delegations,
 }
 
 #[derive(Debug)]

@@ -312,6 +312,7 @@ impl Station {
                 self.nemo.handle_revocation(now, wall, home_address, &bids)
             }
             Command::Portal(order) => self.nemo.handle_portal(now, order),
+            Command::Delegations(delegated) => self.nemo.handle_delegations(&delegated),
             Command::EndPortal { uplink } => self.nemo.handle_portal_end(now, &uplink),
             Command::Shutdown => {
                 self.nemo.handle_shutdown(now, wall);

@@ -24,7 +24,7 @@ pub use carnet_mobility::Event;
 pub use carnet_mobility::mobile_router::{Octets, PortalProbe};
 use serde::{Deserialize, Serialize};
 
-pub use carnet_nemo::input::{PortalOrder, TunnelTraffic};
+pub use carnet_nemo::input::{DelegatedPrefix, PortalOrder, TunnelTraffic};
 pub use carnet_nemo::{Kept, Output as NemoOutput};
 
 /// An input to the station.
@@ -235,6 +235,8 @@ pub enum Command {
         /// Interface name of the uplink.
         uplink: String,
     },
+    /// Sets the prefixes that routers on board have got, all together.
+    Delegations(Vec<DelegatedPrefix>),
     /// The program is about to end: the station de-registers, and ends its direct routes and other state at
     /// its peers.
     Shutdown,

@@ -137,6 +137,16 @@ impl MobileRouter {
         ipv6.chain(ipv4).collect()
     }
 
+    /// Returns the parts of the mobile network prefixes that routers on board cannot get: the links of the
+    /// interfaces, and the home address.
+    pub fn undelegated_networks(&self) -> Vec<Ipv6Net> {
+        let links = self.lan_networks().into_iter().filter_map(|(_, network)| match network {
+            IpNet::V6(network) => Some(lan::link(network)),
+            IpNet::V4(_) => None,
+        });
+        links.chain([self.home_address.into()]).collect()
+    }
+
     /// Returns the name of the table in the file.
     pub(super) fn table(&self) -> &'static str {
         if self.is_router() { "mobile_router" } else { "mobile_node" }
@@ -711,6 +721,8 @@ impl Draft {
         self.check_advertised(sink);
         let Network { prefixes, ipv4_prefixes, lan, advertise, .. } = &self.network;
         lan::check(&lan.items, prefixes, ipv4_prefixes, *advertise, sink);
+        let home_address = self.home_address.map(|address| address.value);
+        lan::check_delegation(&lan.items, prefixes, home_address, *advertise, sink);
         policy::check(&self.policies, &self.uplinks, lan, sink);
         if let Some(router) = &self.config {
             policy::check_flows(&self.policies, router, sink);

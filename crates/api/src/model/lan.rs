@@ -1,9 +1,9 @@
 //! The mobile network, as `GET /v1/lan` shows it.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carnet_nemo::status::{LanAdvertisement, LanAllowed};
-use ipnet::Ipv4Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
 /// Interface of the mobile network, and the values that carnet gives hosts there.
@@ -34,6 +34,12 @@ pub struct Lan {
     pub dhcp: Option<LanDhcp>,
     /// Addresses at which carnet answers DNS queries; none without `dns_forward`.
     pub dns: Vec<LanDns>,
+    /// Length of the prefixes that routers on the interface get, or `null` if they get none.
+    #[serde(default)]
+    pub delegate: Option<u8>,
+    /// The prefixes that routers on the interface have.
+    #[serde(default)]
+    pub delegated: Vec<LanDelegation>,
     /// The hosts with a lease, by address.
     pub hosts: Vec<LanHost>,
 }
@@ -66,6 +72,19 @@ pub struct LanDns {
     pub address: IpAddr,
     /// Reason why carnet does not answer DNS queries at this address now, or `null`.
     pub failure: Option<String>,
+}
+
+/// A prefix that a router on board has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LanDelegation {
+    /// The prefix.
+    pub prefix: Ipv6Net,
+    /// Link-local address of the router.
+    pub router: Ipv6Addr,
+    /// Identity of the router (DUID), in hexadecimal digits.
+    pub duid: String,
+    /// Seconds until the delegation ends.
+    pub remaining_s: u64,
 }
 
 /// A host with a lease.

@@ -26,6 +26,7 @@ use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::geonet::GnAddress;
 
 use crate::lan::LanServices;
+use crate::state::StoredLeases;
 
 const PAGE: &str = include_str!("../../../../docs/counters.md");
 
@@ -100,7 +101,9 @@ fn counters_page_lists_exactly_the_counters() {
     ] {
         assert!(counters.keys().any(|name| name.starts_with(job)), "{job}");
     }
-    let hosts = LanServices::new(&config, &[], Rng::new(1), (Time::ZERO, WallTime::default())).counters();
+    let hosts =
+        LanServices::new(&config, &StoredLeases::default(), Rng::new(1), (Time::ZERO, WallTime::default()))
+            .counters();
     assert!(!hosts.is_empty());
     for (name, _) in hosts {
         assert!(page().contains(name.as_str()), "{name}");

@@ -1,25 +1,48 @@
-//! Stateless DHCPv6 on the interfaces of the mobile network: connects the servers with their sockets.
+//! DHCPv6 on the interfaces of the mobile network: connects the servers with their sockets, and with the one
+//! delegator that gives prefixes to routers on board.
 
+use std::collections::VecDeque;
 use std::net::Ipv6Addr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use carnet_api::config::Config;
-use carnet_base::{Interface, Time};
-use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
+use carnet_base::{Interface, Time, WallTime};
+use carnet_lan::dhcpv6::delegation::{DelegationOutput, Delegator, StoredDelegation};
+use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Reply, Dhcpv6Server};
 use carnet_linux::Dhcpv6Port;
+use carnet_nemo::input::DelegatedPrefix;
 use ipnet::Ipv6Net;
 use tracing::{info, warn};
 
-use crate::settings::lan::dhcpv6_servers;
+use crate::settings::lan::{delegator_config, dhcpv6_servers};
 
 /// Time until the next attempt to open a socket.
 const AGAIN: Duration = Duration::from_secs(5);
 
+/// Maximum number of replies that wait for the disk, and their longest wait. A client without answer sends
+/// its request again.
+const MAX_HELD: usize = 1024;
+const MAX_HOLD_TIME: Duration = Duration::from_secs(8);
+
 /// The servers of all interfaces.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Dhcpv6Service {
     links: Vec<Link>,
+    delegator: Delegator,
+    /// Replies whose records are not yet stored: `None` until the caller knows the number of the commit.
+    held: VecDeque<HeldReply>,
+}
+
+/// A reply that waits until records of delegated prefixes are on the disk.
+#[derive(Debug)]
+struct HeldReply {
+    /// Number of the commit with the records; `None` until the caller has made it.
+    commit: Option<u64>,
+    since: Time,
+    interface: String,
+    destination: Ipv6Addr,
+    octets: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -37,8 +60,19 @@ struct Link {
 }
 
 impl Dhcpv6Service {
-    /// Creates the servers of a config. Interfaces that are up have to be reported again.
-    pub fn new(config: &Config) -> Dhcpv6Service {
+    /// Creates the servers of a config, with the stored records of delegated prefixes.
+    pub fn new(config: &Config, stored: &[StoredDelegation], (now, wall): (Time, WallTime)) -> Dhcpv6Service {
+        let delegator = Delegator::new(delegator_config(config), stored, now, wall);
+        Dhcpv6Service { links: Dhcpv6Service::links(config), delegator, held: VecDeque::new() }
+    }
+
+    /// Applies a changed config. Interfaces that are up have to be reported again.
+    pub fn reconfigure(&mut self, config: &Config) {
+        self.links = Dhcpv6Service::links(config);
+        self.delegator.reconfigure(delegator_config(config));
+    }
+
+    fn links(config: &Config) -> Vec<Link> {
         let router = config.mobile_router.as_ref();
         let forwards = router.is_some_and(|router| !router.dns_forward.is_empty());
         let prefixes = router.map(|router| router.prefixes.clone()).unwrap_or_default();
@@ -53,7 +87,7 @@ impl Dhcpv6Service {
             failure: None,
             retry: None,
         });
-        Dhcpv6Service { links: links.collect() }
+        links.collect()
     }
 
     /// Handles the state of an interface.
@@ -79,18 +113,80 @@ impl Dhcpv6Service {
 
     /// Returns when [`Self::process`] has work without messages.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.links.iter().filter_map(|link| link.retry).min()
+        let has_news = self.delegator.has_news().then_some(Time::ZERO);
+        let retries = self.links.iter().filter_map(|link| link.retry);
+        retries.chain(self.delegator.poll_timeout()).chain(has_news).min()
     }
 
-    /// Answers the messages that are ready, and opens sockets again.
-    pub fn process(&mut self, now: Time) {
+    /// Answers the messages that are ready, ends delegations, and opens sockets again.
+    pub fn process(&mut self, now: Time, wall: WallTime) {
+        self.delegator.handle_timeout(now);
         for link in &mut self.links {
-            let Link { port, server, link_address, .. } = link;
+            let Link { name, port, server, link_address, .. } = link;
             if let (Some(port), Some(own)) = (port, *link_address) {
-                port.receive(|source, octets| server.handle_message(now, own, source, octets));
+                port.receive(|source, octets| {
+                    let delegator = &mut self.delegator;
+                    let reply = server.handle_message((now, wall), (name, own), source, octets, delegator);
+                    match reply {
+                        Some(Dhcpv6Reply { octets, waits_for_store: true }) => {
+                            if self.held.len() >= MAX_HELD {
+                                self.held.pop_front();
+                            }
+                            let (interface, destination) = (name.clone(), source);
+                            let (commit, since) = (None, now);
+                            self.held.push_back(HeldReply { commit, since, interface, destination, octets });
+                        }
+                        Some(reply) => port.send(source, &reply.octets),
+                        None => {}
+                    }
+                });
             }
             if link.retry.is_some_and(|retry| retry <= now) {
                 link.open(now);
+            }
+        }
+    }
+
+    /// Returns the next output of the delegator.
+    pub fn poll_output(&mut self) -> Option<DelegationOutput> {
+        self.delegator.poll_output()
+    }
+
+    /// Returns the delegated prefixes if they have changed since the last call.
+    pub fn take_delegated(&mut self) -> Option<Vec<DelegatedPrefix>> {
+        self.delegator.take_changed().then(|| {
+            let delegated = self.delegator.delegations().map(|delegation| DelegatedPrefix {
+                prefix: delegation.prefix,
+                interface: delegation.client.interface.clone(),
+                router: delegation.router,
+            });
+            delegated.collect()
+        })
+    }
+
+    /// Returns the delegator.
+    pub fn delegator(&self) -> &Delegator {
+        &self.delegator
+    }
+
+    /// Holds the replies so far until this commit is on the disk. Without a commit, sends them now.
+    pub fn hold(&mut self, now: Time, commit: Option<u64>) {
+        for held in self.held.iter_mut().filter(|held| held.commit.is_none()) {
+            held.commit = Some(commit.unwrap_or_default());
+        }
+        if commit.is_none() {
+            self.written(now, u64::MAX);
+        }
+    }
+
+    /// Sends the replies that waited for a commit, which is on the disk now.
+    pub fn written(&mut self, now: Time, commit: u64) {
+        let is_written = |held: &HeldReply| held.commit.is_some_and(|of| of <= commit);
+        while let Some(held) = self.held.pop_front_if(|held| is_written(held)) {
+            let link = self.links.iter().find(|link| link.name == held.interface);
+            let port = link.and_then(|link| link.port.as_ref());
+            if let Some(port) = port.filter(|_| now < held.since + MAX_HOLD_TIME) {
+                port.send(held.destination, &held.octets);
             }
         }
     }

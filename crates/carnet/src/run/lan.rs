@@ -5,7 +5,9 @@ use std::time::Duration;
 use carnet_api::model;
 use carnet_base::{RateLimiter, Time};
 use carnet_lan::dhcpv4::{DhcpEvent, Output};
+use carnet_lan::dhcpv6::delegation::{Delegation, DelegationEvent, DelegationOutput};
 use carnet_linux::clock;
+use carnet_station::io::{Command, Input};
 use carnet_wire::address::MacAddress;
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
@@ -86,9 +88,55 @@ impl Runner {
                 Output::Event(event) => self.report_lan(place, &event),
             }
         }
+        has_stored |= self.carry_out_delegations();
         if has_stored {
             self.lan.publish_names();
             self.state.commit(true);
+        }
+    }
+
+    /// Executes the outputs of prefix delegation: records, events and routes. Returns whether there were
+    /// records.
+    fn carry_out_delegations(&mut self) -> bool {
+        let mut has_stored = false;
+        while let Some(output) = self.lan.dhcpv6().poll_output() {
+            match output {
+                DelegationOutput::Store(prefix, record) => {
+                    match record.map(|record| serde_json::to_string(&record)).transpose() {
+                        Ok(record) => self.state.set((Key::Delegation(prefix), record)),
+                        Err(error) => error!("bug: a delegated prefix cannot be encoded: {error}"),
+                    }
+                    has_stored = true;
+                }
+                DelegationOutput::Event(event) => self.report_delegation(&event),
+            }
+        }
+        if let Some(delegated) = self.lan.dhcpv6().take_delegated()
+            && let Err(error) = self.try_input(Input::Command(Command::Delegations(delegated)))
+        {
+            warn!("cannot set the routes to delegated prefixes: {error}");
+        }
+        let commit = self.state.next_commit();
+        self.lan.dhcpv6().hold(clock::now(), commit);
+        has_stored
+    }
+
+    /// Logs an event of prefix delegation, and sends it to the readers of events.
+    fn report_delegation(&mut self, event: &DelegationEvent) {
+        let is_warning = matches!(event, DelegationEvent::PrefixesExhausted { .. });
+        let limiter = if is_warning { &mut self.lan_limits.conflicts } else { &mut self.lan_limits.leases };
+        if !limiter.allow(clock::now()) {
+            return;
+        }
+        let text = delegation_text(event);
+        if is_warning {
+            warn!("{text}");
+        } else {
+            info!("{text}");
+        }
+        if self.events.receiver_count() > 0 {
+            let time = Duration::from_nanos(clock::wall().as_unix_nanos()).as_secs_f64();
+            let _ = self.events.send(model::event(time, delegation_fields(event)));
         }
     }
 
@@ -139,6 +187,39 @@ fn text(interface: &str, event: &DhcpEvent) -> String {
         DhcpEvent::OtherServer { server } => {
             format!("another DHCP server answers hosts on {interface}: {server}")
         }
+    }
+}
+
+/// Returns an event of prefix delegation as a line of the log.
+fn delegation_text(event: &DelegationEvent) -> String {
+    match event {
+        DelegationEvent::Delegated(Delegation { prefix, client, router, .. }) => {
+            format!("prefix {prefix} delegated to the router {router} on {}", client.interface)
+        }
+        DelegationEvent::Ended { delegation: Delegation { prefix, client, router, .. }, was_released } => {
+            let how = if *was_released { "given back by" } else { "has ended, which was delegated to" };
+            format!("prefix {prefix} {how} the router {router} on {}", client.interface)
+        }
+        DelegationEvent::PrefixesExhausted { interface, length } => {
+            format!("no /{length} is free for a router on {interface}: all are delegated or in use")
+        }
+    }
+}
+
+/// Returns an event of prefix delegation as fields of the API.
+fn delegation_fields(event: &DelegationEvent) -> Value {
+    let of = |delegation: &Delegation, is_given: bool| {
+        json!({
+            "event": "delegation", "interface": delegation.client.interface, "prefix": delegation.prefix,
+            "router": delegation.router, "given": is_given,
+        })
+    };
+    match event {
+        DelegationEvent::Delegated(delegation) => of(delegation, true),
+        DelegationEvent::Ended { delegation, .. } => of(delegation, false),
+        DelegationEvent::PrefixesExhausted { interface, length } => json!({
+            "event": "no_free_prefix", "interface": interface, "length": length,
+        }),
     }
 }
 

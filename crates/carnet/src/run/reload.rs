@@ -101,9 +101,9 @@ impl Runner {
                 self.lan.handle_interface(now, interface, true);
             }
         }
-        self.carry_out_lan();
         self.config = config;
         self.carry_out();
+        self.carry_out_lan();
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.interfaces.set_uplinks(uplinks);
         }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use carnet_api::config::{Config, Lan};
 use carnet_lan::dhcpv4::{Reservation, ServerConfig};
 use carnet_lan::dhcpv6::Dhcpv6Config;
+use carnet_lan::dhcpv6::delegation::{DelegatingInterface, DelegatorConfig};
 use ipnet::Ipv4Net;
 
 /// Returns the interfaces on which carnet gives hosts IPv4 addresses, with the config of their servers.
@@ -32,6 +33,20 @@ pub fn dhcpv6_servers(config: &Config) -> Vec<(String, Dhcpv6Config)> {
         (lan.interface.clone(), Dhcpv6Config { dns: dns.collect(), search, captive_portal })
     });
     servers.collect()
+}
+
+/// Returns the config of prefix delegation: the mobile network prefixes, and their parts that are in use.
+pub fn delegator_config(config: &Config) -> DelegatorConfig {
+    let Some(router) = &config.mobile_router else { return DelegatorConfig::default() };
+    let interfaces = router.lan.iter().filter_map(|lan| {
+        let length = lan.delegate.filter(|_| lan.advertise && lan.dhcp.enabled)?;
+        Some(DelegatingInterface { name: lan.interface.clone(), length, lifetime: lan.dhcp.lease })
+    });
+    DelegatorConfig {
+        prefixes: router.prefixes.clone(),
+        used: router.undelegated_networks(),
+        interfaces: interfaces.collect(),
+    }
 }
 
 /// Returns the domains of hosts on board: the first of each interface's search list.

@@ -60,6 +60,11 @@ fn interface(lan: &Lan, width: Option<usize>) -> String {
         let state = dns.failure.as_ref().map(|failure| format!(", down: {failure}")).unwrap_or_default();
         line("dns forwarder", format!("{}{state}", dns.address));
     }
+    line("delegates", or_nothing(lan.delegate.map(|length| format!("/{length} prefixes to routers"))));
+    for delegated in &lan.delegated {
+        let left = span(delegated.remaining_s as f64);
+        line("  prefix", format!("{} to {}, ends in {left}", delegated.prefix, delegated.router));
+    }
     if lan.dhcp.is_some() {
         out.push('\n');
         out += &hosts(lan, width);
@@ -114,7 +119,7 @@ fn hosts(lan: &Lan, width: Option<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use carnet_api::model::{LanAdvertisement, LanDns, LanHost};
+    use carnet_api::model::{LanAdvertisement, LanDelegation, LanDns, LanHost};
 
     use super::*;
 
@@ -156,6 +161,13 @@ mod tests {
                 other_server: Some("10.42.7.2".parse().expect("an address")),
             }),
             dns: vec![LanDns { address: "10.42.7.1".parse().expect("an address"), failure: None }],
+            delegate: Some(64),
+            delegated: vec![LanDelegation {
+                prefix: "2001:db8:a:1::/64".parse().expect("a prefix"),
+                router: "fe80::9".parse().expect("an address"),
+                duid: "00030001020000000009".into(),
+                remaining_s: 600,
+            }],
             hosts: vec![LanHost {
                 address: "10.42.7.128".parse().expect("an address"),
                 mac: "02:00:00:00:00:0a".into(),

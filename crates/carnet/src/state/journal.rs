@@ -27,6 +27,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
 use carnet_linux::disk::{self, Disk, DiskFile};
+use ipnet::Ipv6Net;
 
 const HEAD: &[u8] = b"carnet state 1\n";
 /// Octets with which each commit in the file begins.
@@ -49,6 +50,8 @@ pub enum Key {
     Node(Ipv6Addr),
     /// Lease of an IPv4 address in the mobile network.
     Lease(Ipv4Addr),
+    /// Prefix of the mobile network that a router on board has.
+    Delegation(Ipv6Net),
 }
 
 impl fmt::Display for Key {
@@ -57,6 +60,7 @@ impl fmt::Display for Key {
             Key::Own => f.write_str("own"),
             Key::Node(home_address) => home_address.fmt(f),
             Key::Lease(address) => address.fmt(f),
+            Key::Delegation(prefix) => prefix.fmt(f),
         }
     }
 }
@@ -67,6 +71,9 @@ impl FromStr for Key {
     fn from_str(text: &str) -> anyhow::Result<Key> {
         match text {
             "own" => Ok(Key::Own),
+            text if text.contains('/') => {
+                Ok(Key::Delegation(text.parse().with_context(|| format!("{text:?} is no prefix"))?))
+            }
             text => match text.parse().with_context(|| format!("{text:?} is no home address"))? {
                 IpAddr::V6(home_address) => Ok(Key::Node(home_address)),
                 IpAddr::V4(address) => Ok(Key::Lease(address)),

@@ -7,8 +7,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use carnet_base::{Rng, Time};
+use carnet_base::{Rng, Time, WallTime};
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
+use carnet_lan::dhcpv6::delegation::{DelegatingInterface, Delegator, DelegatorConfig};
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
 use carnet_lan::dns::names::{Host, HostNames, Network};
 use carnet_lan::dns::{Client, Forwarder, Output, Transport};
@@ -115,7 +116,7 @@ fn hosts_keep_their_leases_among_mutated_dhcp_messages() {
 }
 
 #[test]
-fn mutated_dhcpv6_messages_get_small_replies_or_none() {
+fn routers_keep_their_prefixes_among_mutated_dhcpv6_messages() {
     let mac = [2, 0, 0, 0, 0, 1];
     let ip = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
     let mut server = Dhcpv6Server::new(Dhcpv6Config {
@@ -127,12 +128,45 @@ fn mutated_dhcpv6_messages_get_small_replies_or_none() {
     let own = [0, 2, 0, 10, 0, 3, 0, 1, 2, 0, 0, 0, 0, 1];
     let wanted = [0, 6, 0, 8, 0, 23, 0, 24, 0, 32, 0, 103];
     let address = [&[0, 3, 0, 12][..], &[1; 12]].concat();
-    let options: [&[u8]; 6] = [&client, &own, &wanted, &address, &[0, 8, 0, 2, 0, 0], &[0, 16, 0, 2, 9, 9]];
+    let prefix =
+        |last| [&[0, 26, 0, 25][..], &[0; 8], &[64], &[0x20, 1, 0xd, 0xb8, 0, 10, 0, last], &[0; 8]].concat();
+    let wish = |iaid, last| [&[0, 25, 0, 41, 0, 0, 0, iaid][..], &[0; 8], &prefix(last)].concat();
+    let (wish, other, bare) = (wish(1, 3), wish(2, 9), [&[0, 25, 0, 12, 0, 0][..], &[9; 10]].concat());
+    let options: [&[u8]; 12] = [
+        &client,
+        &client,
+        &own,
+        &own,
+        &wanted,
+        &address,
+        &[0, 8, 0, 2, 0, 0],
+        &[0, 16, 0, 2, 9, 9],
+        &wish,
+        &wish,
+        &other,
+        &bare,
+    ];
+    // A router whose DUID no mutated message contains, and room for 15 more.
+    let net = |text: &str| text.parse().expect("a prefix");
+    let day = Duration::from_secs(86_400);
+    let config = DelegatorConfig {
+        prefixes: vec![net("2001:db8:a::/60")],
+        used: vec![net("2001:db8:a::/64")],
+        interfaces: vec![DelegatingInterface { name: "i0".into(), length: 64, lifetime: day }],
+    };
+    let wall = WallTime::from_unix_nanos(1_700_000_000_000_000_000);
+    let mut delegator = Delegator::new(config, &[], Time::ZERO, wall);
+    let stable = [&[3, 1, 2, 3, 0, 1, 0, 10][..], &[0xee; 10], &own, &[0, 25, 0, 12], &[0xee; 12]].concat();
+    let times = (Time::from_secs(1000), wall);
+    let reply = server.handle_message(times, ("i0", mac), ip("fe80::ee"), &stable, &mut delegator);
+    assert!(reply.is_some_and(|reply| reply.waits_for_store));
+    let held = delegator.delegations().next().cloned().expect("a delegation");
     let mut rng = Rng::new(8415);
-    let (mut now, mut replies, mut last) = (Time::from_secs(1000), 0u64, vec![0]);
+    let (mut now, mut replies, mut delegations, mut last) = (Time::from_secs(1000), 0u64, 0u64, vec![0]);
     for number in 0..MESSAGES {
-        let mut octets = vec![*pick(&mut rng, &[11, 11, 11, 11, 1, 3, 5, 12]), 1, 2, rng.u16() as u8];
-        for _ in 0..rng.below(5) {
+        let mut octets =
+            vec![*pick(&mut rng, &[11, 11, 11, 11, 1, 3, 3, 5, 6, 8, 9, 12]), 1, 2, rng.u16() as u8];
+        for _ in 0..rng.below(7) {
             octets.extend(*pick(&mut rng, &options));
         }
         let whole = octets.clone();
@@ -140,17 +174,26 @@ fn mutated_dhcpv6_messages_get_small_replies_or_none() {
         last = whole;
         now += Duration::from_millis(rng.below(4));
         let source = *pick(&mut rng, &[ip("fe80::9"), ip("fe80::9"), ip("2001:db8:a::9"), ip("ff02::1")]);
-        let Some(reply) = server.handle_message(now, mac, source, &octets) else { continue };
+        let times = (now, wall);
+        let reply = server.handle_message(times, ("i0", mac), source, &octets, &mut delegator);
+        while delegator.poll_output().is_some() {}
+        assert!(delegator.delegations().count() <= 15);
+        let Some(reply) = reply.map(|reply| reply.octets) else { continue };
         replies += 1;
-        assert_eq!((reply[0], &reply[1..4]), (7, &octets[1..4]), "message {number}");
+        delegations += u64::from(octets[0] != 11);
+        let kind = if octets[0] == 1 { 2 } else { 7 };
+        assert_eq!((reply[0], &reply[1..4]), (kind, &octets[1..4]), "message {number}");
         assert_eq!(reply[4..18], own, "message {number}");
-        assert!(reply.len() <= 400, "message {number}: {} octets", reply.len());
+        assert!(reply.len() <= 1232, "message {number}: {} octets", reply.len());
         assert_eq!(source, ip("fe80::9"));
     }
-    let counted: u64 = server.counters().map(|(_, count)| count).sum();
-    assert_eq!(counted, 2 * MESSAGES as u64, "each message has a reply or a reason");
-    assert!((5000..MESSAGES as u64 / 2).contains(&replies), "{replies}");
-    assert!(format!("{server:?}").len() < 2000);
+    assert!(delegator.delegations().any(|delegation| *delegation == held));
+    let is_sum = |name: &str| matches!(name, "received" | "replies") || name.starts_with("dropped.");
+    let counted: u64 = server.counters().filter(|(name, _)| is_sum(name)).map(|(_, count)| count).sum();
+    assert_eq!(counted, 2 * MESSAGES as u64 + 2, "each message has a reply or a reason");
+    assert!((2000..MESSAGES as u64 / 2).contains(&replies), "{replies}");
+    assert!(delegations > 500, "{delegations}");
+    assert!(format!("{server:?}").len() < 2000 && format!("{delegator:?}").len() < 40_000);
 }
 
 fn name(text: &str) -> Vec<u8> {

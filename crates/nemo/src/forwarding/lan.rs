@@ -4,7 +4,10 @@ use carnet_base::mapped;
 use carnet_mobility::router_advertiser::HostConfiguration;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+use super::desired::{Entry, RouteAction, TABLE_MAIN};
+use super::entries::{METRIC, route};
 use super::packet_rules::PortRange;
+use crate::input::DelegatedPrefix;
 
 /// Packets from outside that reach an interface on board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -133,6 +136,17 @@ pub(crate) fn lan_networks(
     let ipv4 = ipv4.map(|(lan, prefix)| (lan, mapped::from_ipv4(prefix)));
     let all = ipv6.named.into_iter().chain(links).chain(ipv4);
     all.map(|(lan, network)| (lan.interface.clone(), network)).collect()
+}
+
+/// Returns the routes to routers on board that have a prefix of the mobile network. `lan` are the names of
+/// the interfaces on board; a prefix behind another interface gets no route.
+pub(crate) fn delegation_entries(delegated: &[DelegatedPrefix], lan: &[String]) -> Vec<Entry> {
+    let on_board = delegated.iter().filter(|delegated| lan.contains(&delegated.interface));
+    let entries = on_board.map(|DelegatedPrefix { prefix, interface, router }| {
+        let action = RouteAction::Forward { interface: interface.clone(), gateway: Some(*router) };
+        route(TABLE_MAIN, *prefix, METRIC, action)
+    });
+    entries.collect()
 }
 
 /// Prefixes of one IP version, each with the interface of the mobile network that has it.

@@ -41,7 +41,7 @@ mod ways;
 pub(crate) use door::{closed_entries, door_entries};
 pub(crate) use entries::first_host;
 pub use lan::{AllowedPackets, Door, Inbound, LanSettings, Shares, share_out};
-pub(crate) use lan::{lan_ipv4_prefixes, lan_prefixes};
+pub(crate) use lan::{delegation_entries, lan_ipv4_prefixes, lan_prefixes};
 pub use policy_routing_for_breakouts::BreakoutPolicy;
 pub(crate) use policy_routing_for_breakouts::{
     PortalTarget, breakout_entries, closed_uplink_entries, is_usable, uplink_of,

@@ -10,10 +10,11 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::Header;
 
 use super::path_mtus::handle_echo_reply;
-use super::{Nemo, PortalAccess, neighbours};
+use super::{Nemo, PortalAccess, Scope, neighbours};
+use crate::forwarding::delegation_entries;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::Ends;
-use crate::input::{InRange, PortalOrder, Stations, TunnelTraffic};
+use crate::input::{DelegatedPrefix, InRange, PortalOrder, Stations, TunnelTraffic};
 use crate::output::Output;
 
 /// Name in the message counters for a Home Agent Address Discovery Reply (ICMPv6).
@@ -318,6 +319,21 @@ impl Nemo {
         self.forward_settings();
         self.data_path.take_changes();
         self.data_path.outputs.push_back(Output::Event(event));
+        Ok(())
+    }
+
+    /// Sets the prefixes that routers on board have, all together. Packets for them go to these routers.
+    ///
+    /// # Errors
+    /// Returns the reason of a refusal, in words for the operator.
+    pub fn handle_delegations(&mut self, delegated: &[DelegatedPrefix]) -> Result<(), String> {
+        let router = self.roles.router.as_ref();
+        if router.is_none() && !delegated.is_empty() {
+            return Err(NO_MOBILE_ROUTER.into());
+        }
+        let lan = router.map(|router| router.lan.as_slice()).unwrap_or_default();
+        self.data_path.desired.replace(Scope::Delegations, delegation_entries(delegated, lan));
+        self.data_path.take_changes();
         Ok(())
     }
 

@@ -26,6 +26,8 @@ pub use door::{Allowed, Door, Inbound};
 const MAX_DNS: usize = 1280 - 40 - 16 - 8 - 8;
 /// Maximum number of DNS servers.
 const MAX_SERVERS: usize = MAX_DNS / 16;
+/// Length of the shortest prefix that routers on board get.
+const MIN_DELEGATED: i64 = 32;
 /// Maximum length of the URI: a longer one does not fit into the option of DHCP for IPv4 (RFC 8910 2).
 const MAX_URI: usize = 255;
 
@@ -49,6 +51,8 @@ pub struct Lan {
     pub mtu: Option<u32>,
     /// URI of the captive portal's API.
     pub captive_portal: Option<String>,
+    /// Length of the prefixes that routers on the interface get (RFC 8415); `None` if they get none.
+    pub delegate: Option<u8>,
     /// Whether carnet gives the interface an address and advertises its prefixes.
     pub advertise: bool,
     /// DHCP for IPv4.
@@ -69,6 +73,7 @@ impl Lan {
             pref64: None,
             mtu: None,
             captive_portal: None,
+            delegate: None,
             advertise,
             dhcp: Dhcp::default(),
             door: Door::default(),
@@ -81,7 +86,7 @@ impl Lan {
     /// forwards DNS queries of hosts.
     pub fn has_dhcpv6(&self, forwards: bool) -> bool {
         let has_dns = forwards || self.dns.iter().any(IpAddr::is_ipv6);
-        self.advertise && self.dhcp.enabled && (has_dns || !self.search.is_empty())
+        self.advertise && self.dhcp.enabled && (has_dns || !self.search.is_empty() || self.delegate.is_some())
     }
 }
 
@@ -166,6 +171,14 @@ static CAPTIVE_PORTAL: Optional<String> = optional(
     text("URI", EXPECTED_PORTAL, portal),
     "URI of the API of the captive portal on board (RFC 8910, RFC 8908), at most 255 characters.",
 );
+static DELEGATE: Optional<u8> = optional(
+    "delegate",
+    integer(MIN_DELEGATED, 64),
+    "Length of the prefixes that routers on this interface get for the links behind them by DHCPv6 (RFC 8415),
+     from 32 to 64. carnet takes the prefixes from those parts of `mobile_router.prefixes` that no interface
+     uses, at most 1024. A router has its prefix for `dhcp_lease`. Without this key routers get none. See
+     [on-board.md](on-board.md#routers-on-board).",
+);
 static ADVERTISE: Optional<bool> = optional(
     "advertise",
     kinds::BOOLEAN,
@@ -184,6 +197,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &PREF64,
         &MTU,
         &CAPTIVE_PORTAL,
+        &DELEGATE,
         &ADVERTISE,
         &dhcp::ENABLED,
         &dhcp::RANGE,
@@ -208,6 +222,7 @@ pub(in crate::config) struct Draft {
     pub advertise: Option<Option<bool>>,
     /// Position of the first value in the table that Router Advertisements contain.
     for_hosts: Option<usize>,
+    delegate: Option<At<u8>>,
     dhcp: dhcp::Draft,
     door: door::Draft,
     config: Option<Lan>,
@@ -227,6 +242,7 @@ impl Draft {
         let advertise = table.take(&ADVERTISE);
         let dhcp = dhcp::Draft::read(&table);
         let door = door::Draft::read(&table);
+        let delegate = table.find_at(&DELEGATE);
         let config = all!(Lan {
             interface: interface.clone().map(|interface| interface.value),
             prefixes: prefixes.complete(),
@@ -236,6 +252,7 @@ impl Draft {
             pref64: table.take(&PREF64),
             mtu: table.take(&MTU),
             captive_portal: table.take(&CAPTIVE_PORTAL),
+            delegate: delegate.map(|length| length.map(|length| length.value)),
             // `finish` replaces this value by `advertise` of `[mobile_router]`.
             advertise: Some(true),
             dhcp: dhcp.config.clone(),
@@ -251,6 +268,7 @@ impl Draft {
             search,
             advertise,
             for_hosts,
+            delegate: delegate.flatten(),
             dhcp,
             door,
             config,
@@ -268,6 +286,7 @@ impl Draft {
             search: List::default(),
             advertise: Some(None),
             for_hosts: None,
+            delegate: None,
             dhcp: dhcp::Draft::named(),
             door: door::Draft::named(),
             config: Some(config),
@@ -382,6 +401,59 @@ pub(super) fn check(
             sink.push(at, message);
         }
     }
+}
+
+/// Returns the prefix of an interface's link: the first /64 of its prefix, or the prefix itself if it is longer.
+pub(super) fn link(prefix: Ipv6Net) -> Ipv6Net {
+    Ipv6Net::new(prefix.network(), prefix.prefix_len().max(64)).unwrap_or(prefix)
+}
+
+/// Reports a table whose routers shall get prefixes, but cannot. `used` are the networks that no router gets,
+/// and `advertise` is the value of `[mobile_router]`.
+pub(super) fn check_delegation(
+    lans: &[At<Draft>],
+    prefixes: &List<Ipv6Net>,
+    home_address: Option<Ipv6Addr>,
+    advertise: Option<bool>,
+    sink: &Sink<'_>,
+) {
+    let lists = || lans.iter().map(|lan| &lan.value.prefixes);
+    let is_whole = prefixes.whole && lists().all(|list| list.whole);
+    let values = |list: &List<Ipv6Net>| -> Vec<Ipv6Net> { list.items.iter().map(|it| it.value).collect() };
+    let named: Vec<Vec<Ipv6Net>> = lists().map(values).collect();
+    let Shares { named, shared } = share_out(&values(prefixes), named.iter().map(|own| ((), own.as_slice())));
+    let links = named.into_iter().chain(shared).map(|((), prefix)| link(prefix));
+    let used: Vec<Ipv6Net> = links.chain(home_address.map(Ipv6Net::from)).collect();
+    for lan in lans.iter().map(|lan| &lan.value) {
+        let Some(At { value: length, at }) = lan.delegate else { continue };
+        if lan.dhcp.config.as_ref().is_some_and(|dhcp| !dhcp.enabled) {
+            sink.push(at, "routers get prefixes by DHCP, expected dhcp_enabled = true");
+        } else if lan.advertise.and_then(|own| own.or(advertise)) == Some(false) {
+            let message = "routers need Router Advertisements on this interface, expected advertise = true";
+            sink.push(at, message);
+        } else if is_whole && !prefixes.items.iter().any(|prefix| has_room(prefix.value, length, &used)) {
+            let message = format!(
+                "no /{length} is left beside the interfaces, expected a shorter prefix in `mobile_router.prefixes`"
+            );
+            sink.push(at, message);
+        }
+    }
+}
+
+/// Returns whether a prefix has a part of this length that no used network overlaps.
+fn has_room(prefix: Ipv6Net, length: u8, used: &[Ipv6Net]) -> bool {
+    if prefix.prefix_len() > length || used.iter().any(|used| used.contains(&prefix)) {
+        return false;
+    }
+    // The part of this length that has the first address of a used network; one part for each network is
+    // enough, because links are not shorter than a /64.
+    let part = |used: &Ipv6Net| Ipv6Net::new(used.network(), length).ok().map(|part| part.trunc());
+    let mut parts: Vec<Ipv6Net> =
+        used.iter().filter(|used| prefix.contains(*used)).filter_map(part).collect();
+    parts.sort_unstable();
+    parts.dedup();
+    let all = 1u128.checked_shl(u32::from(length - prefix.prefix_len()));
+    all.is_none_or(|all| (parts.len() as u128) < all)
 }
 
 /// Checks that the servers and the names each fit into a Router Advertisement.

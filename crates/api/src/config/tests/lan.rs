@@ -46,6 +46,7 @@ fn lan_table_contains_the_values_for_hosts() {
         pref64: Some(net("64:ff9b::/96")),
         mtu: Some(1400),
         captive_portal: Some("https://portal.example/api?bus=42".into()),
+        delegate: None,
         advertise: true,
         dhcp: Dhcp::default(),
         door: shut(),
@@ -187,6 +188,45 @@ fn every_error_of_the_door_names_its_line() {
         refused(&table(&format!("allow = [{exceptions}]")))[0]
             .ends_with("too many exceptions, expected at most 32")
     );
+}
+
+#[test]
+fn prefixes_for_routers_need_room_beside_the_interfaces() {
+    for keys in ["delegate = 64", "delegate = 58", "prefixes = ['2001:db8:b::/64']\ndelegate = 57"] {
+        let length = keys.rsplit(' ').next().and_then(|length| length.parse().ok());
+        assert_eq!(lans(&table(keys))[0].delegate, length, "{keys}");
+    }
+    assert!(lans(&table("delegate = 64"))[0].has_dhcpv6(false));
+    let no_room = |length| {
+        format!(
+            "c.toml:12:12: no /{length} is left beside the interfaces, expected a shorter prefix in \
+             `mobile_router.prefixes`"
+        )
+    };
+    for (keys, expected) in [
+        ("delegate = 56".to_owned(), no_room(56)),
+        ("delegate = 55".to_owned(), no_room(55)),
+        (
+            "delegate = 65".to_owned(),
+            "c.toml:12:12: `mobile_router.lan.delegate`: 65 is out of range, expected an integer from 32 to 64"
+                .to_owned(),
+        ),
+        (
+            "delegate = 64\ndhcp_enabled = false".to_owned(),
+            "c.toml:12:12: routers get prefixes by DHCP, expected dhcp_enabled = true".to_owned(),
+        ),
+        (
+            "delegate = 64\nadvertise = false".to_owned(),
+            "c.toml:12:12: routers need Router Advertisements on this interface, expected advertise = true"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(refused(&table(&keys)), [expected], "{keys}");
+    }
+    // A /64 has no room beside the link of its interface.
+    let one = config(&table("delegate = 64")).replace(", \"2001:db8:b::/56\"", "");
+    let errors = Config::parse(&one, "c.toml").expect_err("no room");
+    assert_eq!(errors.to_string().trim_end(), no_room(64));
 }
 
 #[test]

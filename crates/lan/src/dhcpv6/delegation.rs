@@ -1,0 +1,537 @@
+//! Prefixes that the mobile router delegates to routers on board (RFC 8415 6.3), and the routers that have
+//! them. It ensures that no prefix has two routers.
+//!
+//! The delegator gives away blocks of the mobile network prefixes that no interface of the mobile router
+//! uses. It is one for all interfaces, so two interfaces never delegate the same prefix. A router is known by
+//! its interface, its DUID and the IAID of its request, and gets its prefix again as long as it has it. After
+//! that the delegator begins with the block behind the last one that it gave away, so that the former
+//! router's hosts have time to stop using their addresses.
+//!
+//! The number of delegations is limited ([`MAX_DELEGATIONS`]). A hostile host can use up the free prefixes
+//! with forged DUIDs. Routers that already have a prefix keep it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use carnet_base::{RateLimiter, Time, WallTime};
+use ipnet::Ipv6Net;
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of delegated prefixes of all interfaces together.
+pub const MAX_DELEGATIONS: usize = 1024;
+/// Minimum time between two events about used-up prefixes.
+const EVENT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Settings of one interface whose routers get prefixes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DelegatingInterface {
+    /// Name of the interface.
+    pub name: String,
+    /// Length of the delegated prefixes in bits.
+    pub length: u8,
+    /// Time for which a router has its prefix without a renewal.
+    pub lifetime: Duration,
+}
+
+/// Config of the delegator.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DelegatorConfig {
+    /// Mobile network prefixes.
+    pub prefixes: Vec<Ipv6Net>,
+    /// Networks and addresses in use. No delegated prefix overlaps them.
+    pub used: Vec<Ipv6Net>,
+    /// The interfaces whose routers get prefixes.
+    pub interfaces: Vec<DelegatingInterface>,
+}
+
+/// Identity of the router that has a prefix, or of one of several prefixes of a router.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DelegationClient {
+    /// Name of the interface at which the router is.
+    pub interface: String,
+    /// DUID of the router (RFC 8415 11), at most 130 octets.
+    pub duid: Vec<u8>,
+    /// Number that the router has given its request (IAID, RFC 8415 12).
+    pub iaid: u32,
+}
+
+/// A delegated prefix, for operators and for the kernel's routes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delegation {
+    /// The delegated prefix.
+    pub prefix: Ipv6Net,
+    /// Router that has the prefix.
+    pub client: DelegationClient,
+    /// Link-local address of the router, to which packets for the prefix go.
+    pub router: Ipv6Addr,
+    /// Time at which the delegation ends without a renewal.
+    pub until: Time,
+}
+
+/// Record of a delegated prefix. As with a DHCP lease of IPv4, a wrong date makes the delegation longer,
+/// never shorter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredDelegation {
+    /// The delegated prefix.
+    pub prefix: Ipv6Net,
+    /// Interface of the router.
+    pub interface: String,
+    /// DUID of the router.
+    #[serde(with = "carnet_base::hex")]
+    pub duid: Vec<u8>,
+    /// IAID of the router's request.
+    pub iaid: u32,
+    /// Link-local address of the router.
+    pub router: Ipv6Addr,
+    /// Date at which the router got or renewed the prefix.
+    pub since: WallTime,
+    /// Duration of the delegation in seconds.
+    pub seconds: u32,
+}
+
+impl StoredDelegation {
+    /// Returns the delegation; `None` if it has ended at this date.
+    fn delegation(&self, now: Time, wall: WallTime) -> Option<Delegation> {
+        let whole = Duration::from_secs(self.seconds.into());
+        let passed = if wall < self.since { Duration::ZERO } else { wall.distance(self.since) };
+        let remaining = whole.saturating_sub(passed);
+        let (interface, duid) = (self.interface.clone(), self.duid.clone());
+        (!remaining.is_zero()).then(|| Delegation {
+            prefix: self.prefix,
+            client: DelegationClient { interface, duid, iaid: self.iaid },
+            router: self.router,
+            until: now + remaining,
+        })
+    }
+}
+
+/// An output of the delegator. The caller carries out the outputs in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DelegationOutput {
+    /// The caller stores the record of a prefix; `None` removes the record.
+    Store(Ipv6Net, Option<StoredDelegation>),
+    /// The caller reports this event.
+    Event(DelegationEvent),
+}
+
+/// An event for the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DelegationEvent {
+    /// A router on board has got a prefix.
+    Delegated(Delegation),
+    /// A router on board has given its prefix back, or has not renewed it.
+    Ended {
+        /// The delegation.
+        delegation: Delegation,
+        /// Whether the router has given the prefix back.
+        was_released: bool,
+    },
+    /// A router gets no prefix, because none is free.
+    PrefixesExhausted {
+        /// Interface of the router.
+        interface: String,
+        /// Length of the prefixes.
+        length: u8,
+    },
+}
+
+/// The delegated prefixes of all interfaces.
+#[derive(Debug)]
+pub struct Delegator {
+    config: DelegatorConfig,
+    /// The delegations by their first address. They do not overlap.
+    delegations: BTreeMap<Ipv6Addr, Delegation>,
+    by_client: BTreeMap<DelegationClient, Ipv6Addr>,
+    deadlines: BTreeSet<(Time, Ipv6Addr)>,
+    /// First address behind the prefix that was delegated last.
+    next: u128,
+    exhausted_limiter: RateLimiter,
+    outputs: VecDeque<DelegationOutput>,
+    /// Whether the routes have changed since the last [`Delegator::take_changed`].
+    changed: bool,
+}
+
+impl Delegator {
+    /// Creates a delegator with these stored records. It removes records that the config does not allow.
+    pub fn new(config: DelegatorConfig, stored: &[StoredDelegation], now: Time, wall: WallTime) -> Delegator {
+        let mut delegator = Delegator {
+            config,
+            delegations: BTreeMap::new(),
+            by_client: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            next: 0,
+            exhausted_limiter: RateLimiter::new(1, EVENT_INTERVAL),
+            outputs: VecDeque::new(),
+            changed: false,
+        };
+        for record in stored {
+            let delegation = record.delegation(now, wall).filter(|delegation| delegator.may_keep(delegation));
+            match delegation {
+                Some(delegation) => {
+                    delegator.insert(delegation);
+                    delegator.changed = true;
+                }
+                None => delegator.outputs.push_back(DelegationOutput::Store(record.prefix, None)),
+            }
+        }
+        delegator
+    }
+
+    /// Applies a changed config. Routers keep their prefixes as far as the config allows them.
+    pub fn reconfigure(&mut self, config: DelegatorConfig) {
+        if self.config == config {
+            return;
+        }
+        self.config = config;
+        self.by_client.clear();
+        self.deadlines.clear();
+        for delegation in std::mem::take(&mut self.delegations).into_values() {
+            if self.may_keep(&delegation) {
+                self.insert(delegation);
+            } else {
+                self.outputs.push_back(DelegationOutput::Store(delegation.prefix, None));
+                self.end(delegation, false);
+            }
+        }
+    }
+
+    /// Returns the settings of an interface; `None` if its routers get no prefixes.
+    pub fn interface(&self, name: &str) -> Option<&DelegatingInterface> {
+        self.config.interfaces.iter().find(|interface| interface.name == name)
+    }
+
+    /// Returns the delegations, ordered by prefix.
+    pub fn delegations(&self) -> impl Iterator<Item = &Delegation> {
+        self.delegations.values()
+    }
+
+    /// Returns whether the delegations have changed since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Returns whether [`Self::poll_output`] or [`Self::take_changed`] has something for the caller.
+    pub fn has_news(&self) -> bool {
+        self.changed || !self.outputs.is_empty()
+    }
+
+    /// Returns the next output.
+    pub fn poll_output(&mut self) -> Option<DelegationOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// Returns when [`Self::handle_timeout`] is due next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.deadlines.first().map(|(due, _)| *due)
+    }
+
+    /// Ends the delegations that are due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some((_, first)) = self.deadlines.first().filter(|(due, _)| *due <= now).copied() {
+            let Some(delegation) = self.remove(first) else { return };
+            self.outputs.push_back(DelegationOutput::Store(delegation.prefix, None));
+            self.end(delegation, false);
+        }
+    }
+
+    /// Returns the prefix that a router would get, with its lifetime, and changes nothing. `wanted` are the
+    /// prefixes that the router asks for. Returns `None` if no prefix is free.
+    pub(super) fn choose(
+        &self,
+        client: &DelegationClient,
+        wanted: &[Ipv6Net],
+    ) -> Option<(Ipv6Net, Duration)> {
+        let interface = self.interface(&client.interface)?;
+        if let Some(delegation) = self.of_client(client) {
+            return Some((delegation.prefix, interface.lifetime));
+        }
+        if self.delegations.len() >= MAX_DELEGATIONS {
+            return None;
+        }
+        let is_usable = |prefix: &&Ipv6Net| prefix.prefix_len() == interface.length && self.is_free(**prefix);
+        let wanted = wanted.iter().find(is_usable).copied();
+        let prefix = wanted
+            .or_else(|| self.first_free(interface.length, self.next))
+            .or_else(|| self.first_free(interface.length, 0))?;
+        Some((prefix, interface.lifetime))
+    }
+
+    /// Delegates a prefix to a router, or renews its delegation. `router` is its link-local address.
+    pub(super) fn delegate(
+        &mut self,
+        (now, wall): (Time, WallTime),
+        client: &DelegationClient,
+        router: Ipv6Addr,
+        wanted: &[Ipv6Net],
+    ) -> Option<(Ipv6Net, Duration)> {
+        let Some((prefix, lifetime)) = self.choose(client, wanted) else {
+            self.report_exhausted(now, &client.interface);
+            return None;
+        };
+        let before = self.remove(prefix.network());
+        let delegation = Delegation { prefix, client: client.clone(), router, until: now + lifetime };
+        self.changed |= before.as_ref().is_none_or(|before| before.router != router);
+        self.outputs.push_back(DelegationOutput::Store(
+            prefix,
+            Some(StoredDelegation {
+                prefix,
+                interface: client.interface.clone(),
+                duid: client.duid.clone(),
+                iaid: client.iaid,
+                router,
+                since: wall,
+                seconds: u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
+            }),
+        ));
+        if before.is_none() {
+            self.next = u128::from(prefix.broadcast()).wrapping_add(1);
+            let event = DelegationEvent::Delegated(delegation.clone());
+            self.outputs.push_back(DelegationOutput::Event(event));
+        }
+        self.insert(delegation);
+        Some((prefix, lifetime))
+    }
+
+    /// Ends the delegation of a router that gives these prefixes back. Returns whether it had one of them.
+    pub(super) fn release(&mut self, client: &DelegationClient, prefixes: &[Ipv6Net]) -> bool {
+        let prefix = self.of_client(client).map(|delegation| delegation.prefix);
+        let Some(prefix) = prefix.filter(|prefix| prefixes.contains(prefix)) else { return false };
+        let Some(delegation) = self.remove(prefix.network()) else { return false };
+        self.outputs.push_back(DelegationOutput::Store(prefix, None));
+        self.end(delegation, true);
+        true
+    }
+
+    /// Reports that no prefix is free, at most once a minute.
+    pub(super) fn report_exhausted(&mut self, now: Time, interface: &str) {
+        let Some(length) = self.interface(interface).map(|interface| interface.length) else { return };
+        if self.exhausted_limiter.allow(now) {
+            let interface = interface.to_owned();
+            let event = DelegationEvent::PrefixesExhausted { interface, length };
+            self.outputs.push_back(DelegationOutput::Event(event));
+        }
+    }
+
+    fn of_client(&self, client: &DelegationClient) -> Option<&Delegation> {
+        self.delegations.get(self.by_client.get(client)?)
+    }
+
+    fn end(&mut self, delegation: Delegation, was_released: bool) {
+        self.changed = true;
+        let event = DelegationEvent::Ended { delegation, was_released };
+        self.outputs.push_back(DelegationOutput::Event(event));
+    }
+
+    fn insert(&mut self, delegation: Delegation) {
+        let first = delegation.prefix.network();
+        self.deadlines.insert((delegation.until, first));
+        self.by_client.insert(delegation.client.clone(), first);
+        self.delegations.insert(first, delegation);
+    }
+
+    fn remove(&mut self, first: Ipv6Addr) -> Option<Delegation> {
+        let delegation = self.delegations.remove(&first)?;
+        self.deadlines.remove(&(delegation.until, first));
+        self.by_client.remove(&delegation.client);
+        Some(delegation)
+    }
+
+    /// Returns whether a router may keep a prefix with the present config.
+    fn may_keep(&self, delegation: &Delegation) -> bool {
+        self.interface(&delegation.client.interface).is_some()
+            && delegation.prefix.trunc() == delegation.prefix
+            && self.is_free(delegation.prefix)
+            && !self.by_client.contains_key(&delegation.client)
+            && self.delegations.len() < MAX_DELEGATIONS
+    }
+
+    /// Returns whether a prefix is one of the mobile network and neither used nor delegated.
+    fn is_free(&self, prefix: Ipv6Net) -> bool {
+        self.config.prefixes.iter().any(|whole| whole.contains(&prefix)) && self.blocker(prefix).is_none()
+    }
+
+    /// Returns a used or delegated network that overlaps a prefix.
+    fn blocker(&self, prefix: Ipv6Net) -> Option<Ipv6Net> {
+        let overlaps = |other: &Ipv6Net| other.contains(&prefix) || prefix.contains(other);
+        let used = self.config.used.iter().copied().find(overlaps);
+        // Delegations do not overlap, so only the last one that begins before the end of `prefix` can.
+        let before = self.delegations.range(..=prefix.broadcast()).next_back();
+        used.or_else(|| before.map(|(_, delegation)| delegation.prefix).filter(overlaps))
+    }
+
+    /// Returns the first free prefix of this length that begins at or behind an address. Each step skips a
+    /// used network or a delegation, so their number limits the steps.
+    fn first_free(&self, length: u8, from: u128) -> Option<Ipv6Net> {
+        let size = 1u128.checked_shl(u32::from(128 - length))?;
+        for whole in self.config.prefixes.iter().filter(|whole| whole.prefix_len() <= length) {
+            let last = u128::from(whole.broadcast());
+            let mut first = u128::from(whole.network()).max(from.checked_next_multiple_of(size)?);
+            while first <= last {
+                let prefix = Ipv6Net::new(first.into(), length).ok()?;
+                let Some(blocker) = self.blocker(prefix) else { return Some(prefix) };
+                let behind =
+                    u128::from(blocker.broadcast()).max(u128::from(prefix.broadcast())).checked_add(1);
+                let Some(next) = behind.and_then(|next| next.checked_next_multiple_of(size)) else { break };
+                first = next;
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFETIME: Duration = Duration::from_secs(600);
+
+    fn net(text: &str) -> Ipv6Net {
+        text.parse().expect("a prefix")
+    }
+
+    fn router() -> Ipv6Addr {
+        "fe80::9".parse().expect("an address")
+    }
+
+    fn wall(seconds: u64) -> WallTime {
+        WallTime::from_unix_nanos(1_700_000_000_000_000_000) + Duration::from_secs(seconds)
+    }
+
+    fn config(prefix: &str, used: &[&str], length: u8) -> DelegatorConfig {
+        let interface = |name: &str| DelegatingInterface { name: name.into(), length, lifetime: LIFETIME };
+        DelegatorConfig {
+            prefixes: vec![net(prefix)],
+            used: used.iter().map(|used| net(used)).collect(),
+            interfaces: vec![interface("i0"), interface("i1")],
+        }
+    }
+
+    fn client(interface: &str, number: u8) -> DelegationClient {
+        DelegationClient { interface: interface.into(), duid: vec![0, 3, 0, 1, number], iaid: 1 }
+    }
+
+    fn give(delegator: &mut Delegator, now: u64, client: &DelegationClient) -> Option<String> {
+        let times = (Time::from_secs(now), wall(now));
+        delegator.delegate(times, client, router(), &[]).map(|(prefix, _)| prefix.to_string())
+    }
+
+    fn stored(delegator: &mut Delegator) -> Vec<StoredDelegation> {
+        let mut disk = BTreeMap::new();
+        while let Some(output) = delegator.poll_output() {
+            if let DelegationOutput::Store(prefix, record) = output {
+                disk.remove(&prefix);
+                disk.extend(record.map(|record| (prefix, record)));
+            }
+        }
+        disk.into_values().collect()
+    }
+
+    #[test]
+    fn routers_get_distinct_blocks_beside_the_used_networks_until_none_is_free() {
+        let config = config("2001:db8:a::/61", &["2001:db8:a::/64", "2001:db8:a:4::/63"], 64);
+        let mut delegator = Delegator::new(config, &[], Time::ZERO, wall(0));
+        let given: Vec<_> = (0..6).map(|number| give(&mut delegator, 0, &client("i0", number))).collect();
+        let some = |text: &str| Some(format!("2001:db8:a:{text}::/64"));
+        assert_eq!(given, [some("1"), some("2"), some("3"), some("6"), some("7"), None]);
+        // The other interface takes from the same blocks, and a known router gets its prefix again.
+        assert_eq!(give(&mut delegator, 0, &client("i1", 0)), None);
+        assert_eq!(give(&mut delegator, 0, &client("i0", 2)), some("3"));
+        let is_exhausted =
+            |output| matches!(output, DelegationOutput::Event(DelegationEvent::PrefixesExhausted { .. }));
+        let events =
+            std::iter::from_fn(|| delegator.poll_output()).filter(|output| is_exhausted(output.clone()));
+        assert_eq!(events.count(), 1, "one event a minute");
+    }
+
+    #[test]
+    fn blocks_of_another_length_do_not_overlap_the_used_networks() {
+        let config = config("2001:db8:a::/56", &["2001:db8:a::/64", "2001:db8:a:1f::/64"], 60);
+        let mut delegator = Delegator::new(config, &[], Time::ZERO, wall(0));
+        assert_eq!(give(&mut delegator, 0, &client("i0", 0)).as_deref(), Some("2001:db8:a:20::/60"));
+        let all = (1..40).filter_map(|number| give(&mut delegator, 0, &client("i0", number))).count();
+        assert_eq!(all, 13);
+    }
+
+    #[test]
+    fn prefix_at_the_end_of_the_address_space_ends_the_search() {
+        let mut delegator = Delegator::new(config("ff00::/8", &["fff0::/12"], 12), &[], Time::ZERO, wall(0));
+        let all: Vec<_> =
+            (0..20).map_while(|number| give(&mut delegator, 0, &client("i0", number))).collect();
+        assert_eq!((all.len(), all.last().map(String::as_str)), (15, Some("ffe0::/12")));
+    }
+
+    #[test]
+    fn number_of_delegations_is_limited() {
+        let mut delegator = Delegator::new(config("2001:db8::/32", &[], 64), &[], Time::ZERO, wall(0));
+        let numbered = |number: u32| DelegationClient { iaid: number, ..client("i0", 1) };
+        for number in 0..1024 {
+            assert!(give(&mut delegator, 0, &numbered(number)).is_some(), "{number}");
+        }
+        assert_eq!(give(&mut delegator, 0, &numbered(1024)), None);
+    }
+
+    #[test]
+    fn delegations_survive_a_restart_and_end_by_the_date() {
+        let config = config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
+        let mut delegator = Delegator::new(config.clone(), &[], Time::ZERO, wall(0));
+        let first = give(&mut delegator, 0, &client("i0", 1));
+        let disk = stored(&mut delegator);
+        assert_eq!(disk.len(), 1);
+        // Another router cannot get the prefix after the restart, and the first one keeps it.
+        let mut again = Delegator::new(config.clone(), &disk, Time::ZERO, wall(300));
+        assert!(again.take_changed());
+        assert_ne!(give(&mut again, 0, &client("i0", 2)), first);
+        assert_eq!(give(&mut again, 0, &client("i0", 1)), first);
+        // After its end, the record goes away.
+        let mut late = Delegator::new(config.clone(), &disk, Time::ZERO, wall(600));
+        assert_eq!(late.delegations().count(), 0);
+        assert_eq!(late.poll_output(), Some(DelegationOutput::Store(net("2001:db8:a:1::/64"), None)));
+        // A wrong date does not end it. A config that uses the network does.
+        let early = Delegator::new(config.clone(), &disk, Time::ZERO, WallTime::from_unix_nanos(0));
+        assert_eq!(early.delegations().count(), 1);
+        let mut used = config;
+        used.used.push(net("2001:db8:a:1::/64"));
+        again.reconfigure(used);
+        let left: Vec<_> = again.delegations().map(|delegation| delegation.prefix).collect();
+        assert_eq!(left, [net("2001:db8:a:2::/64")]);
+    }
+
+    #[test]
+    fn delegation_ends_with_its_lifetime_or_by_its_router_alone() {
+        let config = config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
+        let mut delegator = Delegator::new(config, &[], Time::ZERO, wall(0));
+        let (one, two) = (client("i0", 1), client("i0", 2));
+        give(&mut delegator, 0, &one);
+        give(&mut delegator, 0, &two);
+        let prefix = net("2001:db8:a:1::/64");
+        assert!(!delegator.release(&two, &[prefix]));
+        assert!(delegator.release(&one, &[prefix]));
+        // The next router gets the block that has been free for the longest time.
+        assert_eq!(give(&mut delegator, 10, &client("i0", 3)).as_deref(), Some("2001:db8:a:3::/64"));
+        give(&mut delegator, 500, &two);
+        delegator.take_changed();
+        delegator.handle_timeout(Time::from_secs(609));
+        assert!(!delegator.take_changed());
+        delegator.handle_timeout(Time::from_secs(610));
+        assert!(delegator.take_changed());
+        let left: Vec<_> = delegator.delegations().map(|delegation| delegation.client.clone()).collect();
+        assert_eq!(left, [two]);
+        assert_eq!(delegator.poll_timeout(), Some(Time::from_secs(1100)));
+    }
+
+    #[test]
+    fn renewal_from_another_address_changes_the_route_alone() {
+        let config = config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
+        let mut delegator = Delegator::new(config, &[], Time::ZERO, wall(0));
+        let one = client("i0", 1);
+        give(&mut delegator, 0, &one);
+        assert!(delegator.take_changed());
+        give(&mut delegator, 1, &one);
+        assert!(!delegator.take_changed());
+        let other: Ipv6Addr = "fe80::a".parse().expect("an address");
+        delegator.delegate((Time::from_secs(2), wall(2)), &one, other, &[]);
+        assert!(delegator.take_changed());
+        assert_eq!(delegator.delegations().map(|delegation| delegation.router).collect::<Vec<_>>(), [other]);
+    }
+}

@@ -1,0 +1,178 @@
+//! Options of DHCPv6 messages (RFC 8415 21): parsing those of clients, and encoding those of the server.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use ipnet::Ipv6Net;
+
+use super::Dhcpv6Drop;
+
+/// Codes of options (RFC 8415 21, RFC 3646, RFC 8910).
+pub(super) mod code {
+    pub const CLIENT_ID: u16 = 1;
+    pub const SERVER_ID: u16 = 2;
+    pub const IA_NA: u16 = 3;
+    pub const IA_TA: u16 = 4;
+    pub const REQUEST: u16 = 6;
+    pub const STATUS: u16 = 13;
+    pub const DNS: u16 = 23;
+    pub const SEARCH: u16 = 24;
+    pub const IA_PD: u16 = 25;
+    pub const IA_PREFIX: u16 = 26;
+    pub const REFRESH: u16 = 32;
+    pub const CAPTIVE_PORTAL: u16 = 103;
+}
+/// Maximum length of a client's DUID in octets (RFC 8415 11.1).
+const MAX_DUID: usize = 130;
+/// Maximum number of IA_PD and of IA_NA options in a message, and of prefixes in an IA_PD option. The server
+/// ignores further ones.
+const MAX_ASSOCIATIONS: usize = 4;
+const MAX_PREFIXES: usize = 4;
+
+/// Status codes (RFC 8415 21.13).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Status {
+    Success = 0,
+    NoAddrsAvail = 2,
+    NoBinding = 3,
+    NoPrefixAvail = 6,
+}
+
+impl Status {
+    /// Returns the value of a Status Code option.
+    pub(super) fn value(self, text: &str) -> Vec<u8> {
+        [&(self as u16).to_be_bytes(), text.as_bytes()].concat()
+    }
+
+    /// Returns a Status Code option.
+    pub(super) fn option(self, text: &str) -> Vec<u8> {
+        let mut octets = Vec::new();
+        push(&mut octets, code::STATUS, &self.value(text)).map_or_else(Vec::new, |()| octets)
+    }
+}
+
+/// Request for a prefix: an IA_PD option of a client.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct IaPd {
+    pub iaid: u32,
+    /// Prefixes that the client has, or wants.
+    pub prefixes: Vec<Ipv6Net>,
+}
+
+/// Request for an address: an IA_NA option of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IaNa {
+    pub iaid: u32,
+}
+
+/// Options of a client's message.
+#[derive(Debug, Default)]
+pub(super) struct Request<'a> {
+    pub client: Option<&'a [u8]>,
+    pub server: Option<&'a [u8]>,
+    pub wanted: Vec<u16>,
+    pub ia_pd: Vec<IaPd>,
+    pub ia_na: Vec<IaNa>,
+    has_ia_ta: bool,
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn parse(octets: &'a [u8]) -> Result<Request<'a>, Dhcpv6Drop> {
+        let mut request = Request::default();
+        for option in options(octets) {
+            let (code, value) = option?;
+            match code {
+                code::CLIENT_ID if value.len() > MAX_DUID => return Err(Dhcpv6Drop::Malformed),
+                code::CLIENT_ID => request.client = request.client.or(Some(value)),
+                code::SERVER_ID => request.server = request.server.or(Some(value)),
+                code::REQUEST => {
+                    let codes = value.as_chunks::<2>().0.iter().map(|code| u16::from_be_bytes(*code));
+                    request.wanted.extend(codes);
+                }
+                code::IA_PD => {
+                    let association = ia_pd(value)?;
+                    let is_known = request.ia_pd.iter().any(|known| known.iaid == association.iaid);
+                    if request.ia_pd.len() < MAX_ASSOCIATIONS && !is_known {
+                        request.ia_pd.push(association);
+                    }
+                }
+                code::IA_NA => {
+                    let (iaid, _) = value.split_first_chunk::<12>().ok_or(Dhcpv6Drop::Malformed)?;
+                    let [a, b, c, d, ..] = *iaid;
+                    if request.ia_na.len() < MAX_ASSOCIATIONS {
+                        request.ia_na.push(IaNa { iaid: u32::from_be_bytes([a, b, c, d]) });
+                    }
+                }
+                code::IA_TA => request.has_ia_ta = true,
+                _ => {}
+            }
+        }
+        Ok(request)
+    }
+
+    /// Returns whether the client requests addresses or prefixes.
+    pub(super) fn has_associations(&self) -> bool {
+        self.has_ia_ta || !self.ia_na.is_empty() || !self.ia_pd.is_empty()
+    }
+}
+
+/// Parses the value of an IA_PD option (RFC 8415 21.21, 21.22).
+fn ia_pd(value: &[u8]) -> Result<IaPd, Dhcpv6Drop> {
+    // The two times after the IAID are wishes of the client, which the server ignores.
+    let ([a, b, c, d, ..], content) = value.split_first_chunk::<12>().ok_or(Dhcpv6Drop::Malformed)?;
+    let mut association = IaPd { iaid: u32::from_be_bytes([*a, *b, *c, *d]), prefixes: Vec::new() };
+    for option in options(content) {
+        let (code, value) = option?;
+        if code != code::IA_PREFIX {
+            continue;
+        }
+        let (_lifetimes, rest) = value.split_first_chunk::<8>().ok_or(Dhcpv6Drop::Malformed)?;
+        let (length, rest) = rest.split_first().ok_or(Dhcpv6Drop::Malformed)?;
+        let (address, _) = rest.split_first_chunk::<16>().ok_or(Dhcpv6Drop::Malformed)?;
+        let prefix = Ipv6Net::new(Ipv6Addr::from(*address), *length).map_err(|_| Dhcpv6Drop::Malformed)?;
+        // A client may give only the length that it wants, with the address `::`.
+        if association.prefixes.len() < MAX_PREFIXES && !prefix.network().is_unspecified() {
+            association.prefixes.push(prefix.trunc());
+        }
+    }
+    Ok(association)
+}
+
+/// Returns code and value of each option; an error as the last item if the octets are cut.
+pub(super) fn options(mut octets: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Dhcpv6Drop>> {
+    std::iter::from_fn(move || {
+        if octets.is_empty() {
+            return None;
+        }
+        let option = octets.split_first_chunk::<4>().and_then(|([a, b, c, d], rest)| {
+            let (value, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([*c, *d])))?;
+            octets = rest;
+            Some((u16::from_be_bytes([*a, *b]), value))
+        });
+        if option.is_none() {
+            octets = &[];
+        }
+        Some(option.ok_or(Dhcpv6Drop::Malformed))
+    })
+}
+
+/// Appends an option; `None` if its value is too long for one.
+pub(super) fn push(octets: &mut Vec<u8>, code: u16, value: &[u8]) -> Option<()> {
+    let length = u16::try_from(value.len()).ok()?;
+    octets.extend(code.to_be_bytes());
+    octets.extend(length.to_be_bytes());
+    octets.extend(value);
+    Some(())
+}
+
+/// Appends a prefix with its lifetimes, which are equal (RFC 8415 21.22).
+pub(super) fn push_prefix(octets: &mut Vec<u8>, prefix: Ipv6Net, lifetime: Duration) {
+    let lifetime = seconds(lifetime).to_be_bytes();
+    let value = [&lifetime, &lifetime, &[prefix.prefix_len()][..], &prefix.network().octets()].concat();
+    let _always_fits = push(octets, code::IA_PREFIX, &value);
+}
+
+/// Returns a duration in seconds, below the value that means infinity (RFC 8415 7.7).
+pub(super) fn seconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).min(u32::MAX - 1)
+}
