@@ -185,7 +185,8 @@ fn door(door: &config::Door) -> Door {
             .collect(),
         destinations: allowed.to.iter().copied().map(host).collect(),
     });
-    Door { inbound, allowed: allowed.collect(), is_isolated: door.isolated }
+    let host_rate = door.rate_limit.map(|bits_per_s| bits_per_s / 8);
+    Door { inbound, allowed: allowed.collect(), is_isolated: door.isolated, host_rate }
 }
 
 /// Returns the authentication of one node at its home agent. A home agent may have very many nodes, so a node

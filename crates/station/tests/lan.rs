@@ -182,7 +182,12 @@ fn status_shows_the_door_of_each_interface() {
         destinations: ["2001:db8:b::77/128", "::ffff:10.42.7.9/128"].map(|it| it.parse().expect(it)).into(),
     };
     let ping = AllowedPackets { protocol: 58, ports: Vec::new(), destinations: Vec::new() };
-    shut.door = Door { inbound: Inbound::Established, allowed: vec![allowed, ping], is_isolated: true };
+    shut.door = Door {
+        inbound: Inbound::Established,
+        allowed: vec![allowed, ping],
+        is_isolated: true,
+        host_rate: None,
+    };
     let config = config(vec!["i0".into(), shut]);
     let station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
     let lan = serde_json::to_value(station.nemo().lan_status()).expect("JSON");

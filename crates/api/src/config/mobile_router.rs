@@ -204,6 +204,14 @@ impl MobileRouter {
                 leasing.join(", ")
             ));
         }
+        let limited = self.lan.iter().filter(|lan| lan.door.rate_limit.is_some());
+        let limited: Vec<&str> = limited.map(|lan| lan.interface.as_str()).collect();
+        if !limited.is_empty() {
+            warnings.push(format!(
+                "{table}.lan: rate_limit on {}: the fast path does not carry packets of these hosts",
+                limited.join(", ")
+            ));
+        }
         let open = self.lan.iter().filter(|lan| lan.door.inbound == Inbound::Any);
         let open: Vec<&str> = open.map(|lan| lan.interface.as_str()).collect();
         if !open.is_empty() {

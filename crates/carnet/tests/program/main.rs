@@ -42,6 +42,7 @@ mod offloads;
 mod on_board;
 mod on_board_clients;
 mod on_board_isolated;
+mod on_board_rates;
 mod on_board_routers;
 mod optional;
 mod path_mtu;

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use carnet_base::mapped;
 use carnet_nemo::forwarding::packet_rules::{
-    Chain, ConnectionState, Mark, PacketCount, PacketMatch, PacketRule, PortRange, Verdict,
+    Chain, ConnectionState, HostRate, LimitedHosts, Mark, PacketCount, PacketMatch, PacketRule, PortRange, Verdict,
 };
 use ipnet::{IpNet, Ipv6Net};
 
@@ -33,6 +33,7 @@ const NEW_CHAIN: u16 = SUBSYSTEM << 8 | 3;
 pub(super) const GET_CHAIN: u16 = SUBSYSTEM << 8 | 4;
 const NEW_RULE: u16 = SUBSYSTEM << 8 | 6;
 pub(super) const GET_RULE: u16 = SUBSYSTEM << 8 | 7;
+const NEW_SET: u16 = SUBSYSTEM << 8 | 9;
 pub(super) const GET_SET: u16 = SUBSYSTEM << 8 | 10;
 pub(super) const GET_ELEMENTS: u16 = SUBSYSTEM << 8 | 13;
 pub(super) const GET_GENERATION: u16 = SUBSYSTEM << 8 | 16;
@@ -67,6 +68,24 @@ pub(super) const EXPRESSION_DATA: u16 = 2;
 /// Attributes of the expression `counter`.
 const COUNTER_OCTETS: u16 = 1;
 const COUNTER_PACKETS: u16 = 2;
+/// Attributes of sets.
+const SET_TABLE: u16 = 1;
+const SET_NAME: u16 = 2;
+const SET_FLAGS: u16 = 3;
+const SET_KEY_TYPE: u16 = 4;
+const SET_KEY_LENGTH: u16 = 5;
+const SET_DESCRIPTION: u16 = 9;
+const SET_ID: u16 = 10;
+const SET_TIMEOUT: u16 = 11;
+/// Flags of a set whose elements rules add (`NFT_SET_EVAL`), and which end after some time.
+const SET_OF_RULES: u32 = 0x20 | 0x10;
+/// Number of hosts that a set has room for, and the time in milliseconds after the last packet of a host after
+/// which the set forgets it.
+const SET_SIZE: u32 = 4096;
+const SET_TIMEOUT_MS: u64 = 60_000;
+/// Octets that a host may send at once in addition to those of one second: the largest packet that a network
+/// card joins from several.
+const BURST: u32 = 65_536;
 /// Attribute of the ruleset's generation.
 pub(super) const GENERATION: u16 = 1;
 
@@ -151,6 +170,9 @@ impl Transaction {
         for role in Chain::ALL.into_iter().filter(|role| rules.clone().any(|rule| rule.chain == *role)) {
             requests.push((NEW_CHAIN, CREATE, new_chain(role)));
         }
+        for (number, set) in rules.clone().filter_map(HostSet::filled_by).enumerate() {
+            requests.push((NEW_SET, CREATE, set.definition(number as u32 + 1)));
+        }
         requests.extend(rules.map(|rule| (NEW_RULE, CREATE | APPEND, new_rule(rule))));
         let mut octets = message(BATCH_BEGIN, 0, sequence, &[]);
         let last = sequence.wrapping_add(requests.len() as u32);
@@ -203,6 +225,82 @@ fn new_chain(role: Chain) -> Vec<u8> {
     let hook = [number(HOOK_NUMBER, hook), number(HOOK_PRIORITY, priority as u32)].concat();
     let policy = number(CHAIN_POLICY, ACCEPT);
     [chain_name(role), nested(CHAIN_HOOK, &hook), policy, string(CHAIN_TYPE, kind)].concat()
+}
+
+/// A set of the addresses of hosts, each with its rate limit. Rules add the addresses.
+struct HostSet {
+    name: String,
+    family: u8,
+    /// Whether the addresses are sources of packets.
+    is_source: bool,
+}
+
+impl HostSet {
+    /// Returns the set to which a rule adds addresses; `None` for a rule of another kind.
+    fn filled_by(rule: &PacketRule) -> Option<HostSet> {
+        rule.packets.over_rate.filter(|rate| rate.hosts == LimitedHosts::Each)?;
+        HostSet::of(&rule.packets)
+    }
+
+    /// Returns the set for the addresses of a rate limit with these conditions.
+    fn of(packets: &PacketMatch) -> Option<HostSet> {
+        let (interface, prefix) = match &packets.input_interface {
+            Some(interface) => (interface, packets.source?),
+            None => (packets.output_interface.as_ref()?, packets.destination?),
+        };
+        let is_source = packets.input_interface.is_some();
+        let (family, version) = if family_of(prefix) == IPV4 { (IPV4, 4) } else { (IPV6, 6) };
+        let direction = if is_source { "from" } else { "to" };
+        Some(HostSet { name: format!("{direction}{version}-{interface}"), family, is_source })
+    }
+
+    /// Returns the attributes that create the set. `id` must differ from that of other sets of the transaction.
+    fn definition(&self, id: u32) -> Vec<u8> {
+        // The type is a number of the program `nft` for addresses, by which it lists the elements.
+        let (kind, length) = if self.family == IPV4 { (7, 4) } else { (8, 16) };
+        [
+            string(SET_TABLE, TABLE),
+            string(SET_NAME, &self.name),
+            number(SET_FLAGS, SET_OF_RULES),
+            number(SET_KEY_TYPE, kind),
+            number(SET_KEY_LENGTH, length),
+            nested(SET_DESCRIPTION, &number(1, SET_SIZE)),
+            number(SET_ID, id),
+            attribute(SET_TIMEOUT, &SET_TIMEOUT_MS.to_be_bytes()),
+        ]
+        .concat()
+    }
+
+    /// Returns the expressions that hold for packets over the rate.
+    fn over(&self, rate: HostRate) -> Vec<Vec<u8>> {
+        let address = match (self.family, self.is_source) {
+            (IPV4, true) => payload(NETWORK_HEADER, 12, 4),
+            (IPV4, false) => payload(NETWORK_HEADER, 16, 4),
+            (_, true) => payload(NETWORK_HEADER, 8, 16),
+            (_, false) => payload(NETWORK_HEADER, 24, 16),
+        };
+        // The type means octets, and the flag that the expression holds above the rate.
+        let limit = [
+            attribute(1, &rate.octets_per_s.to_be_bytes()),
+            attribute(2, &1u64.to_be_bytes()),
+            number(3, BURST),
+            number(4, 1),
+            number(5, 1),
+        ];
+        let limit = expression("limit", &limit.concat());
+        match rate.hosts {
+            LimitedHosts::Each => {
+                // The operation adds the address, or lets it stay longer.
+                let data = [string(1, &self.name), number(3, 1), number(4, REGISTER), nested(7, &limit)];
+                vec![address, expression("dynset", &data.concat())]
+            }
+            LimitedHosts::Others => {
+                // The flag inverts the result: the set does not have the address.
+                let data = [string(1, &self.name), number(2, REGISTER), number(5, 1)];
+                vec![address, expression("lookup", &data.concat()), limit]
+            }
+        }
+    }
 }
 
 fn new_rule(rule: &PacketRule) -> Vec<u8> {
@@ -283,6 +381,8 @@ fn conditions(packets: &PacketMatch) -> Vec<Vec<u8>> {
     if packets.is_answer {
         expressions.extend([connection(CONNECTION_DIRECTION), compare(EQUAL, &[REPLY])]);
     }
+    let limit = packets.over_rate.zip(HostSet::of(packets));
+    expressions.extend(limit.map(|(rate, set)| set.over(rate)).unwrap_or_default());
     expressions
 }
 

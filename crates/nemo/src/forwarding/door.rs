@@ -3,7 +3,7 @@
 //! With the door [`Inbound::Established`], an interface gets only packets of connections that hosts on board
 //! began, and ICMP errors about these. Exceptions permit packets from outside to certain hosts and ports.
 //! Packets between interfaces on board pass, except for isolated interfaces. The kernel's packet filter
-//! enforces the door ([`super::packet_rules`]).
+//! enforces the door ([`super::packet_rules`]), and the rates of hosts.
 //!
 //! If the kernel cannot install the rules, routing rules make the networks of these interfaces unreachable
 //! instead ([`closed_entries`]). Then the hosts still reach the router itself.
@@ -16,13 +16,18 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use super::desired::{Entry, Rule, TABLE_LOCAL, TABLE_MAIN, TABLE_NOWHERE, priority};
 use super::entries::LOCAL;
 use super::lan::{AllowedPackets, Inbound, LanSettings, lan_ipv4_prefixes, lan_networks, lan_prefixes};
-use super::packet_rules::{Chain, ConnectionState, PacketMatch, PacketRule, PortRange, Verdict};
+use super::packet_rules::{
+    Chain, ConnectionState, HostRate, LimitedHosts, PacketMatch, PacketRule, PortRange, Verdict,
+};
 
 /// Type of an Echo Request of IPv4 (RFC 792).
 const IPV4_ECHO_REQUEST: u8 = 8;
 
 /// Order of the rules in the chain of forwarded packets.
 mod order {
+    /// Packets of a host that exceeds its rate, and after them those of hosts that share one rate.
+    pub(super) const RATE: u32 = 5;
+    pub(super) const SHARED_RATE: u32 = 6;
     /// Isolated interfaces exchange no packets with others, not even answers. Hosts may not use the addresses
     /// of an interface from which theirs is isolated.
     pub(super) const ISOLATED: u32 = 10;
@@ -58,6 +63,7 @@ pub(crate) fn door_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSet
     };
     for (index, settings) in lan.iter().enumerate() {
         let name = settings.interface.as_str();
+        rules.extend(settings.door.host_rate.into_iter().flat_map(|rate| over_rate(name, rate)));
         let others = || lan.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other);
         if settings.door.is_isolated {
             for other in others() {
@@ -86,6 +92,26 @@ pub(crate) fn door_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSet
 
 fn rule(order: u32, packets: PacketMatch, verdict: Verdict) -> PacketRule {
     PacketRule { chain: Chain::Forward, order, packets, counts: false, total: None, verdict }
+}
+
+/// Returns the rules that drop packets of hosts over their rate, from and to the hosts of an interface.
+fn over_rate(name: &str, octets_per_s: u64) -> Vec<PacketRule> {
+    let mut rules = Vec::new();
+    for family in [Ipv6Net::default(), ALL_IPV4] {
+        let interface = || Some(name.to_owned());
+        let from = PacketMatch { input_interface: interface(), source: Some(family), ..Default::default() };
+        let to =
+            PacketMatch { output_interface: interface(), destination: Some(family), ..Default::default() };
+        for packets in [from, to] {
+            let hosts = [(order::RATE, LimitedHosts::Each), (order::SHARED_RATE, LimitedHosts::Others)];
+            rules.extend(hosts.map(|(order, hosts)| {
+                let over_rate = Some(HostRate { octets_per_s, hosts });
+                let over = rule(order, PacketMatch { over_rate, ..packets.clone() }, Verdict::Drop);
+                PacketRule { counts: true, ..over }
+            }));
+        }
+    }
+    rules
 }
 
 /// Returns a rule for each combination of ports and destination of an exception.
@@ -221,6 +247,27 @@ mod tests {
                 "40 * i0 Drop",
             ]
         );
+    }
+
+    #[test]
+    fn host_rate_holds_in_both_directions_and_families_before_other_rules() {
+        let mut limited = lan("i0", Inbound::Established);
+        limited.door.host_rate = Some(2_500_000);
+        let rules: Vec<PacketRule> = door_entries(&[], &[], &[limited])
+            .into_iter()
+            .filter_map(|entry| match entry {
+                Entry::PacketRule(rule) if rule.packets.over_rate.is_some() => Some(*rule),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(rules.len(), 8);
+        assert!(rules.iter().all(|rule| rule.order < order::ISOLATED && rule.verdict == Verdict::Drop));
+        let of_hosts = |hosts| {
+            rules.iter().filter(move |rule| {
+                rule.packets.over_rate == Some(HostRate { octets_per_s: 2_500_000, hosts })
+            })
+        };
+        assert_eq!((of_hosts(LimitedHosts::Each).count(), of_hosts(LimitedHosts::Others).count()), (4, 4));
     }
 
     #[test]

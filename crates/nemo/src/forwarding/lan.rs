@@ -49,12 +49,14 @@ pub struct Door {
     pub allowed: Vec<AllowedPackets>,
     /// Whether no packets pass between this interface and other interfaces on board.
     pub is_isolated: bool,
+    /// Maximum rate of each host in octets per second and direction; `None` for no limit.
+    pub host_rate: Option<u64>,
 }
 
 impl Door {
     /// Returns whether the door needs rules of the packet filter.
     pub(crate) fn needs_rules(&self) -> bool {
-        self.is_isolated || self.inbound == Inbound::Established
+        self.is_isolated || self.inbound == Inbound::Established || self.host_rate.is_some()
     }
 }
 

@@ -4,7 +4,7 @@
 //! packet filter, in one transaction. Without a rule the table does not exist. A rule sees the packets that
 //! the kernel forwards, sends or receives; it does not see the packets of a BPF program.
 //!
-//! Left out: sets, rate limits, and rules for other layers than IP.
+//! Left out: sets other than those of rate limits, and rules for other layers than IP.
 
 use std::net::IpAddr;
 
@@ -82,6 +82,26 @@ pub struct PortRange {
     pub last: u16,
 }
 
+/// Rate of packets of a host, or of several hosts together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct HostRate {
+    /// Octets of IP packets per second. A host that was idle may send as many octets at once.
+    pub octets_per_s: u64,
+    /// Hosts to which the rate applies.
+    pub hosts: LimitedHosts,
+}
+
+/// Hosts to which a rate applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitedHosts {
+    /// Each host has the rate, as far as the kernel's table of hosts has room for it.
+    Each,
+    /// All hosts for which the table has no room share the rate. The kernel must have evaluated a rule with
+    /// [`LimitedHosts::Each`] and otherwise equal conditions before.
+    Others,
+}
+
 /// Conditions that a packet must meet; a default value selects every packet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(default)]
@@ -112,6 +132,10 @@ pub struct PacketMatch {
     pub mark: Option<Mark>,
     /// Mark of the packet's connection.
     pub connection_mark: Option<Mark>,
+    /// Rate that the packet must exceed. The host is the source if the rule selects an input interface, and
+    /// otherwise the destination. The rule must select one address family by that address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_rate: Option<HostRate>,
     /// States of connection tracking, of which the packet has one; empty for any state.
     pub states: Vec<ConnectionState>,
     /// Whether the packet must go in the direction of answers: against the first packet of its connection.

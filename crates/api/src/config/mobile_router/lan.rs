@@ -207,6 +207,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &door::INBOUND,
         &door::ALLOW,
         &door::ISOLATED,
+        &door::RATE_LIMIT,
     ],
 );
 
@@ -403,7 +404,7 @@ pub(super) fn check(
     }
 }
 
-/// Returns the prefix of an interface's link: the first /64 of its prefix, or the prefix itself if it is longer.
+/// Returns the prefix of an interface's link: the first /64 of its prefix, or a longer prefix itself.
 pub(super) fn link(prefix: Ipv6Net) -> Ipv6Net {
     Ipv6Net::new(prefix.network(), prefix.prefix_len().max(64)).unwrap_or(prefix)
 }
@@ -433,7 +434,8 @@ pub(super) fn check_delegation(
             sink.push(at, message);
         } else if is_whole && !prefixes.items.iter().any(|prefix| has_room(prefix.value, length, &used)) {
             let message = format!(
-                "no /{length} is left beside the interfaces, expected a shorter prefix in `mobile_router.prefixes`"
+                "no /{length} is left beside the interfaces, expected a shorter prefix in \
+                 `mobile_router.prefixes`"
             );
             sink.push(at, message);
         }

@@ -103,7 +103,10 @@ fn door_has_the_values_of_its_table() {
         },
         Allowed { protocol: PolicyProtocol::Icmpv6, ports: Vec::new(), to: Vec::new() },
     ];
-    assert_eq!(found[0].door, Door { inbound: Inbound::Established, allow, isolated: true });
+    assert_eq!(
+        found[0].door,
+        Door { inbound: Inbound::Established, allow, isolated: true, rate_limit: None }
+    );
 }
 
 #[test]
@@ -145,6 +148,16 @@ fn check_warns_of_leases_that_do_not_survive() {
 }
 
 #[test]
+fn rate_limit_is_in_bits_per_second() {
+    for (text, rate) in [("100kbit", 100_000), ("20mbit", 20_000_000), ("10gbit", 10_000_000_000)] {
+        assert_eq!(lans(&table(&format!("rate_limit = '{text}'")))[0].door.rate_limit, Some(rate), "{text}");
+    }
+    let config = parse(&config(&table("rate_limit = '20mbit'")));
+    let warning = "mobile_router.lan: rate_limit on i0: the fast path does not carry packets of these hosts";
+    assert!(config.warnings().iter().any(|known| known == warning), "{:?}", config.warnings());
+}
+
+#[test]
 fn every_error_of_the_door_names_its_line() {
     let host = "expected an address of a host such as \"2001:db8:a::77\" or \"10.42.7.9\"";
     for (keys, expected) in [
@@ -175,6 +188,18 @@ fn every_error_of_the_door_names_its_line() {
         (
             "allow = [{ protocol = 'tcp', to = ['2001:db8:c::7'] }]",
             "c.toml:12:36: 2001:db8:c::7 is not on board, expected an address of the mobile network".into(),
+        ),
+        (
+            "rate_limit = '20'",
+            "c.toml:12:14: `mobile_router.lan.rate_limit`: \"20\" is no rate, expected a rate from 100kbit \
+             to 10gbit such as \"20mbit\""
+                .into(),
+        ),
+        (
+            "rate_limit = '99kbit'",
+            "c.toml:12:14: `mobile_router.lan.rate_limit`: \"99kbit\" is out of range, expected a rate from \
+             100kbit to 10gbit such as \"20mbit\""
+                .into(),
         ),
         (
             "allow = [{ protocol = 'tcp', to = ['camera'] }]",
@@ -208,8 +233,9 @@ fn prefixes_for_routers_need_room_beside_the_interfaces() {
         ("delegate = 55".to_owned(), no_room(55)),
         (
             "delegate = 65".to_owned(),
-            "c.toml:12:12: `mobile_router.lan.delegate`: 65 is out of range, expected an integer from 32 to 64"
-                .to_owned(),
+            "c.toml:12:12: `mobile_router.lan.delegate`: 65 is out of range, expected an integer from 32 to \
+             64"
+            .to_owned(),
         ),
         (
             "delegate = 64\ndhcp_enabled = false".to_owned(),

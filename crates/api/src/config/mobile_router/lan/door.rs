@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use super::super::super::errors::Sink;
-use super::super::super::keys::{Disclosure, Key, Kind, Section, required, value, with_default, words};
+use super::super::super::keys::{
+    Disclosure, Key, Kind, Optional, Section, optional, required, text, value, with_default, words,
+};
 use super::super::super::reader::{At, List, Value};
 use super::super::super::table::{Table, all};
 use super::super::super::{kinds, values};
@@ -14,6 +16,8 @@ use super::super::transport::{PORT_RANGES, PROTOCOLS, PolicyProtocol};
 /// the number of rules in the kernel.
 const MAX_ALLOWED: usize = 32;
 const MAX_PARTS: usize = 16;
+/// Possible rates of a host in bits per second.
+const RATES: RangeInclusive<u64> = 100_000..=10_000_000_000;
 
 /// The door: a stateful firewall that decides which packets from outside reach an interface on board.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub struct Door {
     pub allow: Vec<Allowed>,
     /// Whether no packets pass between this interface and others on board.
     pub isolated: bool,
+    /// Maximum rate of each host in bits per second and direction; `None` for no limit.
+    pub rate_limit: Option<u64>,
 }
 
 /// `inbound`: packets from outside that pass.
@@ -49,11 +55,12 @@ pub struct Allowed {
 impl Default for Door {
     /// Returns the door of an interface of which the config only has the name.
     fn default() -> Door {
-        Door { inbound: Inbound::Any, allow: Vec::new(), isolated: false }
+        Door { inbound: Inbound::Any, allow: Vec::new(), isolated: false, rate_limit: None }
     }
 }
 
 const EXPECTED: &str = "an array of tables such as { protocol = \"tcp\", ports = [443] }";
+const EXPECTED_RATE: &str = "a rate from 100kbit to 10gbit such as \"20mbit\"";
 const EXPECTED_HOSTS: &str = "an array of addresses";
 const EXPECTED_HOST: &str = "an address of a host such as \"2001:db8:a::77\" or \"10.42.7.9\"";
 
@@ -86,6 +93,13 @@ pub(super) static ISOLATED: Key<bool> = with_default(
     "false",
     "No packets pass between this interface and the other interfaces of `lan`.",
 );
+pub(super) static RATE_LIMIT: Optional<u64> = optional(
+    "rate_limit",
+    text("rate", EXPECTED_RATE, rate),
+    r#"Maximum rate of each host, from it and to it, in `kbit`, `mbit` or `gbit` per second such as
+       `"20mbit"`, from 100kbit to 10gbit. Packets above it are dropped. Packets of these hosts do not take
+       the fast path. See [on-board.md](on-board.md#a-rate-for-each-host)."#,
+);
 
 static PROTOCOL: Key<PolicyProtocol> = required(
     "protocol",
@@ -108,6 +122,26 @@ static TO: Key<List<IpAddr>> = with_default(
 /// Keys of the config table `[[mobile_router.lan.allow]]`.
 pub(in crate::config) static SECTION: Section =
     Section::new("[[mobile_router.lan.allow]]", "mobile_router.lan.allow", &[&PROTOCOL, &PORTS, &TO]);
+
+/// Parses a rate in bits per second.
+fn rate(text: &str) -> Result<u64, String> {
+    let wrong = || Err(format!("{text:?} is no rate, expected {EXPECTED_RATE}"));
+    let Some(unit) = text.find(|c: char| !c.is_ascii_digit()) else { return wrong() };
+    let (number, unit) = text.split_at(unit);
+    let factor = match unit {
+        "kbit" => 1000,
+        "mbit" => 1_000_000,
+        "gbit" => 1_000_000_000,
+        _ => return wrong(),
+    };
+    let Some(rate) = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)) else {
+        return wrong();
+    };
+    if !RATES.contains(&rate) {
+        return Err(format!("{text:?} is out of range, expected {EXPECTED_RATE}"));
+    }
+    Ok(rate)
+}
 
 /// An exception, with the positions of its values.
 #[derive(Clone)]
@@ -166,8 +200,12 @@ impl Draft {
         let allow = table.take(&ALLOW).unwrap_or_default();
         let allow_at = table.value(&ALLOW).map(|value| value.at());
         let exceptions = allow.complete().and_then(|all| all.into_iter().map(|it| it.config).collect());
-        let config =
-            all!(Door { inbound: table.take(&INBOUND), allow: exceptions, isolated: table.take(&ISOLATED) });
+        let config = all!(Door {
+            inbound: table.take(&INBOUND),
+            allow: exceptions,
+            isolated: table.take(&ISOLATED),
+            rate_limit: table.take(&RATE_LIMIT),
+        });
         Draft { allow, allow_at, config }
     }
 

@@ -1,0 +1,100 @@
+//! `rate_limit`: the maximum rate of each host on board, on each data path.
+
+use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
+use std::time::{Duration, Instant};
+
+use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::station::Station;
+use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
+
+/// Address of a second host at the same interface.
+const OTHER: &str = "2001:db8:a::20";
+/// Payload of a packet and number of packets: 1.2 MB in all.
+const PAYLOAD: usize = 1000;
+const PACKETS: usize = 1200;
+
+fn config(bed: &Testbed, keys: &str, path: &str) -> String {
+    let config = bed.router_config().replace("lan = ['lan0']\n", "");
+    let table = format!("[[mobile_router.lan]]\ninterface = 'lan0'\ninbound = 'any'\n{keys}\n");
+    format!("{config}\n{table}[dataplane]\npath = '{path}'\n")
+}
+
+/// Sends UDP packets from one host to another. Returns the number of received packets, and the largest number
+/// that a rate of 100 kB/s allows in the time of the flow: the octets of one second and 64 KiB pass at once.
+fn flow(from: (&Host, &str), to: (&Host, &str)) -> (usize, usize) {
+    let socket = |host: &Host, own: Ipv6Addr| {
+        host.run(move || UdpSocket::bind(SocketAddrV6::new(own, 0, 0, 0)).expect("a socket"))
+    };
+    let (sender, receiver) = (socket(from.0, address(from.1)), socket(to.0, address(to.1)));
+    let destination = receiver.local_addr().expect("an address");
+    receiver.set_read_timeout(Some(Duration::from_secs(2))).expect("a time limit");
+    let reader = std::thread::spawn(move || {
+        let mut buffer = [0; 2000];
+        std::iter::from_fn(|| receiver.recv(&mut buffer).ok()).count()
+    });
+    let start = Instant::now();
+    for number in 0..PACKETS {
+        sender.send_to(&[0; PAYLOAD], destination).expect("a packet");
+        let due = Duration::from_micros(number as u64 * 400);
+        std::thread::sleep(due.saturating_sub(start.elapsed()));
+    }
+    // A tenth more, because the kernel counts by its own clock.
+    let octets = 182_000.0 + 110_000.0 * start.elapsed().as_secs_f64();
+    (reader.join().expect("a count"), (octets / (PAYLOAD + 48) as f64) as usize + 1)
+}
+
+fn limits(path: &str) {
+    if !possible() {
+        return;
+    }
+    let bed = Testbed::new();
+    bed.host.ip(&format!("-6 addr add {OTHER}/64 dev eth0 nodad"));
+    let _agent = Station::start(&bed.agent, &bed.agent_config());
+    let limited = config(&bed, "rate_limit = '800kbit'", path);
+    let mut router = Station::start(&bed.router, &limited);
+    router.registered();
+    router.accelerated();
+    wait_until("the tunnel", seconds(10), || bed.host.pings(CORRESPONDENT));
+    assert!(router.log().contains("rate_limit on lan0"), "{}", router.log());
+    let inside = (&bed.host, INSIDE);
+    let core = (&bed.core, CORRESPONDENT);
+
+    for (from, to) in [(inside, core), (core, inside)] {
+        let (passed, most) = flow(from, to);
+        assert!((100..=most).contains(&passed), "{passed} packets pass on {path}, at most {most} may");
+    }
+    // The other host has a rate of its own, whatever the first one has used up.
+    let (passed, most) = flow((&bed.host, OTHER), core);
+    assert!((100..=most).contains(&passed), "{passed} packets of the other host pass on {path}");
+    assert!(bed.host.output(&["ping", "-6", "-c1", "-W2", "-I", OTHER, CORRESPONDENT]).status.success());
+
+    let list = bed.router.output(&["nft", "list", "table", "inet", "carnet_rules"]);
+    let list = String::from_utf8_lossy(&list.stdout).into_owned() + &said(&list);
+    assert!(list.contains("from6-lan0") && list.contains(INSIDE) && list.contains(OTHER), "{list}");
+
+    // Without the key all packets pass, and the table is gone.
+    router.reload(&config(&bed, "", path));
+    wait_until("no rules", seconds(10), || {
+        !bed.router.output(&["nft", "list", "table", "inet", "carnet_rules"]).status.success()
+    });
+    for (from, to) in [(inside, core), (core, inside)] {
+        let (passed, _) = flow(from, to);
+        assert!(passed > PACKETS * 9 / 10, "{passed} packets pass without a limit on {path}");
+    }
+    router.terminate();
+}
+
+#[test]
+fn host_rate_limits_each_host_on_tun() {
+    limits("tun");
+}
+
+#[test]
+fn host_rate_limits_each_host_on_bpf() {
+    limits("bpf");
+}
+
+#[test]
+fn host_rate_limits_each_host_on_xdp() {
+    limits("xdp");
+}
