@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use carnet_nemo::forwarding::desired::{Change, Entry};
 use carnet_nemo::forwarding::packet_rules::{
-    Chain, ConnectionState, CountedTraffic, Mark, PacketCount, PacketMatch, PacketRule, PortRange,
-    TrafficKind, Verdict,
+    Chain, ConnectionState, CountedTraffic, HostRate, LimitedHosts, Mark, PacketCount, PacketMatch,
+    PacketRule, PortRange, TrafficKind, Verdict,
 };
 use common::{events_until, in_namespace, ip, route, run};
 
@@ -72,7 +72,7 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
             total: None,
             verdict: Verdict::DestinationAddress(server.parse().unwrap()),
         };
-        let rules = [
+        let mut rules = vec![
             (
                 rule(
                     1,
@@ -166,6 +166,32 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
                 "ip6 saddr 2001:db8:a::/64 udp dport 53-53 dnat ip6 to 2001:db8::53",
             ),
         ];
+        let limit = |hosts| {
+            let over_rate = Some(HostRate { octets_per_s: 102_400, hosts });
+            let (input_interface, source) = (Some("lan0".to_owned()), prefix("::/0"));
+            let packets = PacketMatch { input_interface, source, over_rate, ..all() };
+            PacketRule { chain: Chain::Forward, ..rule(13, packets, Verdict::Drop) }
+        };
+        let rate = "limit rate over 100 kbytes/second burst 64 kbytes";
+        let (each, shared) = (
+            format!("update @from6-lan0 {{ ip6 saddr {rate} }} drop"),
+            format!("!= @from6-lan0 {rate} drop"),
+        );
+        rules.extend([
+            (
+                PacketRule {
+                    chain: Chain::DestinationNat,
+                    ..rule(
+                        14,
+                        PacketMatch { destination: prefix("2001:db8:1::/64"), ..all() },
+                        Verdict::DestinationPrefix("fd00:1::/64".parse().unwrap()),
+                    )
+                },
+                "ip6 daddr 2001:db8:1::/64 dnat ip6 prefix to fd00:1::/64",
+            ),
+            (limit(LimitedHosts::Each), each.as_str()),
+            (limit(LimitedHosts::Others), shared.as_str()),
+        ]);
         for (rule, _) in &rules {
             platform.apply(&set(rule)).unwrap();
         }

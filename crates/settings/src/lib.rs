@@ -36,7 +36,11 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         home_network: agent.home_network,
         home_link: agent.home_link.clone(),
         ndp_proxy: agent.ndp_proxy.clone(),
-        nat: Nat { ipv4: agent.ipv4_nat.clone(), ipv6: agent.ipv6_nat.clone() },
+        nat: Nat {
+            ipv4: agent.ipv4_nat.clone(),
+            ipv6: agent.ipv6_nat.clone(),
+            ipv6_prefixes: agent.ipv6_nat_prefixes.clone(),
+        },
         max_lifetime: agent.max_lifetime,
         others: OtherAgents {
             dhaad: agent.dhaad,

@@ -8,16 +8,18 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_mobility::ReplayProtection;
-use carnet_mobility::home_agent::MultipleCareOfAddresses;
+use carnet_mobility::home_agent::{MultipleCareOfAddresses, TranslatedPrefix};
 use ipnet::Ipv6Net;
 
 use super::auth::Auth;
 use super::conflicts::{apart, home_address, not_inside, not_inside_ipv4};
 use super::errors::Sink;
-use super::keys::{Key, Optional, Section, Tables, integer, optional, required, tables, with_default, words};
-use super::kinds;
-use super::reader::At;
+use super::keys::{
+    Key, Kind, Optional, Section, Tables, integer, optional, required, tables, value, with_default, words,
+};
+use super::reader::{At, List};
 use super::table::{Table, all};
+use super::{kinds, values};
 
 pub use allowed_router::AllowedRouter;
 pub use peer::PeerAgent;
@@ -49,6 +51,8 @@ pub struct HomeAgent {
     pub ipv4_nat: Option<String>,
     /// Interface at which packets with unique local source addresses get the machine's address.
     pub ipv6_nat: Option<String>,
+    /// Unique local prefixes that get another prefix there, in both directions.
+    pub ipv6_nat_prefixes: Vec<TranslatedPrefix>,
     /// Longest granted lifetime, a multiple of 4 s from 4 s to 262140 s.
     pub max_lifetime: Duration,
     /// Preference among the home agents of the home link (RFC 6275 7.4); the higher value wins.
@@ -194,6 +198,36 @@ static NDP_PROXY: Optional<String> = optional(
      mobile networks (RFC 4861 7.2.8). It answers at most 500 multicast solicitations a second. The home link
      stays virtual. It must be another interface than `home_link`.",
 );
+/// Maximum number of pairs of prefixes, which bounds the number of rules in the kernel.
+const MAX_PAIRS: usize = 16;
+const EXPECTED_PAIRS: &str = "an array of pairs of prefixes";
+const EXPECTED_PAIR: &str =
+    "a unique local prefix and another one of the same length, such as \"fd00:42::/48 2001:db8:42::/48\"";
+const PAIRS: Kind<List<TranslatedPrefix>> = value("array of pairs of prefixes", EXPECTED_PAIRS, |value| {
+    List::read(value, EXPECTED_PAIRS, |item| item.parse(EXPECTED_PAIR, pair))
+});
+
+/// Parses two prefixes of the same length: a unique local one, and one that the Internet routes.
+fn pair(text: &str) -> Result<TranslatedPrefix, String> {
+    let wrong = |what: String| Err(format!("{what}, expected {EXPECTED_PAIR}"));
+    let Some((inside, outside)) = text.split_once(' ') else {
+        return wrong(format!("{text:?} is no pair of prefixes"));
+    };
+    let (inside, outside) = (values::prefix(inside)?, values::prefix(outside.trim_start())?);
+    if inside.prefix_len() != outside.prefix_len() {
+        return wrong(format!("{inside} and {outside} differ in length"));
+    }
+    // A prefix that contains all unique local addresses, or more, has other addresses as well.
+    let is_unique_local = |prefix: Ipv6Net| prefix.prefix_len() >= 7 && prefix.network().is_unique_local();
+    if !is_unique_local(inside) {
+        return wrong(format!("{inside} is not unique local"));
+    }
+    if is_unique_local(outside) {
+        return wrong(format!("{outside} is unique local"));
+    }
+    Ok(TranslatedPrefix { inside, outside })
+}
+
 static IPV4_NAT: Optional<String> = optional(
     "ipv4_nat",
     kinds::INTERFACE,
@@ -207,6 +241,16 @@ static IPV6_NAT: Optional<String> = optional(
     "Interface to the Internet. IPv6 packets of mobile networks that leave by it and have a unique local
      source address (fc00::/7) get its IPv6 address (NAT, masquerade). Packets with other source addresses
      keep them.",
+);
+static IPV6_NAT_PREFIXES: Key<List<TranslatedPrefix>> = with_default(
+    "ipv6_nat_prefixes",
+    PAIRS,
+    "[]",
+    r#"Pairs of prefixes such as `"fd00:42::/48 2001:db8:42::/48"`, at most 16. At `ipv6_nat` the kernel
+       replaces the first prefix, a unique local one of mobile networks, by the second one. For packets from
+       outside it replaces the second one by the first one. The second prefix must be routed to this machine,
+       and no interface may have it. All other unique local addresses get the address of the interface. See
+       [cookbook](cookbook-cloud.md#nat)."#,
 );
 static MAX_LIFETIME: Key<Duration> = with_default(
     "max_lifetime",
@@ -261,6 +305,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &NDP_PROXY,
         &IPV4_NAT,
         &IPV6_NAT,
+        &IPV6_NAT_PREFIXES,
         &MAX_LIFETIME,
         &PREFERENCE,
         &DHAAD,
@@ -277,6 +322,9 @@ pub(super) struct Draft {
     home_network: Option<At<Ipv6Net>>,
     pub home_link: Option<At<String>>,
     pub ndp_proxy: Option<At<String>>,
+    /// Whether the table has `ipv6_nat`, perhaps with an error.
+    has_ipv6_nat: bool,
+    nat_prefixes: List<TranslatedPrefix>,
     dhaad: bool,
     pub peers: Vec<peer::Draft>,
     pub routers: Vec<allowed_router::Draft>,
@@ -301,6 +349,8 @@ impl Draft {
             let read = |table| allowed_router::Draft::read(table, care_of_test.unwrap_or_default());
             tables.iter().map(read).collect()
         });
+        let ipv6_nat = table.find_at(&IPV6_NAT);
+        let nat_prefixes = table.take(&IPV6_NAT_PREFIXES).unwrap_or_default();
         let config = all!(HomeAgent {
             address: address.map(|address| address.value),
             ipv4_address: ipv4_address.map(|address| address.map(|address| address.value)),
@@ -312,7 +362,8 @@ impl Draft {
             home_link: home_link.clone().map(|link| link.map(|link| link.value)),
             ndp_proxy: ndp_proxy.clone().map(|link| link.map(|link| link.value)),
             ipv4_nat: table.find_at(&IPV4_NAT).map(|it| it.map(|it| it.value)),
-            ipv6_nat: table.find_at(&IPV6_NAT).map(|it| it.map(|it| it.value)),
+            ipv6_nat: ipv6_nat.clone().map(|it| it.map(|it| it.value)),
+            ipv6_nat_prefixes: nat_prefixes.complete(),
             max_lifetime: table.take(&MAX_LIFETIME),
             preference: table.take(&PREFERENCE),
             dhaad: dhaad,
@@ -328,6 +379,8 @@ impl Draft {
             home_network: home_network.flatten(),
             home_link: home_link.flatten(),
             ndp_proxy: ndp_proxy.flatten(),
+            has_ipv6_nat: ipv6_nat.is_none_or(|interface| interface.is_some()),
+            nat_prefixes,
             dhaad: dhaad.unwrap_or_default(),
             peers: peers.unwrap_or_default(),
             routers: routers.unwrap_or_default(),
@@ -355,6 +408,7 @@ impl Draft {
                 format!("{} is the home link at {place}, where the home agent answers already", proxy.value);
             sink.push(proxy.at, format!("{message}, expected another interface"));
         }
+        self.check_nat_prefixes(sink);
         let (mut prefixes, mut ipv4_prefixes) = (Vec::new(), Vec::new());
         let mut home_addresses: HashMap<Ipv6Addr, At<Ipv6Addr>> = HashMap::new();
         for router in &self.routers {
@@ -388,6 +442,32 @@ impl Draft {
         if let Some(prefix) = self.home_prefix.filter(|prefix| self.dhaad && prefix.value.prefix_len() > 64) {
             let message = "has no anycast address for home agents, expected /64 or shorter with `dhaad`";
             sink.push(prefix.at, format!("{} {message}", prefix.value));
+        }
+    }
+
+    /// Checks the pairs of prefixes of the NAT.
+    fn check_nat_prefixes(&self, sink: &Sink<'_>) {
+        let pairs = &self.nat_prefixes.items;
+        if let Some(first) = pairs.first().filter(|_| !self.has_ipv6_nat) {
+            sink.push(first.at, "these prefixes need an interface, expected the key `ipv6_nat`");
+        }
+        if let Some(pair) = pairs.get(MAX_PAIRS) {
+            sink.push(pair.at, format!("too many pairs of prefixes, expected at most {MAX_PAIRS}"));
+        }
+        let of = |part: fn(&TranslatedPrefix) -> Ipv6Net| -> Vec<At<Ipv6Net>> {
+            pairs.iter().map(|pair| At { value: part(&pair.value), at: pair.at }).collect()
+        };
+        let (inside, outside) = (of(|pair| pair.inside), of(|pair| pair.outside));
+        apart(&inside, sink);
+        apart(&outside, sink);
+        let networks = self.routers.iter().flat_map(|router| &router.prefixes.items);
+        let own = networks.chain(&self.home_prefix).chain(&self.home_network);
+        for (pair, own) in outside.iter().flat_map(|pair| own.clone().map(move |own| (pair, own))) {
+            if pair.value.contains(&own.value) || own.value.contains(&pair.value) {
+                let place = sink.place(own.at);
+                let message = format!("{} overlaps {} at {place}", pair.value, own.value);
+                sink.push(pair.at, format!("{message}, expected a prefix without another use"));
+            }
         }
     }
 

@@ -313,6 +313,7 @@ fn every_config_key_reaches_its_field() {
             ndp_proxy: None,
             ipv4_nat: None,
             ipv6_nat: None,
+            ipv6_nat_prefixes: Vec::new(),
             udp: false,
             max_lifetime: Duration::from_secs(5400),
             preference: 10,

@@ -45,9 +45,15 @@ fn with_networks(config: &str) -> String {
 /// Serves one page on `server` by HTTP, and fetches it from `client`. Returns the source address of the
 /// request as the server saw it, and the number of octets that the client received.
 fn fetch(client: &Host, server: &Host, address: &str) -> Option<(IpAddr, usize)> {
-    let address: IpAddr = address.parse().expect("an address");
-    let listener = server.run(move || TcpListener::bind((address, 0)).expect("a listener"));
-    let to = SocketAddr::new(address, listener.local_addr().expect("bound").port());
+    fetch_from(client, server, address, address)
+}
+
+/// Serves and fetches a page as [`fetch`] does, at an address that the client sees as another one.
+fn fetch_from(client: &Host, server: &Host, own: &str, seen: &str) -> Option<(IpAddr, usize)> {
+    let (own, seen): (IpAddr, IpAddr) = (own.parse().expect("an address"), seen.parse().expect("an address"));
+    let listener = server.run(move || TcpListener::bind((own, 0)).expect("a listener"));
+    let local = listener.local_addr().expect("bound");
+    let to = SocketAddr::new(seen, listener.local_addr().expect("bound").port());
     let served = std::thread::spawn(move || {
         let (mut stream, peer) = listener.accept().ok()?;
         stream.set_read_timeout(Some(seconds(10))).ok()?;
@@ -68,7 +74,7 @@ fn fetch(client: &Host, server: &Host, address: &str) -> Option<(IpAddr, usize)>
     });
     if received.is_none() {
         // Ends the server's thread.
-        server.run(move || drop(TcpStream::connect(to)));
+        server.run(move || drop(TcpStream::connect(local)));
     }
     Some((served.join().expect("a server")?, received?))
 }
@@ -148,6 +154,43 @@ fn shows_translated_packets(agent: &Station, path: &str) {
     assert!(metrics.contains(sample) && !metrics.contains(&format!("{sample}0\n")), "{metrics}");
     let shown = String::from_utf8_lossy(&agent.ask(&["status"]).stdout).into_owned();
     assert!(shown.contains("  NAT of IPv4     ha0, in force, "), "{shown}");
+}
+
+#[test]
+fn unique_local_prefix_gets_a_routed_one_in_both_directions() {
+    if !possible() {
+        return;
+    }
+    for path in ["tun", "bpf"] {
+        let bed = bed();
+        bed.core.ip("-6 route add 2001:db8:f7::/64 via 2001:db8:f0::2");
+        let before = bed.agent.snapshot();
+        let dataplane = format!("\n[dataplane]\npath = '{path}'\n");
+        let nat = |config: String| {
+            let keys = "[home_agent]\nipv6_nat = 'ha0'\n\
+                        ipv6_nat_prefixes = ['fd00:a::/64 2001:db8:f7::/64']\n";
+            with_networks(&config).replace("[home_agent]\n", keys) + &dataplane
+        };
+        let (mut agent, mut router) = start_both(&bed, nat, |config| with_networks(&config) + &dataplane);
+        wait_until("the tunnel carries packets", seconds(10), || bed.host.pings(CORRESPONDENT));
+        // The server sees the host below the routed prefix, and reaches its own address there.
+        let (source, octets) = fetch(&bed.host, &bed.core, CORRESPONDENT).expect("a page");
+        assert!(source.to_string().starts_with("2001:db8:f7:") && octets == PAGE, "{path}: {source}");
+        assert!(bed.core.pings("2001:db8:f7::10"), "{path}");
+        let (own, seen) = ("fd00:a::10", "2001:db8:f7::10");
+        let client = fetch_from(&bed.core, &bed.host, own, seen);
+        assert_eq!(client.map(|(_, octets)| octets), Some(PAGE), "{path}");
+        // Packets to other addresses of the prefix find no host.
+        assert!(!bed.core.pings("2001:db8:f7::99"), "{path}");
+        let rules = table(&bed.agent);
+        for rule in ["snat ip6 prefix to 2001:db8:f7::/64", "dnat ip6 prefix to fd00:a::/64"] {
+            assert!(rules.contains(rule), "{rules}");
+        }
+        router.terminate();
+        agent.terminate();
+        assert_eq!(table(&bed.agent), "");
+        crate::hosts::assert_same(&before, &bed.agent.snapshot(), path);
+    }
 }
 
 fn agent_config(bed: &Testbed) -> std::path::PathBuf {

@@ -8,7 +8,8 @@ use std::net::IpAddr;
 
 use carnet_base::mapped;
 use carnet_nemo::forwarding::packet_rules::{
-    Chain, ConnectionState, HostRate, LimitedHosts, Mark, PacketCount, PacketMatch, PacketRule, PortRange, Verdict,
+    Chain, ConnectionState, HostRate, LimitedHosts, Mark, PacketCount, PacketMatch, PacketRule, PortRange,
+    Verdict,
 };
 use ipnet::{IpNet, Ipv6Net};
 
@@ -79,8 +80,8 @@ const SET_ID: u16 = 10;
 const SET_TIMEOUT: u16 = 11;
 /// Flags of a set whose elements rules add (`NFT_SET_EVAL`), and which end after some time.
 const SET_OF_RULES: u32 = 0x20 | 0x10;
-/// Number of hosts that a set has room for, and the time in milliseconds after the last packet of a host after
-/// which the set forgets it.
+/// Number of hosts that a set has room for. The next constant is the time in milliseconds without packets
+/// after which the set forgets a host.
 const SET_SIZE: u32 = 4096;
 const SET_TIMEOUT_MS: u64 = 60_000;
 /// Octets that a host may send at once in addition to those of one second: the largest packet that a network
@@ -254,7 +255,7 @@ impl HostSet {
         Some(HostSet { name: format!("{direction}{version}-{interface}"), family, is_source })
     }
 
-    /// Returns the attributes that create the set. `id` must differ from that of other sets of the transaction.
+    /// Returns the attributes that create the set. Each set of a transaction needs another `id`.
     fn definition(&self, id: u32) -> Vec<u8> {
         // The type is a number of the program `nft` for addresses, by which it lists the elements.
         let (kind, length) = if self.family == IPV4 { (7, 4) } else { (8, 16) };
@@ -393,7 +394,9 @@ fn action(verdict: Verdict) -> Vec<Vec<u8>> {
         Verdict::Accept => vec![end(ACCEPT)],
         Verdict::Drop => vec![end(DROP)],
         Verdict::Masquerade => vec![expression("masq", &[])],
-        Verdict::SourcePrefix(prefix) => {
+        Verdict::SourcePrefix(prefix) | Verdict::DestinationPrefix(prefix) => {
+            // The type: the source address changes, or the destination address.
+            let kind = u32::from(matches!(verdict, Verdict::DestinationPrefix(_)));
             let (family, first, last) = match mapped::to_ipv4(prefix) {
                 Some(prefix) => {
                     (IPV4, prefix.network().octets().to_vec(), prefix.broadcast().octets().to_vec())
@@ -401,7 +404,7 @@ fn action(verdict: Verdict) -> Vec<Vec<u8>> {
                 None => (IPV6, prefix.network().octets().to_vec(), prefix.broadcast().octets().to_vec()),
             };
             let data = [
-                number(1, 0), // The type: the source address changes.
+                number(1, kind),
                 number(2, family.into()),
                 number(3, REGISTER),
                 number(4, SECOND_REGISTER),

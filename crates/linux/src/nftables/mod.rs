@@ -149,7 +149,7 @@ impl RuleTable {
             |rule: &PacketRule| rule.total.as_ref().is_some_and(|total| total.kind.is_nat_of_tunnels());
         let is_of_nat = |rule: &&PacketRule| is_nat_of_tunnels(rule) || counts_nat(rule);
         let rules = self.wanted.iter().filter(is_of_forwarded).filter(|rule| !is_of_nat(rule));
-        let rules = rules.filter(|rule| !is_about_marks(rule));
+        let rules = rules.filter(|rule| !is_about_marks(rule) && !is_nat_into_tunnels(rule));
         for rule @ PacketRule { packets, .. } in rules {
             let names = packets.input_interface.iter().chain(&packets.output_interface);
             let scope = scope_of(rule);
@@ -344,6 +344,12 @@ fn is_nat_of_tunnels(rule: &PacketRule) -> bool {
         && rule.packets.source.is_some()
 }
 
+/// Returns whether a rule gives packets from outside a destination in mobile networks. No tunnel has the
+/// former destination, so the fast path leaves these packets to the kernel.
+fn is_nat_into_tunnels(rule: &PacketRule) -> bool {
+    matches!(rule.verdict, Verdict::DestinationPrefix(_)) && rule.packets.destination.is_some()
+}
+
 /// Returns what the operator can do about an error of the kernel.
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
@@ -407,6 +413,22 @@ mod tests {
             verdict: Verdict::Continue,
         });
         assert_eq!((table.nat_sources(), table.interfaces()), (vec![unique_local], Default::default()));
+        // No tunnel has the destination of packets that get another one.
+        let packets = PacketMatch {
+            input_interface: Some("wan0".into()),
+            destination: Some("2001:db8:42::/48".parse().expect("a prefix")),
+            ..PacketMatch::default()
+        };
+        let verdict = Verdict::DestinationPrefix("fd00:42::/48".parse().expect("a prefix"));
+        let chain = Chain::DestinationNat;
+        table.add(&PacketRule { chain, order: 1, packets, counts: true, total: None, verdict });
+        assert_eq!(table.interfaces(), Default::default());
+        let (chain, verdict) = (Chain::SourceNat, Verdict::Masquerade);
+        let packets = PacketMatch {
+            input_interface: Some(TUNNEL_DEVICE.into()),
+            output_interface: Some("wan0".into()),
+            ..PacketMatch::default()
+        };
         // Without the source the fast path cannot distinguish the packets.
         let packets = PacketMatch { source: None, ..packets };
         table.add(&PacketRule { chain, order: 2, packets, counts: true, total: None, verdict });

@@ -143,6 +143,18 @@ pub struct Nat {
     pub ipv4: Option<String>,
     /// Interface for unique local IPv6 addresses (RFC 4193); `None` if they have plain routes.
     pub ipv6: Option<String>,
+    /// Unique local prefixes that get another prefix at that interface, in both directions.
+    pub ipv6_prefixes: Vec<TranslatedPrefix>,
+}
+
+/// A unique local prefix of mobile networks, and the prefix by which the Internet knows it. Both have the
+/// same length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TranslatedPrefix {
+    /// Prefix of the mobile networks.
+    pub inside: Ipv6Net,
+    /// Prefix that is routed to this machine.
+    pub outside: Ipv6Net,
 }
 
 impl HomeAgentConfig {

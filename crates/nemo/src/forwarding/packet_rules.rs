@@ -157,6 +157,9 @@ pub enum Verdict {
     /// Replaces the source prefix by this one, of the same length, and keeps the other bits of the address.
     /// Connection tracking reverts it for answers, so the checksum-neutral change of RFC 6296 is not needed.
     SourcePrefix(Ipv6Net),
+    /// Replaces the destination prefix by this one, of the same length, and keeps the other bits of the
+    /// address. Only in [`Chain::DestinationNat`].
+    DestinationPrefix(Ipv6Net),
     /// Gives the packet's connection this destination address. The rule must select packets of the address's
     /// family. Only in [`Chain::DestinationNat`].
     DestinationAddress(IpAddr),

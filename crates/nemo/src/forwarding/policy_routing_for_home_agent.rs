@@ -15,8 +15,11 @@
 //! NAT (`ipv4_nat`, `ipv6_nat`) changes the source of packets that come out of the tunnel device and leave by
 //! the interface to the Internet. It changes all IPv4 sources, and the unique local sources of IPv6 (RFC
 //! 4193). Such an IPv6 packet gets the machine's address on this interface. The rule of NAT sees only the
-//! first packet of a connection, so two more rules count all packets. Left out: translation of prefixes (RFC
-//! 6296), because a prefix on the link also has addresses of other machines.
+//! first packet of a connection, so two more rules count all packets. Left out: translation of a prefix that
+//! the config does not name, because a prefix on the link also has addresses of other machines. For the
+//! prefixes that it names (`ipv6_nat_prefixes`) the kernel exchanges the prefix in both directions, and keeps
+//! the other bits. That is the purpose of RFC 6296, but not its algorithm: the kernel tracks the connections
+//! and adapts their checksums, so no bits of the address make up for the prefix.
 //!
 //! Mobile networks that are parts of the home prefix (RFC 4887 6) need no other entries. Their prefixes are
 //! longer than the prefix of the home link, so their routes win.
@@ -25,7 +28,7 @@ use std::net::{Ipv6Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use carnet_base::{Endpoint, mapped};
-use carnet_mobility::home_agent::{AuthorizedNode, Binding, Nat};
+use carnet_mobility::home_agent::{AuthorizedNode, Binding, Nat, TranslatedPrefix};
 use carnet_mobility::{Authentication, HomeAgent, UDP_PORT};
 use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
@@ -50,7 +53,8 @@ const METRIC_RELAYED: u32 = 2048;
 const ADVERTISED: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
 /// Unique local addresses (RFC 4193 3.1).
 const UNIQUE_LOCAL: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7);
-/// Order of the rules for NAT in their chain.
+/// Order of the rules for NAT in their chain: first those that exchange prefixes.
+const ORDER_OF_PREFIXES: u32 = 490;
 const ORDER_OF_NAT: u32 = 500;
 /// Path MTU before the first Packet Too Big arrives: the MTU of Ethernet.
 const PATH_MTU: u32 = 1500;
@@ -76,7 +80,7 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
         setting("all", "forwarding", "1"),
         route(TABLE_MAIN, host(config.address), METRIC, into_tunnel_device()),
     ];
-    entries.extend(nat_entries(&config.nat));
+    entries.extend(nat_entries(&config.nat).chain(prefix_entries(&config.nat)));
     let is_ipv4 = |prefix: &Ipv6Net| mapped::to_ipv4(*prefix).is_some();
     if config.nodes.iter().any(|node| node.prefixes.iter().any(is_ipv4)) {
         entries.push(setting("all", "ipv4_forwarding", "1"));
@@ -159,6 +163,34 @@ fn nat_entries(nat: &Nat) -> impl Iterator<Item = Entry> {
         Some([translate, count_outgoing, count(answers, false)])
     });
     with_nat.flatten().map(|rule| Entry::PacketRule(Box::new(rule)))
+}
+
+/// Returns the rules that exchange prefixes of mobile networks for prefixes that are routed to this machine,
+/// in both directions.
+fn prefix_entries(nat: &Nat) -> impl Iterator<Item = Entry> {
+    let interfaces = nat.ipv6.iter();
+    let pairs = interfaces.flat_map(|interface| nat.ipv6_prefixes.iter().map(move |pair| (interface, pair)));
+    pairs.flat_map(|(interface, TranslatedPrefix { inside, outside })| {
+        let out = PacketMatch {
+            input_interface: Some(TUNNEL_DEVICE.into()),
+            output_interface: Some(interface.clone()),
+            source: Some(*inside),
+            ..PacketMatch::default()
+        };
+        let into = PacketMatch {
+            input_interface: Some(interface.clone()),
+            destination: Some(*outside),
+            ..PacketMatch::default()
+        };
+        let rules = [
+            (Chain::SourceNat, out, Verdict::SourcePrefix(*outside)),
+            (Chain::DestinationNat, into, Verdict::DestinationPrefix(*inside)),
+        ];
+        rules.map(|(chain, packets, verdict)| {
+            let (order, counts, total) = (ORDER_OF_PREFIXES, true, None);
+            Entry::PacketRule(Box::new(PacketRule { chain, order, packets, counts, total, verdict }))
+        })
+    })
 }
 
 /// Returns the entries by which the kernel's IPsec handles messages from and to the home agent's address. For

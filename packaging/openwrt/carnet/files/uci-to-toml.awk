@@ -138,7 +138,7 @@ function element(kind) {
 }
 
 # Whether the elements of an array have several words, so that an option is one of them.
-function has_words(kind) { return kind ~ /^array of (options|reservations)$/ }
+function has_words(kind) { return kind ~ /^array of (options|reservations|pairs of prefixes)$/ }
 
 # What an option is in TOML; nothing where there is a mistake, or no device yet (then `waits` says so).
 function written(section, option, kind, where,   n, i, one, text, all, parts, many) {

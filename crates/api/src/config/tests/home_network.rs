@@ -1,5 +1,7 @@
 //! Home networks that contain the mobile networks (RFC 4887).
 
+use carnet_mobility::home_agent::TranslatedPrefix;
+
 use super::super::Config;
 use super::errors::errors;
 use super::{FULL, net, parse};
@@ -67,4 +69,38 @@ fn nat_without_networks_that_need_it_is_warned_of() {
     assert!(warned(&text).is_empty(), "{:?}", warned(&text));
     let config = parse(&text).home_agent.expect("a home agent");
     assert_eq!((config.ipv4_nat.as_deref(), config.ipv6_nat.as_deref()), (Some("e0"), Some("e1")));
+}
+
+#[test]
+fn pairs_of_prefixes_have_equal_lengths_and_no_other_use() {
+    let keys = |pair: &str| {
+        format!("home_prefix = \"2001:db8:1::/64\"\nipv6_nat = \"e1\"\nipv6_nat_prefixes = [\"{pair}\"]")
+    };
+    let text = |pair: &str| agent(&keys(pair), "fd00:42:1::/64");
+    let config = parse(&text("fd00:42::/48 2001:db8:42::/48")).home_agent.expect("a home agent");
+    let pair = TranslatedPrefix { inside: net("fd00:42::/48"), outside: net("2001:db8:42::/48") };
+    assert_eq!(config.ipv6_nat_prefixes, [pair]);
+    let expected = "expected a unique local prefix and another one of the same length, such as \
+                    \"fd00:42::/48 2001:db8:42::/48\"";
+    for (pair, what) in [
+        ("fd00:42::/48", "\"fd00:42::/48\" is no pair of prefixes"),
+        ("fd00:42::/48 2001:db8:42::/56", "fd00:42::/48 and 2001:db8:42::/56 differ in length"),
+        ("2001:db8:42::/48 2001:db8:43::/48", "2001:db8:42::/48 is not unique local"),
+        ("fd00:42::/48 fd00:43::/48", "fd00:43::/48 is unique local"),
+    ] {
+        let told = errors(&text(pair));
+        let wanted = format!("c.toml:7:22: `home_agent.ipv6_nat_prefixes`: {what}, {expected}");
+        assert_eq!(told, [wanted], "{pair}");
+    }
+    let overlap = errors(&text("fd00:42::/64 2001:db8:1::/64"));
+    assert_eq!(
+        overlap,
+        ["c.toml:7:22: 2001:db8:1::/64 overlaps 2001:db8:1::/64 at c.toml:5:15, expected a prefix without \
+          another use"]
+    );
+    let without = text("fd00:42::/48 2001:db8:42::/48").replace("ipv6_nat = \"e1\"\n", "");
+    assert_eq!(
+        errors(&without),
+        ["c.toml:6:22: these prefixes need an interface, expected the key `ipv6_nat`"]
+    );
 }
