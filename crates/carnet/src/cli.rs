@@ -221,9 +221,10 @@ uses another uplink until the selected one works again.")]
     /// Let one host on board reach the captive portal of an uplink, so that a user can accept its terms.
     #[command(after_help = "\
 All packets of the host leave by this uplink without the tunnel, with the uplink's address (NAT).
-Its DNS queries go to the DNS servers of the uplink: those of --dns, or those that Router
-Advertisements on the uplink name. `resolvectl dns wlan0` prints those of DHCP. Other hosts have
-no access. The access ends when its time is over, when the uplink goes down, or at a restart.
+Its DNS queries go to the DNS servers of the uplink: those of --dns, or those that systemd-resolved,
+systemd-networkd, dhclient or dhcpcd has stored for the uplink, or those that Router Advertisements
+on the uplink name. Other hosts have no access. The access ends when its time is over, when the
+uplink goes down, or at a restart.
 `carnet show lan` lists MAC addresses of hosts.
 
 Examples:

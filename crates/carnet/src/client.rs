@@ -5,6 +5,7 @@ pub mod drain;
 pub mod facilities;
 #[cfg(feature = "geonet")]
 pub mod geonet;
+pub mod uplink_dns;
 pub mod wait;
 
 use std::fs;

@@ -142,6 +142,8 @@ fn talk(command: Command) -> anyhow::Result<()> {
             Command::Portal(cli::Portal { uplink, host, duration, dns, end: _, station }) => {
                 let for_s = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
                 let host = host.map(|host| host.to_string());
+                let learns = dns.is_empty() && host.is_some();
+                let dns = if learns { client::uplink_dns::servers(&uplink) } else { dns };
                 find(station)?.post("/v1/portal", &PortalRequest { uplink, host, for_s, dns }).await
             }
             Command::Drain(command) => client::drain::drain(command).await,

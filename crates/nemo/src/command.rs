@@ -38,8 +38,8 @@ pub struct PortalRequest {
     /// Duration of the access in seconds, 1 to 3600.
     #[serde(default = "five_minutes")]
     pub for_s: u32,
-    /// DNS servers of the uplink, at most 4. The first one of each address family gets the host's queries. If
-    /// empty, the servers that Router Advertisements on the uplink name.
+    /// DNS servers of the uplink, at most 4. The first one of each address family gets the host's queries.
+    /// Without a server of IPv6, those that Router Advertisements on the uplink name are servers as well.
     #[serde(default)]
     pub dns: Vec<IpAddr>,
 }

@@ -67,6 +67,7 @@ pub struct PortalOrder {
     pub host: MacAddress,
     /// Duration of the access in seconds.
     pub for_s: u32,
-    /// DNS servers of the uplink. If empty, those that Router Advertisements on the uplink name.
+    /// DNS servers of the uplink. Without a server of IPv6, those that Router Advertisements on the uplink
+    /// name are servers as well.
     pub dns: Vec<IpAddr>,
 }

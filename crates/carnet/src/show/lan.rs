@@ -192,6 +192,8 @@ dhcp              up at 10.42.7.1
   lease           1h 0m 0s
   other server    10.42.7.2 answers hosts here, too
 dns forwarder     10.42.7.1
+delegates         /64 prefixes to routers
+  prefix          2001:db8:a:1::/64 to fe80::9, ends in 10m 0s
 
 ADDRESS      MAC                NAME    LEASE ENDS IN
 10.42.7.128  02:00:00:00:00:0a  camera  50m 0s
@@ -207,6 +209,8 @@ ADDRESS      MAC                NAME    LEASE ENDS IN
             ipv4_prefix: None,
             dhcp: None,
             dns: Vec::new(),
+            delegate: None,
+            delegated: Vec::new(),
             hosts: Vec::new(),
             ..lan
         };

@@ -257,3 +257,55 @@ fn access_ends_with_its_uplink() {
     wait_until("the host takes the tunnel", seconds(10), || bench.see("beyond", "beyond"));
     router.terminate();
 }
+
+#[test]
+fn portal_access_takes_dns_servers_of_dhclients_lease() {
+    if !possible() || !crate::on_board::has("dhclient") || !crate::on_board::has("busybox") {
+        return;
+    }
+    let bench = Bench::new();
+    let (_agent, mut router) = bench.start("tun");
+    // The access network gives the uplink an address by DHCP, from busybox's server.
+    let leases = bench.bed.scratch.path("dhcp");
+    fs::create_dir(&leases).expect("a folder");
+    let conf = bench.bed.scratch.path("udhcpd.conf");
+    let (lease_file, pid) = (bench.bed.scratch.path("udhcpd.leases"), bench.bed.scratch.path("udhcpd.pid"));
+    fs::write(&lease_file, "").expect("a file");
+    let text = format!(
+        "start 192.0.2.100\nend 192.0.2.110\ninterface wlan\nlease_file {}\npidfile {}\n\
+         opt dns {GATEWAY} 192.0.2.7\nopt subnet 255.255.255.0\nopt router {GATEWAY}\n",
+        lease_file.display(),
+        pid.display()
+    );
+    fs::write(&conf, text).expect("a config");
+    nft(&bench.bed.core, &["insert rule inet portal own iifname wlan udp dport 67 accept"]);
+    let _server = run(&bench.bed.core, &["busybox", "udhcpd", "-f", &conf.display().to_string()]);
+    let file = |name: &str| leases.join(name).display().to_string();
+    // Only the lease counts here: the uplink keeps its own address.
+    let (own, id) = (file("dhclient.wlan0.leases"), file("pid"));
+    let words =
+        ["timeout", "60", "dhclient", "-4", "-1", "-sf", "/bin/true", "-lf", &own, "-pf", &id, "wlan0"];
+    let output = bench.bed.router.output(&words);
+    let lease = fs::read_to_string(&own).unwrap_or_default();
+    assert!(lease.contains("domain-name-servers"), "{}\n{lease}", said(&output));
+    bench.bed.router.output(&["sh", "-c", &format!("kill $(cat {id})")]);
+
+    let socket = router.socket.display().to_string();
+    let order = |more: &str| {
+        let script = format!(
+            "mount --make-rprivate / && mkdir -p /var/lib/dhcp && mount --bind {} /var/lib/dhcp && \
+             exec {} portal wlan0 --host {} --socket {socket} {more}",
+            leases.display(),
+            env!("CARGO_BIN_EXE_carnet"),
+            bench.mac()
+        );
+        let output = bench.bed.router.output(&["unshare", "--mount", "sh", "-c", &script]);
+        assert!(output.status.success(), "{}", said(&output));
+        router.show("uplinks")[0]["portal_access"]["dns"].clone()
+    };
+    assert_eq!(order(""), serde_json::json!([GATEWAY, "192.0.2.7"]));
+    wait_until("the portal's DNS", seconds(10), || answer(&bench.bed.host) == GATEWAY);
+    // The operator's servers count before those of the lease.
+    assert_eq!(order("--dns 192.0.2.8"), serde_json::json!(["192.0.2.8"]));
+    router.terminate();
+}

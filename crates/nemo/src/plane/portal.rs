@@ -84,9 +84,10 @@ impl PortalAccess {
                 other.host, other.uplink, other.uplink
             ));
         }
-        if dns.is_empty() {
+        if !dns.iter().any(IpAddr::is_ipv6) {
             let announced = router.machine.uplinks().get(index).map(|uplink| uplink.dns_servers(now));
-            dns.extend(announced.into_iter().flatten().copied().map(IpAddr::V6));
+            let announced = announced.into_iter().flatten().copied().map(IpAddr::V6);
+            dns.extend(announced.take(MAX_DNS));
         }
         let until = now + Duration::from_secs(for_s.into());
         Ok(PortalAccess { uplink, lan, host, dns, until })
