@@ -317,10 +317,10 @@ impl RuleTable {
 
 /// Returns what a rule uses of a packet. The count of a rule that drops packets needs no other packets.
 fn scope_of(rule: &PacketRule) -> RuleScope {
-    let PacketMatch { link_source, mark, connection_mark, dscp, .. } = &rule.packets;
+    let PacketMatch { link_source, mark, connection_mark, dscp, over_rate, .. } = &rule.packets;
     let counts_passing = rule.counts && rule.verdict == Verdict::Continue;
-    match (link_source, mark, connection_mark, dscp) {
-        (None, None, None, None) if !counts_passing => RuleScope::Flow,
+    match (link_source, mark, connection_mark, dscp, over_rate) {
+        (None, None, None, None, None) if !counts_passing => RuleScope::Flow,
         _ => RuleScope::Packet,
     }
 }
