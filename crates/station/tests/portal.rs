@@ -8,7 +8,7 @@ use std::time::Duration;
 use carnet_base::mapped::{self, ALL_IPV4};
 use carnet_base::{Rng, Time};
 use carnet_nemo::forwarding::desired::{Entry, TABLE_BREAKOUT, TABLE_NOWHERE, priority};
-use carnet_nemo::forwarding::packet_rules::{Chain, PacketRule, Verdict};
+use carnet_nemo::forwarding::packet_rules::{Chain, PacketRule, TrafficKind, Verdict};
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output, PortalOrder};
 use carnet_station::{PersistentState, Station, StationConfig};
 use common::{FIRST, SECOND, WALL, interface, router_config};
@@ -180,7 +180,10 @@ fn host_leaves_by_the_uplink_and_its_queries_go_to_the_servers_of_the_uplink() {
         .collect();
     assert_eq!(servers, order().dns.into_iter().collect());
     let counted: Vec<_> = rules.iter().filter_map(|rule| rule.total.as_deref()).collect();
-    assert!(counted.iter().all(|total| total.policy.is_none() && total.uplink == "w0"), "{counted:?}");
+    assert!(
+        counted.iter().all(|total| total.kind == TrafficKind::Portal && total.interface == "w0"),
+        "{counted:?}"
+    );
     assert_eq!(counted.iter().filter(|total| total.is_outgoing).count(), 1);
     assert_eq!(counted.len(), 2);
     let status = bench.station.nemo().uplink_status(bench.now + Duration::from_secs(60));
