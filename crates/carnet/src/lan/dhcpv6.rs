@@ -1,5 +1,5 @@
-//! DHCPv6 on the interfaces of the mobile network: connects the servers with their sockets, and with the one
-//! delegator that gives prefixes to routers on board.
+//! DHCPv6 on the interfaces of the mobile network: connects the servers with their sockets. One delegator
+//! gives prefixes to the routers on board of all interfaces.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;

@@ -20,7 +20,7 @@ fn config(bed: &Testbed, keys: &str, path: &str) -> String {
 }
 
 /// Sends UDP packets from one host to another. Returns the number of received packets, and the largest number
-/// that a rate of 100 kB/s allows in the time of the flow: the octets of one second and 64 KiB pass at once.
+/// that a rate of 100 kB/s allows in the time of the flow. The octets of one second and 64 KiB pass at once.
 fn flow(from: (&Host, &str), to: (&Host, &str)) -> (usize, usize) {
     let socket = |host: &Host, own: Ipv6Addr| {
         host.run(move || UdpSocket::bind(SocketAddrV6::new(own, 0, 0, 0)).expect("a socket"))

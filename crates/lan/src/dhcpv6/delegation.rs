@@ -2,10 +2,10 @@
 //! them. It ensures that no prefix has two routers.
 //!
 //! The delegator gives away blocks of the mobile network prefixes that no interface of the mobile router
-//! uses. It is one for all interfaces, so two interfaces never delegate the same prefix. A router is known by
-//! its interface, its DUID and the IAID of its request, and gets its prefix again as long as it has it. After
-//! that the delegator begins with the block behind the last one that it gave away, so that the former
-//! router's hosts have time to stop using their addresses.
+//! uses. It is one for all interfaces, so two interfaces never delegate the same prefix. The delegator
+//! recognises a router by its interface, its DUID and the IAID of its request. A router that renews gets its
+//! prefix again. A new router gets the block behind the last one that the delegator gave away. So the hosts
+//! of a former router have time to stop using their addresses.
 //!
 //! The number of delegations is limited ([`MAX_DELEGATIONS`]). A hostile host can use up the free prefixes
 //! with forged DUIDs. Routers that already have a prefix keep it.

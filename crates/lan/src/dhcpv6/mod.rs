@@ -3,8 +3,8 @@
 //!
 //! Hosts get the same values by Router Advertisements, and their addresses from there as well. The values are
 //! for hosts that take DNS servers only from DHCPv6. A router on board gets a prefix for the links behind it
-//! by IA_PD. carnet is the only DHCPv6 server on its links, so it also renews prefixes of which it has no
-//! record, as far as they are free. Left out: addresses (the server answers IA_NA and IA_TA with
+//! by IA_PD. carnet is the only DHCPv6 server on its links. So it also renews free prefixes of which it has
+//! no record. Left out: addresses (the server answers IA_NA and IA_TA with
 //! NoAddrsAvail), Rapid Commit, relay agents, Reconfigure and authentication.
 
 pub mod delegation;
@@ -95,7 +95,7 @@ struct Counts {
     released: u64,
 }
 
-/// Message of a client, with what the server knows about its arrival.
+/// Message of a client, with the time and the place of its arrival.
 struct Arrival<'a> {
     now: Time,
     wall: WallTime,

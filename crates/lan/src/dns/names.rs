@@ -37,7 +37,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Returns whether hosts of this network learn the names of hosts of the other one.
+    /// Returns whether hosts of this network learn the names of hosts of `other`.
     fn knows(self, other: Network) -> bool {
         self.number == other.number || !(self.is_isolated || other.is_isolated)
     }

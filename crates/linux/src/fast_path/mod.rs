@@ -229,16 +229,16 @@ pub(crate) struct FastPath {
     /// Programs that a thread is loading, perhaps to replace the programs in use.
     loading: Option<Loading>,
     filtered: FilteredInterfaces,
-    /// What programs have to know about the rules of the packet filter.
+    /// Knowledge of the programs about the rules of the packet filter.
     ruleset: RulesetValue,
 }
 
 /// Interfaces at whose packets carnet's own rules of the packet filter look, in both directions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FilteredInterfaces {
-    /// What the rules use of the packets, by interface.
+    /// Parts of the packets that the rules use, by interface.
     pub(crate) names: BTreeMap<String, RuleScope>,
-    /// What the rules use of the packets of all interfaces.
+    /// Parts of the packets that the rules of all interfaces use.
     pub(crate) all: RuleScope,
 }
 

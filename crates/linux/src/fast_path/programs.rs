@@ -173,7 +173,7 @@ pub(crate) struct Programs {
     pub(super) receivers: RedirectTargets,
     /// Content of the map `FILTERED`.
     filtered: BTreeMap<u32, RuleScope>,
-    /// What the programs know about the packet filter's rules.
+    /// Knowledge of the programs about the packet filter's rules.
     ruleset: RulesetValue,
     /// Why the programs cannot call the kernel's connection tracking; `None` if they can.
     conntrack_obstacle: Option<String>,

@@ -155,9 +155,9 @@ struct Table<'a> {
     entries: &'a [u8],
 }
 
-/// What an entry does with packets.
+/// Effect of an entry on the fast path.
 enum Use {
-    /// It is only about packets that the fast path leaves to the kernel.
+    /// The entry is only about packets that the fast path leaves to the kernel.
     OfKernel,
     Flow,
     Packet(String),

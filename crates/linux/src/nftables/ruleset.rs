@@ -3,15 +3,15 @@
 //!
 //! The fast path forwards a packet past the rules only if they have accepted an earlier packet of the flow
 //! (`bpf/tracked.h`). That is right for rules that use only interfaces, addresses, protocol, ports and
-//! connection state: they decide in the same way about each packet of an established connection. This module
-//! finds rules that use more (a limit, a quota, the length, a mark, a set that changes), or that change a
-//! packet.
+//! connection state. Such rules decide in the same way about each packet of an established connection. This
+//! module finds rules that use more (a limit, a quota, the length, a mark, a set that changes), or that
+//! change a packet.
 //!
-//! Rules in chains that no forwarded packet visits do not count, such as those of the hook `input`. Nor do
-//! rules about packets that the fast path leaves to the kernel in any case: other protocols than TCP and UDP,
-//! TCP packets with SYN, FIN or RST, and packets outside of established connections. Chains of NAT see only
-//! the first packet of a connection, and the entry of connection tracking says whether the connection has
-//! NAT.
+//! Rules in chains that no forwarded packet visits do not count, such as those of the hook `input`. Rules
+//! about packets that the fast path leaves to the kernel in any case do not count either. These are other
+//! protocols than TCP and UDP, TCP packets with SYN, FIN or RST, and packets outside of established
+//! connections. Chains of NAT see only the first packet of a connection. The entry of connection tracking
+//! says whether the connection has NAT.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -45,15 +45,15 @@ const SET_NAME: u16 = 2;
 const SET_FLAGS: u16 = 3;
 const ELEMENTS: u16 = 3;
 const ELEMENT_DATA: u16 = 2;
-/// Flags of sets whose content changes without a new generation of the ruleset: elements with a timeout,
-/// elements that rules add, and elements with a state of their own.
+/// Flags of sets whose content changes without a new generation of the ruleset. Their elements have a timeout
+/// or a state of their own, or rules add them.
 const SET_CHANGES: u32 = 0x10 | 0x20 | 0x40 | 0x100;
 /// Attribute of data that is a verdict, and its attribute with the name of a chain.
 const VERDICT: u16 = 2;
 const VERDICT_CHAIN: u16 = 2;
 
-/// Fields of the expression `meta` that are equal for all packets of a flow: protocol, interfaces by index,
-/// name, type, group and kind, address family, transport protocol.
+/// Fields of the expression `meta` that are equal for all packets of a flow: protocols, address family, and
+/// the fields of both interfaces.
 const META_OF_FLOW: [u32; 13] = [1, 4, 5, 6, 7, 8, 9, 15, 16, 21, 22, 26, 27];
 const META_FAMILY: u32 = 15;
 const META_PROTOCOL: u32 = 16;
@@ -211,12 +211,12 @@ fn expressions(rule: &[u8]) -> Vec<Expression> {
     attributes(list).map(|(_, expression)| one(expression)).collect()
 }
 
-/// What a rule uses.
+/// Parts of a packet that a rule uses.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct RuleUse {
     /// The only address family about which the rule is; `None` if it is about all families of its table.
     only: Option<u8>,
-    /// What the rule uses or does beyond the flow; `None` if it uses only the flow.
+    /// Use or effect of the rule beyond the flow; `None` if it uses only the flow.
     packet: Option<String>,
     /// Whether the rule is only about packets that the fast path leaves to the kernel.
     is_of_kernel: bool,

@@ -141,7 +141,7 @@ impl RequestSocket {
         Ok(answers.into_iter().map(|(_, attributes)| attributes).collect())
     }
 
-    /// Returns all objects of a kind in tables of a family, or of all families if it is 0: for each the
+    /// Returns all objects of a kind in tables of a family, or of all families if it is 0. Each has the
     /// family of its table, and its attributes.
     pub(super) fn list(&mut self, kind: u16, family: u8, attributes: &[u8]) -> io::Result<Vec<FamilyObject>> {
         self.ask_about(kind, family, DUMP, attributes)

@@ -121,9 +121,9 @@ pub(crate) fn lan_ipv4_prefixes(prefixes: &[Ipv4Net], lan: &[LanSettings]) -> Ve
     all.map(|(lan, prefix)| (lan.interface.clone(), mapped::from_ipv4(prefix))).collect()
 }
 
-/// Returns the networks of the hosts on each LAN interface, IPv4 in IPv4-mapped form: the prefixes that the
-/// settings name, and the interface's share of the others. Of an IPv6 share, only the first /64 certainly
-/// belongs to the interface.
+/// Returns the networks of the hosts on each LAN interface, IPv4 in IPv4-mapped form. These are the prefixes
+/// that the settings name, and the interface's share of the others. Of an IPv6 share, only the first /64
+/// certainly belongs to the interface.
 pub(crate) fn lan_networks(
     prefixes: &[Ipv6Net],
     ipv4: &[Ipv4Net],

@@ -59,8 +59,8 @@ pub enum ConnectionState {
     Related,
     /// The packet begins a connection.
     New,
-    /// Connection tracking leaves the packet out, so NAT does not change it: messages of Neighbor Discovery
-    /// and Multicast Listener Discovery, and packets that the operator exempts (`notrack`).
+    /// Connection tracking leaves the packet out, so NAT does not change it. These are messages of Neighbor
+    /// Discovery and Multicast Listener Discovery, and packets that the operator exempts (`notrack`).
     Untracked,
 }
 

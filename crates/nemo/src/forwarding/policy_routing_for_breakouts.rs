@@ -14,7 +14,7 @@
 //! * Answers of hosts to connections that began outside take the tunnel, through which these came. NAT would
 //!   not change their source address.
 //! * Packets to the home agent take the tunnel. With the address of the uplink they would look like this
-//!   router's own tunnel packets, and connection tracking would give their senders the home agent's packets.
+//!   router's own tunnel packets. Connection tracking would then give their senders the home agent's packets.
 //! * The mark of the connection leads its answers back. Rules make all other packets from an uplink
 //!   unreachable.
 //! * When the uplink changes, the kernel ends the connections with the address of the former uplink.

@@ -18,7 +18,7 @@
 //! first packet of a connection, so two more rules count all packets. Left out: translation of a prefix that
 //! the config does not name, because a prefix on the link also has addresses of other machines. For the
 //! prefixes that it names (`ipv6_nat_prefixes`) the kernel exchanges the prefix in both directions, and keeps
-//! the other bits. That is the purpose of RFC 6296, but not its algorithm: the kernel tracks the connections
+//! the other bits. That is the purpose of RFC 6296, but not its algorithm. The kernel tracks the connections
 //! and adapts their checksums, so no bits of the address make up for the prefix.
 //!
 //! Mobile networks that are parts of the home prefix (RFC 4887 6) need no other entries. Their prefixes are

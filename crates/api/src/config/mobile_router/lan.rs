@@ -447,7 +447,7 @@ fn has_room(prefix: Ipv6Net, length: u8, used: &[Ipv6Net]) -> bool {
     if prefix.prefix_len() > length || used.iter().any(|used| used.contains(&prefix)) {
         return false;
     }
-    // The part of this length that has the first address of a used network; one part for each network is
+    // The part of this length that has the first address of a used network. One part for each network is
     // enough, because links are not shorter than a /64.
     let part = |used: &Ipv6Net| Ipv6Net::new(used.network(), length).ok().map(|part| part.trunc());
     let mut parts: Vec<Ipv6Net> =
