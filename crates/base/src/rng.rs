@@ -56,8 +56,8 @@ impl Rng {
     }
 
     /// Returns another stream of the same key, for a part of the program. The function draws no number from
-    /// this generator, and the numbers of the stream reveal nothing about those of this one. [`Rng::beside`]
-    /// uses stream 1.
+    /// this generator, and the numbers of the stream reveal nothing about those of this one.
+    /// [`Rng::independent_of_seed`] uses stream 1.
     pub fn stream(&self, number: u64) -> Rng {
         let mut generator = self.0.clone();
         generator.set_stream(number);

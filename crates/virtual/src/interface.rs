@@ -19,7 +19,7 @@ pub fn configured_address(address: Ipv6Addr) -> Address {
     }
 }
 
-/// Returns the [`configured`] addresses that these texts write.
+/// Returns the [configured addresses](configured_address) that these texts write.
 pub fn configured_addresses(texts: &[&str]) -> Vec<Address> {
     texts.iter().map(|text| configured_address(address(text))).collect()
 }

@@ -2,8 +2,8 @@
 //! reorders packets, interfaces, and packets. Equal seeds give equal runs.
 //!
 //! A world keeps its clock (`now`) and its machines itself. It sets the clock to the earliest of
-//! [`Timeline::next`] and the timers of its machines. Which machine acts first at that time is the world's
-//! decision: recorded schedules depend on it.
+//! [`Timeline::next_time`] and the timers of its machines. Which machine acts first at that time is the
+//! world's decision: recorded schedules depend on it.
 //!
 //! The crate is for tests only: no crate of the product has it as a normal dependency.
 #![forbid(unsafe_code)]

@@ -251,7 +251,7 @@ impl Distributor {
     }
 }
 
-/// Finds the upper layer of a packet, as [`upper_layer`] does for IPv6.
+/// Finds the upper layer of a packet, as [`find_upper_layer`] does for IPv6.
 fn upper_layer_of(packet: &[u8]) -> Option<(u8, usize, bool)> {
     if !inner::is_ipv4(packet) {
         return find_upper_layer(packet);
