@@ -8,8 +8,8 @@
 //! * The parent has this router before it, or is this router. Packets would go round in a ring, with one more
 //!   encapsulation each time.
 //! * The parent has no working uplink. Two such routers that attach to each other would form a ring.
-//! * The parent has [`MAX_PATH_LEN`] mobile routers on its path, including itself. Its advertisement would have
-//!   no room for all routers on the path of this one.
+//! * The parent has [`MAX_PATH_LEN`] mobile routers on its path, including itself. Its advertisement would
+//!   have no room for all routers on the path of this one.
 //!
 //! A parent with false advertisements does no more harm than one that drops packets. Either this router would
 //! refuse it, or the use of the path shows the fault.
