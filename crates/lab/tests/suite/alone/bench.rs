@@ -76,11 +76,11 @@ fn every_path_passes_packets_without_loss() {
         }
         assert!(of("bindings").iter().all(|one| positive(&one["rate"]["median"])), "{path}: {told}");
     }
-    // Every router has a valid acknowledgement, before and after `kill -9`.
+    // Every router has a valid acknowledgement, before and after `kill -9`, without and with an IPv4 prefix.
     let registrations = list("registrations");
     assert_eq!(
         registrations.len(),
-        paths.iter().filter(|path| ["tun", "bpf"].contains(&path.as_str())).count()
+        2 * paths.iter().filter(|path| ["tun", "bpf"].contains(&path.as_str())).count()
     );
     for one in registrations {
         for (what, expected) in [("acknowledged", 300), ("lost", 0), ("wrong", 0), ("missing", 0)] {
