@@ -6,9 +6,10 @@
 
 mod dhcpv6;
 mod dns;
+mod held;
 mod neighbours;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -29,14 +30,13 @@ use crate::settings::lan::{dhcp_servers, domains};
 use crate::state::StoredLeases;
 use dhcpv6::Dhcpv6Service;
 use dns::DnsService;
+use held::HeldMessages;
 use neighbours::VerifiedAddresses;
 
 /// Time until the next attempt to open the sockets of an interface.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Maximum number of messages that wait for the disk, and their longest wait. A client without answer sends
-/// its request again.
+/// Maximum number of messages that wait for the disk.
 const MAX_HELD: usize = 4096;
-const MAX_HOLD_TIME: Duration = Duration::from_secs(8);
 
 /// Place of an interface in the list of services.
 pub type Place = usize;
@@ -46,7 +46,7 @@ pub type Place = usize;
 pub struct LanServices {
     links: Vec<LanLink>,
     /// Messages that wait until a commit of the state is on the disk.
-    held: VecDeque<HeldDatagram>,
+    held: HeldMessages<Datagram>,
     /// Leases of servers that an earlier config had.
     former: Vec<StoredLease>,
     dhcpv6: Dhcpv6Service,
@@ -66,14 +66,6 @@ pub enum LanEvent {
     Packets,
     /// A message about DNS has arrived.
     Dns(DnsMessage),
-}
-
-#[derive(Debug)]
-struct HeldDatagram {
-    commit: u64,
-    since: Time,
-    interface: String,
-    datagram: Datagram,
 }
 
 /// The services of one interface.
@@ -108,7 +100,7 @@ impl LanServices {
             .map(|(name, server)| LanLink::new(name, Server::new(server, &leases.addresses, now, wall)));
         let router = config.mobile_router.as_ref();
         let dns = router.and_then(|router| DnsService::new(router, rng.fork()));
-        let (held, former, domains) = (VecDeque::new(), Vec::new(), domains(config));
+        let (held, former, domains) = (HeldMessages::new(MAX_HELD), Vec::new(), domains(config));
         let links = links.collect();
         let dhcpv6 = Dhcpv6Service::new(config, &leases.prefixes, (now, wall));
         let neighbours = VerifiedAddresses::default();
@@ -288,10 +280,7 @@ impl LanServices {
     /// Holds a message until this commit is on the disk.
     pub fn hold(&mut self, now: Time, commit: u64, place: Place, datagram: Datagram) {
         let Some(interface) = self.links.get(place).map(|link| link.name.clone()) else { return };
-        if self.held.len() >= MAX_HELD {
-            self.held.pop_front();
-        }
-        self.held.push_back(HeldDatagram { commit, since: now, interface, datagram });
+        self.held.push(now, Some(commit), interface, datagram);
     }
 
     /// Returns the service that delegates prefixes.
@@ -307,11 +296,9 @@ impl LanServices {
     /// Sends the messages that waited for a commit, which is on the disk now.
     pub fn written(&mut self, now: Time, commit: u64) {
         self.dhcpv6.written(now, commit);
-        while self.held.front().is_some_and(|held| held.commit <= commit) {
-            let Some(held) = self.held.pop_front() else { return };
-            let link = self.links.iter_mut().find(|link| link.name == held.interface);
-            if let Some(link) = link.filter(|_| now < held.since + MAX_HOLD_TIME) {
-                link.send(&held.datagram);
+        while let Some((interface, datagram)) = self.held.pop_written(now, commit) {
+            if let Some(link) = self.links.iter_mut().find(|link| link.name == interface) {
+                link.send(&datagram);
             }
         }
     }

@@ -1,7 +1,6 @@
 //! DHCPv6 on the interfaces of the mobile network: connects the servers with their sockets. One delegator
 //! gives prefixes to the routers on board of all interfaces.
 
-use std::collections::VecDeque;
 use std::net::Ipv6Addr;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,34 +14,22 @@ use carnet_nemo::input::DelegatedPrefix;
 use ipnet::Ipv6Net;
 use tracing::{info, warn};
 
+use super::held::HeldMessages;
 use crate::settings::lan::{delegator_config, dhcpv6_servers};
 
 /// Time until the next attempt to open a socket.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Maximum number of replies that wait for the disk, and their longest wait. A client without answer sends
-/// its request again.
+/// Maximum number of replies that wait for the disk.
 const MAX_HELD: usize = 1024;
-const MAX_HOLD_TIME: Duration = Duration::from_secs(8);
 
 /// The servers of all interfaces.
 #[derive(Debug)]
 pub struct Dhcpv6Service {
     links: Vec<Link>,
     delegator: Delegator,
-    /// Replies whose records are not yet stored: `None` until the caller knows the number of the commit.
-    held: VecDeque<HeldReply>,
-}
-
-/// A reply that waits until records of delegated prefixes are on the disk.
-#[derive(Debug)]
-struct HeldReply {
-    /// Number of the commit with the records; `None` until the caller has made it.
-    commit: Option<u64>,
-    since: Time,
-    interface: String,
-    destination: Ipv6Addr,
-    octets: Vec<u8>,
+    /// Replies with their destinations that wait until records of delegated prefixes are on the disk.
+    held: HeldMessages<(Ipv6Addr, Vec<u8>)>,
 }
 
 #[derive(Debug)]
@@ -63,7 +50,7 @@ impl Dhcpv6Service {
     /// Creates the servers of a config, with the stored records of delegated prefixes.
     pub fn new(config: &Config, stored: &[StoredDelegation], (now, wall): (Time, WallTime)) -> Dhcpv6Service {
         let delegator = Delegator::new(delegator_config(config), stored, now, wall);
-        Dhcpv6Service { links: Dhcpv6Service::links(config), delegator, held: VecDeque::new() }
+        Dhcpv6Service { links: Dhcpv6Service::links(config), delegator, held: HeldMessages::new(MAX_HELD) }
     }
 
     /// Applies a changed config. Interfaces that are up have to be reported again.
@@ -129,12 +116,7 @@ impl Dhcpv6Service {
                     let reply = server.handle_message((now, wall), (name, own), source, octets, delegator);
                     match reply {
                         Some(Dhcpv6Reply { octets, waits_for_store: true }) => {
-                            if self.held.len() >= MAX_HELD {
-                                self.held.pop_front();
-                            }
-                            let (interface, destination) = (name.clone(), source);
-                            let (commit, since) = (None, now);
-                            self.held.push_back(HeldReply { commit, since, interface, destination, octets });
+                            self.held.push(now, None, name.clone(), (source, octets));
                         }
                         Some(reply) => port.send(source, &reply.octets),
                         None => {}
@@ -171,9 +153,7 @@ impl Dhcpv6Service {
 
     /// Holds the replies so far until this commit is on the disk. Without a commit, sends them now.
     pub fn hold(&mut self, now: Time, commit: Option<u64>) {
-        for held in self.held.iter_mut().filter(|held| held.commit.is_none()) {
-            held.commit = Some(commit.unwrap_or_default());
-        }
+        self.held.set_commit(commit.unwrap_or_default());
         if commit.is_none() {
             self.written(now, u64::MAX);
         }
@@ -181,12 +161,10 @@ impl Dhcpv6Service {
 
     /// Sends the replies that waited for a commit, which is on the disk now.
     pub fn written(&mut self, now: Time, commit: u64) {
-        let is_written = |held: &HeldReply| held.commit.is_some_and(|of| of <= commit);
-        while let Some(held) = self.held.pop_front_if(|held| is_written(held)) {
-            let link = self.links.iter().find(|link| link.name == held.interface);
-            let port = link.and_then(|link| link.port.as_ref());
-            if let Some(port) = port.filter(|_| now < held.since + MAX_HOLD_TIME) {
-                port.send(held.destination, &held.octets);
+        while let Some((interface, (destination, octets))) = self.held.pop_written(now, commit) {
+            let link = self.links.iter().find(|link| link.name == interface);
+            if let Some(port) = link.and_then(|link| link.port.as_ref()) {
+                port.send(destination, &octets);
             }
         }
     }

@@ -9,6 +9,7 @@ use carnet_lan::dhcpv6::delegation::{Delegation, DelegationEvent, DelegationOutp
 use carnet_linux::clock;
 use carnet_station::io::{Command, Input};
 use carnet_wire::address::MacAddress;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
 
@@ -74,10 +75,7 @@ impl Runner {
             match output {
                 Output::Probe(address) => self.lan.probe(place, address),
                 Output::Store(address, lease) => {
-                    match lease.map(|lease| serde_json::to_string(&lease)).transpose() {
-                        Ok(record) => self.state.set((Key::Lease(address), record)),
-                        Err(error) => error!("bug: a lease cannot be encoded: {error}"),
-                    }
+                    self.store_lan(Key::Lease(address), lease);
                     has_stored = true;
                 }
                 Output::Send(datagram) => match self.state.next_commit().filter(|_| datagram.waits_for_store)
@@ -102,10 +100,7 @@ impl Runner {
         while let Some(output) = self.lan.dhcpv6().poll_output() {
             match output {
                 DelegationOutput::Store(prefix, record) => {
-                    match record.map(|record| serde_json::to_string(&record)).transpose() {
-                        Ok(record) => self.state.set((Key::Delegation(prefix), record)),
-                        Err(error) => error!("bug: a delegated prefix cannot be encoded: {error}"),
-                    }
+                    self.store_lan(Key::Delegation(prefix), record);
                     has_stored = true;
                 }
                 DelegationOutput::Event(event) => self.report_delegation(&event),
@@ -121,14 +116,37 @@ impl Runner {
         has_stored
     }
 
-    /// Logs an event of prefix delegation, and sends it to the readers of events.
+    /// Stores the record of a lease or a delegated prefix; `None` removes it.
+    fn store_lan(&mut self, key: Key, record: Option<impl Serialize>) {
+        match record.map(|record| serde_json::to_string(&record)).transpose() {
+            Ok(record) => self.state.set((key, record)),
+            Err(error) => error!("bug: the record {key:?} cannot be encoded: {error}"),
+        }
+    }
+
     fn report_delegation(&mut self, event: &DelegationEvent) {
         let is_warning = matches!(event, DelegationEvent::PrefixesExhausted { .. });
+        self.report_lan_event(is_warning, || delegation_text(event), || delegation_fields(event));
+    }
+
+    fn report_lan(&mut self, place: Place, event: &DhcpEvent) {
+        let Some(interface) = self.lan.links().get(place).map(|link| link.name.clone()) else { return };
+        let is_warning = !matches!(event, DhcpEvent::Leased { .. } | DhcpEvent::Released { .. });
+        self.report_lan_event(is_warning, || text(&interface, event), || fields(&interface, event));
+    }
+
+    /// Logs an event, and sends it to the readers of events. Warnings have a rate limit of their own.
+    fn report_lan_event(
+        &mut self,
+        is_warning: bool,
+        text: impl FnOnce() -> String,
+        fields: impl FnOnce() -> Value,
+    ) {
         let limiter = if is_warning { &mut self.lan_limits.conflicts } else { &mut self.lan_limits.leases };
         if !limiter.allow(clock::now()) {
             return;
         }
-        let text = delegation_text(event);
+        let text = text();
         if is_warning {
             warn!("{text}");
         } else {
@@ -136,30 +154,7 @@ impl Runner {
         }
         if self.events.receiver_count() > 0 {
             let time = Duration::from_nanos(clock::wall().as_unix_nanos()).as_secs_f64();
-            let _ = self.events.send(model::event(time, delegation_fields(event)));
-        }
-    }
-
-    /// Logs an event, and sends it to the readers of events.
-    fn report_lan(&mut self, place: Place, event: &DhcpEvent) {
-        let Some(interface) = self.lan.links().get(place).map(|link| link.name.clone()) else { return };
-        let limiter = match event {
-            DhcpEvent::Leased { .. } | DhcpEvent::Released { .. } => &mut self.lan_limits.leases,
-            DhcpEvent::InUse { .. } | DhcpEvent::PoolExhausted { .. } | DhcpEvent::OtherServer { .. } => {
-                &mut self.lan_limits.conflicts
-            }
-        };
-        if !limiter.allow(clock::now()) {
-            return;
-        }
-        let text = text(&interface, event);
-        match event {
-            DhcpEvent::Leased { .. } | DhcpEvent::Released { .. } => info!("{text}"),
-            _ => warn!("{text}"),
-        }
-        if self.events.receiver_count() > 0 {
-            let time = Duration::from_nanos(clock::wall().as_unix_nanos()).as_secs_f64();
-            let _ = self.events.send(model::event(time, fields(&interface, event)));
+            let _ = self.events.send(model::event(time, fields()));
         }
     }
 }

@@ -66,7 +66,7 @@ mod order {
 }
 /// Order of the rules that count packets, in the chain of forwarded packets. They come after the rules that
 /// refuse packets, and before those of the door, which end the chain.
-pub(super) const COUNTING: u32 = 5;
+const COUNTING: u32 = 5;
 /// Destinations that no uplink forwards.
 const NEAR: [&str; 4] = ["fe80::/10", "ff00::/8", "::ffff:224.0.0.0/100", "::ffff:255.255.255.255/128"];
 
@@ -368,24 +368,27 @@ fn nat_rules(uplink: &str, leads_to_portal: bool) -> impl Iterator<Item = Packet
 fn counting_rules(uplink: &str, kind: &TrafficKind, mark: Mark) -> [PacketRule; 2] {
     [true, false].map(|is_outgoing| {
         let interface = |is_it: bool| is_it.then(|| uplink.to_owned());
-        PacketRule {
-            chain: Chain::Forward,
-            order: COUNTING,
-            packets: PacketMatch {
-                input_interface: interface(!is_outgoing),
-                output_interface: interface(is_outgoing),
-                mark: Some(mark),
-                ..PacketMatch::default()
-            },
-            counts: true,
-            total: Some(Box::new(CountedTraffic {
-                kind: kind.clone(),
-                interface: uplink.to_owned(),
-                is_outgoing,
-            })),
-            verdict: Verdict::Continue,
-        }
+        let packets = PacketMatch {
+            input_interface: interface(!is_outgoing),
+            output_interface: interface(is_outgoing),
+            mark: Some(mark),
+            ..PacketMatch::default()
+        };
+        let (kind, interface) = (kind.clone(), uplink.to_owned());
+        counting_rule(packets, CountedTraffic { kind, interface, is_outgoing })
     })
+}
+
+/// Returns the rule that counts forwarded packets as traffic of one kind.
+pub(super) fn counting_rule(packets: PacketMatch, traffic: CountedTraffic) -> PacketRule {
+    PacketRule {
+        chain: Chain::Forward,
+        order: COUNTING,
+        packets,
+        counts: true,
+        total: Some(Box::new(traffic)),
+        verdict: Verdict::Continue,
+    }
 }
 
 /// Returns the conditions on packets from hosts on board that a selector makes.

@@ -42,7 +42,7 @@ use super::packet_rules::{
     Chain, ConnectionState, CountedTraffic, PacketMatch, PacketRule, TrafficKind, Verdict,
 };
 use super::path_mtu::Ends;
-use super::policy_routing_for_breakouts::COUNTING;
+use super::policy_routing_for_breakouts::counting_rule;
 use super::ways::ways;
 
 /// Metric of routes to nodes that are registered at another home agent. A routing daemon sees by it that it
@@ -139,17 +139,9 @@ fn nat_entries(nat: &Nat) -> impl Iterator<Item = Entry> {
             states: vec![ConnectionState::Established, ConnectionState::Related],
             ..PacketMatch::default()
         };
-        let count = |packets, is_outgoing| PacketRule {
-            chain: Chain::Forward,
-            order: COUNTING,
-            packets,
-            counts: true,
-            total: Some(Box::new(CountedTraffic {
-                kind: kind.clone(),
-                interface: interface.clone(),
-                is_outgoing,
-            })),
-            verdict: Verdict::Continue,
+        let count = |packets, is_outgoing| {
+            let (kind, interface) = (kind.clone(), interface.clone());
+            counting_rule(packets, CountedTraffic { kind, interface, is_outgoing })
         };
         let count_outgoing = count(outgoing.clone(), true);
         let translate = PacketRule {

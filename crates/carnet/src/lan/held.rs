@@ -1,0 +1,84 @@
+//! Messages to hosts that wait until records of leases and delegated prefixes are on the disk. Otherwise two
+//! hosts could get one address, because a crash destroys the record of the first.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use carnet_base::Time;
+
+/// Longest wait of a message. A client without answer sends its request again.
+const MAX_HOLD_TIME: Duration = Duration::from_secs(8);
+
+/// Messages that wait, the oldest first.
+#[derive(Debug)]
+pub struct HeldMessages<M> {
+    queue: VecDeque<Held<M>>,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct Held<M> {
+    /// Number of the commit with the records; `None` until the caller has made it.
+    commit: Option<u64>,
+    since: Time,
+    interface: String,
+    message: M,
+}
+
+impl<M> HeldMessages<M> {
+    /// Creates a queue with at most `limit` messages.
+    pub fn new(limit: usize) -> HeldMessages<M> {
+        HeldMessages { queue: VecDeque::new(), limit }
+    }
+
+    /// Adds a message of an interface. If the queue is full, drops the oldest one. `commit` is the number of
+    /// the commit with its records, or `None` if the caller will set it ([`Self::set_commit`]).
+    pub fn push(&mut self, now: Time, commit: Option<u64>, interface: String, message: M) {
+        if self.queue.len() >= self.limit {
+            self.queue.pop_front();
+        }
+        self.queue.push_back(Held { commit, since: now, interface, message });
+    }
+
+    /// Sets the commit of the messages that have none.
+    pub fn set_commit(&mut self, commit: u64) {
+        for held in self.queue.iter_mut().filter(|held| held.commit.is_none()) {
+            held.commit = Some(commit);
+        }
+    }
+
+    /// Returns the next message whose commit is on the disk, with its interface; `None` without one. `commit`
+    /// is the last commit that is on the disk. Drops messages that have waited for too long.
+    pub fn pop_written(&mut self, now: Time, commit: u64) -> Option<(String, M)> {
+        let is_written = |held: &Held<M>| held.commit.is_some_and(|of| of <= commit);
+        while let Some(held) = self.queue.pop_front_if(|held| is_written(held)) {
+            if now < held.since + MAX_HOLD_TIME {
+                return Some((held.interface, held.message));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_leave_in_order_after_their_commit_and_not_too_late() {
+        let at = Time::from_secs;
+        let mut held = HeldMessages::new(3);
+        for message in 0..4 {
+            held.push(at(100), Some(message), "eth0".to_owned(), message);
+        }
+        assert_eq!(held.pop_written(at(101), 0), None, "the oldest is gone");
+        assert_eq!(held.pop_written(at(101), 2), Some(("eth0".to_owned(), 1)));
+        assert_eq!(held.pop_written(at(101), 2), Some(("eth0".to_owned(), 2)));
+        assert_eq!(held.pop_written(at(101), 2), None, "message 3 waits for its commit");
+        held.push(at(105), None, "eth1".to_owned(), 9);
+        assert_eq!(held.pop_written(at(108), u64::MAX), None, "message 3 is too late, 9 has no commit");
+        held.set_commit(4);
+        assert_eq!(held.pop_written(at(108), 3), None);
+        assert_eq!(held.pop_written(at(108), 4), Some(("eth1".to_owned(), 9)));
+    }
+}
