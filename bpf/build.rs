@@ -1,9 +1,9 @@
 //! Builds every `*.bpf.c` beside this file with clang.
 //!
 //! The environment variable `CLANG` can name another clang than the first one in `PATH`. The objects keep
-//! their BTF, which describes the maps. An `llvm-strip`, if found, removes their debug information
-//! (`.BTF.ext`, which a loader would also keep in memory) and the names of jump targets. Then the script
-//! packs the objects to a third of their size (`src/packed.rs`). Of `steering.bpf.c` it keeps only the
+//! their BTF, which describes maps and functions. An `llvm-strip`, if found, removes their debug information
+//! and the names of jump targets. Then the script removes the line numbers (`src/types.rs`) and packs the
+//! objects to a third of their size (`src/packed.rs`). Of `steering.bpf.c` it keeps only the
 //! instructions (`src/instructions.rs`).
 
 use std::path::{Path, PathBuf};
@@ -14,6 +14,8 @@ use std::{env, fs};
 mod instructions;
 #[path = "src/packed.rs"]
 mod packed;
+#[path = "src/types.rs"]
+mod types;
 
 const NO_CLANG: &str = "clang builds carnet's BPF programs and cannot be run; expected version 14 or newer \
                         (Debian and Ubuntu: apt-get install clang), or its path in CLANG";
@@ -53,18 +55,20 @@ fn main() {
             // Ignore a failure: the kernel does not need debug information, and the object is only larger
             // with it.
             let _ = Command::new(strip)
-                .args(["-g", "--remove-section=.BTF.ext", "--remove-section=.rel.BTF.ext"])
+                .args(["-g", "--remove-section=.rel.BTF.ext"])
                 .args(["--wildcard", "--strip-symbol=LBB*"])
                 .arg(&object)
                 .status();
         }
-        let octets = fs::read(&object).expect("clang has written it");
+        let mut octets = fs::read(&object).expect("clang has written it");
         if source.ends_with("steering.bpf.c") {
             let linked = instructions::linked(&octets, "socket", &instructions::STEERING_MAPS)
                 .unwrap_or_else(|| panic!("no instructions in {}", object.display()));
             fs::write(object.with_extension("instructions"), linked).expect("the folder for results");
             continue;
         }
+        types::remove_line_numbers(&mut octets)
+            .unwrap_or_else(|| panic!("no types of functions in {}", object.display()));
         fs::write(object.with_extension("packed"), packed::pack(&octets)).expect("the folder for results");
     }
 }

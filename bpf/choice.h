@@ -21,7 +21,7 @@ inline_always __u64 mix(__u64 value)
 
 /* Returns -log2(hash / 2^64) as a fixed-point number with 24 fractional bits. If the hash is uniform, the
  * result is exponentially distributed. */
-inline_always __u64 rarity(__u64 hash)
+verified_once __u64 rarity(__u64 hash)
 {
 	__u64 fraction = 0, mantissa, ones, zeros;
 
@@ -48,8 +48,8 @@ inline_always __u64 rarity(__u64 hash)
 
 /* Fields of a packet that a rule compares, in the direction towards the mobile network. */
 struct seen {
-	const struct address *source;
-	const struct address *destination;
+	struct address source;
+	struct address destination;
 	__u32 label;
 	__u32 spi;
 	__u16 source_port;
@@ -67,15 +67,18 @@ inline_always int is_between(const struct address *address, const __u64 *range)
 	       (first < range[2] || (first == range[2] && last <= range[3]));
 }
 
-inline_always int matches(const struct rule *rule, const struct seen *seen)
+verified_once int matches(const struct rule *rule, const struct seen *seen)
 {
-	__u16 fields = rule->fields;
+	__u16 fields;
 
+	if (!rule || !seen)
+		return 0;
+	fields = rule->fields;
 	if (fields & ~seen->fields)
 		return 0;
-	if ((fields & FIELD_SOURCE) && !is_between(seen->source, rule->source))
+	if ((fields & FIELD_SOURCE) && !is_between(&seen->source, rule->source))
 		return 0;
-	if ((fields & FIELD_DESTINATION) && !is_between(seen->destination, rule->destination))
+	if ((fields & FIELD_DESTINATION) && !is_between(&seen->destination, rule->destination))
 		return 0;
 	if ((fields & FIELD_SPI) && (seen->spi < rule->spi[0] || seen->spi > rule->spi[1]))
 		return 0;
@@ -101,10 +104,10 @@ inline_always __u64 conversation(const struct seen *seen)
 
 	if (seen->fields & FIELD_SOURCE_PORT)
 		rest |= (__u32)seen->source_port << 16 | seen->destination_port;
-	hash = mix(hash ^ low(seen->source));
-	hash = mix(hash ^ high(seen->source));
-	hash = mix(hash ^ low(seen->destination));
-	hash = mix(hash ^ high(seen->destination));
+	hash = mix(hash ^ low(&seen->source));
+	hash = mix(hash ^ high(&seen->source));
+	hash = mix(hash ^ low(&seen->destination));
+	hash = mix(hash ^ high(&seen->destination));
 	return mix(hash ^ rest);
 }
 
@@ -130,30 +133,34 @@ inline_always __u32 balanced(const struct rule *rule, __u64 conversation)
 	return best;
 }
 
-/* Selects the binding's path for a packet. Returns its number; PATHS if the slow path has to choose. */
-static __attribute__((noinline)) __u32 choose(const struct ipv6 *inner, __u32 protocol, __u32 ports, __u32 number,
-					      __u32 is_agents)
+/* Selects the path for a flow by the binding's rules with this number. Returns the number of the path; PATHS
+ * if the slow path has to choose. */
+verified_once __u32 choose(const struct flow *flow, __u32 number)
 {
 	const struct rules *rules = bpf_map_lookup_elem(&RULES, &number);
-	__u32 first = be32_to_cpu(inner->first);
+	__u32 first, protocol, found, is_agents;
 	struct seen seen = {};
 	const struct rule *rule;
-	__u32 found;
 
+	if (!flow)
+		return PATHS;
+	first = be32_to_cpu(flow->first);
+	protocol = flow->protocol;
+	is_agents = flow->is_agents;
 	if (!rules || protocol & IN_FRAGMENTS || protocol == PROTOCOL_AUTHENTICATION)
 		return PATHS;
 	seen.fields = FIELD_SOURCE | FIELD_DESTINATION | FIELD_LABEL | FIELD_CLASS | FIELD_NEXT_HEADER;
-	seen.source = is_agents ? &inner->source : &inner->destination;
-	seen.destination = is_agents ? &inner->destination : &inner->source;
+	seen.source = is_agents ? flow->source : flow->destination;
+	seen.destination = is_agents ? flow->destination : flow->source;
 	seen.label = first & 0xfffff;
 	seen.class = first >> 22 & 0x3f;
 	seen.next_header = protocol;
 	if (protocol == PROTOCOL_ESP) {
 		seen.fields |= FIELD_SPI;
-		seen.spi = be32_to_cpu(ports);
+		seen.spi = be32_to_cpu(flow->ports);
 	} else if (has_ports(protocol)) {
-		__u16 from = be16_to_cpu(((const __be16 *)&ports)[0]);
-		__u16 to = be16_to_cpu(((const __be16 *)&ports)[1]);
+		__u16 from = be16_to_cpu(((const __be16 *)&flow->ports)[0]);
+		__u16 to = be16_to_cpu(((const __be16 *)&flow->ports)[1]);
 
 		seen.fields |= FIELD_SOURCE_PORT | FIELD_DESTINATION_PORT;
 		seen.source_port = is_agents ? from : to;

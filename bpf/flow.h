@@ -11,6 +11,9 @@
 #ifndef MAY_LEAVE
 #error "expected MAY_LEAVE(ifindex, result): whether a packet may leave there, by bpf_fib_lookup's `result`"
 #endif
+#ifndef CONTEXT
+#error "expected CONTEXT: the type of a packet's context"
+#endif
 #ifndef KERNEL_ROUTES
 #error "expected KERNEL_ROUTES: whether the kernel finds the next hop of packets by a known interface"
 #endif
@@ -30,13 +33,9 @@ struct plan {
 	__u32 ports;
 	__u32 generation; /* value of GENERATION before the first lookup */
 	__u32 routes; /* value of ROUTES before the first lookup, at a home agent */
-	__u32 version; /* version number (VERSIONS) before the program looked the binding up */
 	__u32 now; /* time in ticks before the first lookup */
 	/* TCP: flags FIN, SYN and RST of the packet, and TCP_ACK if the packet lacks that flag */
 	__u32 flags;
-	__u32 is_agents; /* encapsulation: whether this station is the home agent */
-	__u32 chosen; /* encapsulation: chosen path of the binding */
-	__u32 has_way; /* whether the flow comes from a way, which is valid for other packets too (ways.h) */
 	__be32 first; /* decapsulation: first word of the inner header to send, in the form of IPv6 */
 };
 
@@ -101,15 +100,16 @@ inline_always __u32 version_of(__u32 slot)
 	return version ? *version : 0;
 }
 
-/* Returns the binding of the longest prefix that contains the address; 0 if no prefix contains it. */
-static __attribute__((noinline)) struct binding *binding_of(const struct address *address, __u32 end, __u32 *version)
+/* Returns the slot plus 1 of the binding with the longest prefix that contains the address; 0 if no prefix
+ * contains it. */
+verified_once __u32 find_slot(const struct address *address, __u32 end)
 {
 	struct lengths *lengths = bpf_map_lookup_elem(&LENGTHS, &end);
 	struct prefix key;
 	__u64 first, last;
 	__u32 *number;
 
-	if (!lengths)
+	if (!lengths || !address)
 		return 0;
 	first = high(address);
 	last = low(address);
@@ -131,24 +131,29 @@ static __attribute__((noinline)) struct binding *binding_of(const struct address
 			key.low = 0;
 		}
 		number = bpf_map_lookup_elem(&PREFIXES, &key);
-		if (number) {
-			__u32 slot = *number, nothing;
-
-			/* Read the version before the binding. A processor that reorders reads keeps the
-			 * order of a read that depends on an earlier one. So make the index depend on the
-			 * version. */
-			*version = nothing = version_of(slot);
-			asm volatile("%0 ^= %0" : "+r"(nothing));
-			slot += nothing;
-			return bpf_map_lookup_elem(&BINDINGS, &slot);
-		}
+		if (number)
+			return *number + 1;
 	}
 	return 0;
 }
 
+/* Returns the binding in the flow's slot, and stores its version in the flow. */
+inline_always struct binding *binding_of(struct flow *flow)
+{
+	__u32 slot = flow->slot, nothing;
+
+	/* Read the version before the binding. A processor that reorders reads keeps the order of a read that
+	 * depends on an earlier one. So make the index depend on the version. */
+	flow->version = nothing = version_of(slot);
+	asm volatile("%0 ^= %0" : "+r"(nothing));
+	slot += nothing;
+	return bpf_map_lookup_elem(&BINDINGS, &slot);
+}
+
 /* Asks the kernel for the route of a packet of this length that arrived at an interface. */
-inline_always long ask(void *ctx, struct bpf_fib_lookup *route, const struct ipv6 *header, __u32 protocol,
-		       __u32 ports, __u32 length, __u32 ifindex)
+inline_always long ask(CONTEXT *ctx, struct bpf_fib_lookup *route, const struct address *source,
+		       const struct address *destination, __be32 first, __u32 protocol, __u32 ports,
+		       __u32 length, __u32 ifindex)
 {
 	__builtin_memset(route, 0, sizeof *route);
 	route->family = FAMILY_INET6;
@@ -157,16 +162,16 @@ inline_always long ask(void *ctx, struct bpf_fib_lookup *route, const struct ipv
 	route->dport = ((const __be16 *)&ports)[1];
 	route->tot_len = length;
 	route->ifindex = ifindex;
-	route->flowinfo = header->first & cpu_to_be32(0x0fffffff);
-	__builtin_memcpy(route->ipv6_src, &header->source, 16);
-	__builtin_memcpy(route->ipv6_dst, &header->destination, 16);
+	route->flowinfo = first & cpu_to_be32(0x0fffffff);
+	__builtin_memcpy(route->ipv6_src, source, 16);
+	__builtin_memcpy(route->ipv6_dst, destination, 16);
 	return bpf_fib_lookup(ctx, route, sizeof *route, 0);
 }
 
 /* Asks for the route of a packet in IPv4 to the other end. If the tunnel has an interface, the packet leaves
  * there, as from the slow path's socket, which is bound to it. */
-inline_always long ask_ipv4(void *ctx, struct bpf_fib_lookup *route, const struct path *path, __u8 protocol,
-			    __u8 class, __u32 length)
+inline_always long ask_ipv4(CONTEXT *ctx, struct bpf_fib_lookup *route, const struct path *path,
+			    __u8 protocol, __u8 class, __u32 length)
 {
 	__builtin_memset(route, 0, sizeof *route);
 	if (KERNEL_ROUTES && path->interface) {
@@ -189,26 +194,26 @@ inline_always long ask_ipv4(void *ctx, struct bpf_fib_lookup *route, const struc
 	return bpf_fib_lookup(ctx, route, sizeof *route, path->interface ? BPF_FIB_LOOKUP_OUTPUT : 0);
 }
 
-/* Asks for the route of an inner packet of this length that arrived at an interface. Returns -1 if the next
- * hop of an IPv4 packet is an IPv6 address. This function is not inline, because the stack is small. */
-static __attribute__((noinline)) long ask_inside(void *ctx, struct bpf_fib_lookup *route,
-						 const struct plan *plan, __u32 length, __u32 ifindex)
+/* Asks for the route of the flow's inner packets of this length that arrived at an interface. Returns -1 if
+ * the next hop of an IPv4 packet is an IPv6 address. */
+inline_always long ask_inside(CONTEXT *ctx, struct bpf_fib_lookup *route, const struct flow *flow,
+			      __u32 length, __u32 ifindex)
 {
-	const struct ipv6 *inner = &plan->inner;
 	long result;
 
-	if (!(plan->protocol & INSIDE_IPV4))
-		return ask(ctx, route, inner, plan->protocol, plan->ports, length, ifindex);
+	if (!(flow->protocol & INSIDE_IPV4))
+		return ask(ctx, route, &flow->source, &flow->destination, flow->first, flow->protocol,
+			   flow->ports, length, ifindex);
 	__builtin_memset(route, 0, sizeof *route);
 	route->family = FAMILY_INET;
-	route->l4_protocol = plan->protocol;
-	route->sport = ((const __be16 *)&plan->ports)[0];
-	route->dport = ((const __be16 *)&plan->ports)[1];
+	route->l4_protocol = flow->protocol;
+	route->sport = ((const __be16 *)&flow->ports)[0];
+	route->dport = ((const __be16 *)&flow->ports)[1];
 	route->tot_len = length;
 	route->ifindex = ifindex;
-	route->tos = be32_to_cpu(inner->first) >> 20;
-	route->ipv4_src = inner->source.word[3];
-	route->ipv4_dst = inner->destination.word[3];
+	route->tos = be32_to_cpu(flow->first) >> 20;
+	route->ipv4_src = flow->source.word[3];
+	route->ipv4_dst = flow->destination.word[3];
 	result = bpf_fib_lookup(ctx, route, sizeof *route, 0);
 	return result == BPF_FIB_LKUP_RET_SUCCESS && route->family != FAMILY_INET ? -1 : result;
 }
@@ -218,19 +223,18 @@ inline_always int is_forwarded(long result)
 	return result == BPF_FIB_LKUP_RET_SUCCESS || result == BPF_FIB_LKUP_RET_NO_NEIGH;
 }
 
-/* Returns whether the kernel would route a packet to the source of the plan's IPv4 packet back to the
+/* Returns whether the kernel would route a packet to the source of the flow's IPv4 packets back to the
  * interface of arrival. The kernel's reverse path filter (RFC 3704) may refuse other sources, and refuses its
  * own addresses. IPv6 has no such filter. */
-inline_always int is_from_there(void *ctx, struct bpf_fib_lookup *route, const struct plan *plan,
-				__u32 ifindex)
+inline_always int is_from_there(CONTEXT *ctx, struct bpf_fib_lookup *route, const struct flow *flow)
 {
 	__builtin_memset(route, 0, sizeof *route);
 	route->family = FAMILY_INET;
-	route->ifindex = ifindex;
-	route->tos = be32_to_cpu(plan->inner.first) >> 20;
-	route->ipv4_src = plan->inner.destination.word[3];
-	route->ipv4_dst = plan->inner.source.word[3];
-	return is_forwarded(bpf_fib_lookup(ctx, route, sizeof *route, 0)) && route->ifindex == ifindex;
+	route->ifindex = flow->arrival;
+	route->tos = be32_to_cpu(flow->first) >> 20;
+	route->ipv4_src = flow->destination.word[3];
+	route->ipv4_dst = flow->source.word[3];
+	return is_forwarded(bpf_fib_lookup(ctx, route, sizeof *route, 0)) && route->ifindex == flow->arrival;
 }
 
 /* Returns the cache entry for the plan's packet. */
@@ -270,27 +274,36 @@ inline_always __u32 counter(__u32 slot, __u32 path)
 	return slot * COUNTERS + (COUNTERS > 1 ? path : 0);
 }
 
-/* Caches the binding and the kernel's route for the plan's packet. */
-inline_always void remember(struct plan *plan, const struct binding *binding, __u32 path,
-			    const struct bpf_fib_lookup *route, long result, __u32 arrival)
+/* Returns this CPU's flow for lookups, with the values that the plan's packet shares with the packets of its
+ * flow. The other values are those of an earlier packet. */
+inline_always struct flow *begin_flow(const struct plan *plan, __u32 arrival)
 {
-	struct flow *flow = plan->flow;
-	struct neighbour neighbour = {};
-	__u64 now = bpf_ktime_get_coarse_ns();
+	__u32 zero = 0;
+	struct flow *flow = bpf_map_lookup_elem(&SCRATCH, &zero);
 
+	if (!flow)
+		return 0;
 	flow->source = plan->inner.source;
 	flow->destination = plan->inner.destination;
 	flow->first = plan->inner.first & ~ECN;
 	flow->ports = plan->ports;
 	flow->protocol = plan->protocol;
+	flow->next_header = plan->inner.next_header;
 	flow->arrival = arrival;
+	flow->asked = plan->now;
+	return flow;
+}
+
+/* Stores the kernel's route in the flow. `generation` is the value of GENERATION before the first lookup. */
+inline_always void remember(struct flow *flow, const struct bpf_fib_lookup *route, long result,
+			    __u32 generation)
+{
+	struct neighbour neighbour = {};
+	__u64 now = bpf_ktime_get_coarse_ns();
+
 	/* Without a neighbour entry the kernel reports no MTU, and its answer will change soon. So do not
 	 * cache it. */
-	flow->generation = result == BPF_FIB_LKUP_RET_SUCCESS ? plan->generation : 0;
-	flow->asked = plan->now;
-	flow->slot = binding->slot;
-	flow->version = plan->version;
-	flow->counter = counter(binding->slot, path);
+	flow->generation = result == BPF_FIB_LKUP_RET_SUCCESS ? generation : 0;
 	flow->departure = route->ifindex;
 	flow->may_leave = MAY_LEAVE(route->ifindex, result);
 	/* The filter is UNFILTERED (0) or TRACKED (1) here. An expression without a branch. */

@@ -8,6 +8,10 @@
 
 #define SEC(name) __attribute__((section(name), used))
 #define inline_always static inline __attribute__((always_inline))
+/* A function that the verifier follows once for each program, and not once for each state of its callers. Its
+ * parameters are the packet's context, numbers, and pointers to structures, which it has to test. It returns
+ * a number. Structures behind a pointer contain no pointers for the verifier. */
+#define verified_once __attribute__((noinline))
 
 /* Macros that describe a map in BTF: __uint(key, number), __type(key, type). */
 #define __uint(name, value) int(*name)[value]

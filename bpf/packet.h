@@ -44,11 +44,11 @@ inline_always int is_special(const struct address *address)
 
 /* Returns the outer flow label: the slow path's keyed hash (RFC 6438 3). The slow path checks this label in
  * packets that ICMPv6 errors quote. */
-inline_always __u32 flow_label(const struct ipv6 *inner)
+inline_always __u32 flow_label(const struct address *source, const struct address *destination, __be32 first)
 {
 	const __u64 key = FLOW_LABEL_KEY;
-	__u64 words[5] = { low(&inner->source), high(&inner->source), low(&inner->destination),
-			   high(&inner->destination), be32_to_cpu(inner->first) & 0xfffff };
+	__u64 words[5] = { low(source), high(source), low(destination), high(destination),
+			   be32_to_cpu(first) & 0xfffff };
 	__u64 hash = key;
 	__u32 label;
 

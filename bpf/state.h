@@ -356,6 +356,10 @@ struct flow {
 	__u8 outside; /* encapsulation, enum outside */
 	__u8 stops; /* bits of the plan's `flags` whose packets take the slow path */
 	__u8 filter; /* enum filter */
+	__u8 next_header; /* of the inner IP header, also of a fragment */
+	__u8 is_agents; /* whether this station is the home agent */
+	__u8 may_be_way; /* whether the flow may become a way, which is valid for other packets too (ways.h) */
+	__u8 zero;
 	struct link link; /* Ethernet header to send, if the neighbour is known */
 	struct address next_hop; /* next hop, perhaps IPv4-mapped; unspecified if only the kernel knows it */
 };
@@ -366,6 +370,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flow);
 } FLOWS SEC(".maps");
+
+/* Memory for the flow that a program composes for one packet: during its lookups, or from a way. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flow);
+} SCRATCH SEC(".maps");
 
 /* Neighbours to which the programs send packets, and the time of the last lookup of each. The kernel does not
  * see these packets, so carnet tells it to keep the neighbour entries reachable. */

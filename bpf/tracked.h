@@ -56,18 +56,16 @@ struct {
 	__type(value, struct passed);
 } PASSED SEC(".maps");
 
-/* Stores the demand of the packet filter for a packet by this interface in the plan's flow, and returns it,
- * enum filter. The verifier knows nothing about a value that the program has read from a map. Otherwise it
- * would follow the rest of the program for each demand. */
-inline_always __u32 find_filter(const struct plan *plan, __u32 ifindex)
+/* Stores the demand of the packet filter for a packet by this interface in the flow, and returns it, enum
+ * filter. */
+inline_always __u32 find_filter(struct flow *flow, __u32 ifindex)
 {
-	volatile __u8 *found = &plan->flow->filter;
-	__u32 of_rules = plan->protocol & INSIDE_IPV4 ? RULESET.ipv4 : RULESET.ipv6;
+	__u32 of_rules = flow->protocol & INSIDE_IPV4 ? RULESET.ipv4 : RULESET.ipv6;
 	const __u32 *of_interface = bpf_map_lookup_elem(&FILTERED, &ifindex);
 	__u32 filter = of_interface && *of_interface > of_rules ? *of_interface : of_rules;
 
-	*found = filter == TRACKED && !HAS_CONNTRACK ? UNTRACKABLE : filter;
-	return *found;
+	flow->filter = filter == TRACKED && !HAS_CONNTRACK ? UNTRACKABLE : filter;
+	return flow->filter;
 }
 
 /* Returns 1 plus the direction of a packet in its connection; 0 if the kernel must see the packet. With
@@ -135,35 +133,34 @@ inline_always int is_trackable(__u32 protocol)
 	return next_header < 32 && (1 << next_header & (1 << PROTOCOL_TCP | 1 << PROTOCOL_UDP));
 }
 
-/* Returns whether no rule looks at the plan's packet, or the rules accept it, as they have accepted an
- * earlier one. This function is not inline, because the stack is small. */
-static __attribute__((noinline)) int is_accepted(void *ctx, const struct plan *plan, __u32 arrival,
-						 __u32 departure)
+/* Returns whether no rule looks at the flow's packet with these TCP flags (struct plan), or the rules accept
+ * it, as they have accepted an earlier one. */
+verified_once int is_accepted(CONTEXT *ctx, const struct flow *flow, __u32 arrival, __u32 departure,
+			      __u32 flags)
 {
-	/* The flow has the plan's values. The verifier knows nothing about values in a map, so it follows
-	 * this function once for all protocols. */
-	const volatile struct flow *flow = plan->flow;
-	__u32 generation = RULESET.generation, found;
+	__u32 generation = RULESET.generation, now = bpf_jiffies64(), found;
 	struct passed *passed;
 	struct passage passage;
 
+	if (!flow)
+		return 0;
 	if (flow->filter == UNFILTERED)
 		return 1;
 	passage.protocol = flow->protocol;
-	if (!HAS_CONNTRACK || !generation || !is_trackable(passage.protocol) || (plan->flags & flow->stops))
+	if (!HAS_CONNTRACK || !generation || !is_trackable(passage.protocol) || (flags & flow->stops))
 		return 0;
-	passage.source = plan->flow->source;
-	passage.destination = plan->flow->destination;
+	passage.source = flow->source;
+	passage.destination = flow->destination;
 	passage.ports = flow->ports;
 	passage.arrival = arrival;
 	passage.departure = departure;
 	passed = bpf_map_lookup_elem(&PASSED, &passage);
 	if (!passed || passed->generation != generation)
 		return 0;
-	found = find_connection(ctx, &passage, timeout_of(&passage, plan->now), 1, IS_SKB);
+	found = find_connection(ctx, &passage, timeout_of(&passage, now), 1, IS_SKB);
 	if (!found || passed->direction != found - 1)
 		return 0;
-	passed->seen = plan->now;
+	passed->seen = now;
 	return 1;
 }
 

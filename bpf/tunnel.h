@@ -32,120 +32,128 @@
 #include "tracked.h"
 #include "ways.h"
 
-/* Returns the binding into whose tunnel a packet has to go; 0 without one. */
-inline_always struct binding *sender(__u32 roles, struct plan *plan)
+/* Finds the slot of the binding into whose tunnel a packet has to go. Returns whether there is one. */
+inline_always int find_sender(struct flow *flow, __u32 roles)
 {
-	const struct ipv6 *inner = &plan->inner;
-	struct binding *binding = 0;
-	__u32 other;
+	__u32 found = 0;
 
 	if (roles & AGENT)
-		binding = binding_of(&inner->destination, HOME_AGENT, &plan->version);
-	plan->is_agents = binding != 0;
-	if (!binding && (roles & ENCAPSULATE_FROM)) {
-		binding = binding_of(&inner->source, MOBILE_ROUTER, &plan->version);
+		found = find_slot(&flow->destination, HOME_AGENT);
+	flow->is_agents = found != 0;
+	if (!found && (roles & ENCAPSULATE_FROM)) {
+		found = find_slot(&flow->source, MOBILE_ROUTER);
 		/* Leave a packet between two links of the mobile network to the kernel. */
-		if (binding && binding_of(&inner->destination, MOBILE_ROUTER, &other))
+		if (found && find_slot(&flow->destination, MOBILE_ROUTER))
 			return 0;
 	}
-	return binding;
+	flow->slot = found - 1;
+	return found != 0;
 }
 
 /* Returns whether an inner packet has an address that the slow path refuses. */
-inline_always int is_out_of_scope(const struct plan *plan)
+inline_always int is_out_of_scope(const struct flow *flow)
 {
-	const struct ipv6 *inner = &plan->inner;
-
-	if (plan->protocol & INSIDE_IPV4)
-		return is_special_ipv4(&inner->source) || is_special_ipv4(&inner->destination);
-	return is_special(&inner->source) || is_special(&inner->destination);
+	if (flow->protocol & INSIDE_IPV4)
+		return is_special_ipv4(&flow->source) || is_special_ipv4(&flow->destination);
+	return is_special(&flow->source) || is_special(&flow->destination);
 }
 
 /* Returns whether the slow path must handle an inner packet because of the header after its IP header. */
-inline_always int is_unusual(const struct plan *plan)
+inline_always int is_unusual(const struct flow *flow)
 {
-	__u8 next_header = plan->inner.next_header;
+	__u8 next_header = flow->next_header;
 
 	return has_extension(next_header) ||
-	       ((plan->protocol & INSIDE_IPV4) && (next_header == PROTOCOL_IPV4 || next_header == PROTOCOL_IPV6 ||
+	       ((flow->protocol & INSIDE_IPV4) && (next_header == PROTOCOL_IPV4 || next_header == PROTOCOL_IPV6 ||
 						   next_header == PROTOCOL_FRAGMENT));
 }
 
 /* Returns whether an IPv4 packet at the home agent may need NAT: one address is private, and the other is
  * not. The operator may have rules of NAT that carnet does not know. The kernel must see both directions. */
-inline_always int may_need_nat(const struct plan *plan)
+inline_always int may_need_nat(const struct flow *flow)
 {
-	const struct ipv6 *inner = &plan->inner;
-
-	return (plan->protocol & INSIDE_IPV4) && is_private(&inner->source) != is_private(&inner->destination);
+	return (flow->protocol & INSIDE_IPV4) && is_private(&flow->source) != is_private(&flow->destination);
 }
 
-/* Finds the route of a packet that the binding sends on the chosen path. */
-static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, struct plan *plan,
-								 const struct binding *binding, __u32 length,
-								 __u32 ifindex)
+/* Finds the binding and the path by which the flow's packets leave. */
+verified_once int find_path(struct flow *flow, __u32 roles)
 {
-	const struct ipv6 *inner = &plan->inner;
-	struct ipv6 *outer = &plan->outer.ipv6;
-	struct bpf_fib_lookup route;
+	const struct binding *binding;
 	const struct path *path;
-	__u32 chosen = plan->chosen & (PATHS - 1), overhead;
-	__u8 protocol = plan->protocol & INSIDE_IPV4 ? PROTOCOL_IPV4 : PROTOCOL_IPV6;
-	enum outside outside;
-	__be32 label = 0;
-	long result;
+	__u32 chosen = 0;
 
-	if (find_filter(plan, ifindex) == UNTRACKABLE || (plan->is_agents && may_need_nat(plan)))
+	if (!flow || !find_sender(flow, roles))
+		return NOT_OURS;
+	binding = binding_of(flow);
+	if (!binding)
+		return NOT_OURS;
+	if (find_filter(flow, flow->arrival) == UNTRACKABLE || (flow->is_agents && may_need_nat(flow)))
 		return PASS_FILTER;
-	if (is_out_of_scope(plan))
+	if (is_out_of_scope(flow))
 		return PASS_SCOPE;
 	/* The slow path limits tunnels inside tunnels. An outer fragment that this station has sent would
 	 * hide the number of tunnels (RFC 2473 4.1). */
-	if (is_unusual(plan) || inner->next_header == PROTOCOL_IPV6)
+	if (is_unusual(flow) || flow->next_header == PROTOCOL_IPV6)
 		return PASS_EXTENSION;
 	if (!binding->transmit)
 		return PASS_NO_PATH;
-	if (plan->chosen >= binding->transmit)
+	/* The rules' selectors of IPv6 and IPv4 differ, so the slow path distributes IPv4. */
+	if (binding->rules)
+		chosen = flow->protocol & INSIDE_IPV4 ? PATHS : choose(flow, binding->rules);
+	if (chosen >= binding->transmit)
 		return PASS_POLICY;
+	chosen &= PATHS - 1;
 	path = &binding->paths[chosen];
-	if (same(&inner->source, &path->local))
+	if (same(&flow->source, &path->local))
 		return PASS_EXTENSION;
+	flow->counter = counter(flow->slot, chosen);
+	flow->path = *path;
+	flow->outside = outside_of(path);
+	flow->mtu = binding->mtu[chosen];
+	flow->may_be_way = flow->is_agents && flow->outside == IN_IPV6 && !binding->rules &&
+			   !(flow->protocol & INSIDE_IPV4) && flow->filter == UNFILTERED;
+	return TAKEN;
+}
 
+/* Finds the route of the flow's packets on the path that find_path() has stored. `length` is that of the
+ * longest sent packet, `generation` the value of GENERATION before the first lookup. */
+verified_once int find_encapsulation(CONTEXT *ctx, struct flow *flow, __u32 length, __u32 generation)
+{
+	struct bpf_fib_lookup route;
+	__u32 overhead;
+	__u8 protocol;
+	long result;
+
+	if (!flow)
+		return NOT_OURS;
+	protocol = flow->protocol & INSIDE_IPV4 ? PROTOCOL_IPV4 : PROTOCOL_IPV6;
 	/* Check that the kernel would route the packet into the tunnel. */
-	result = ask_inside(ctx, &route, plan, 0, ifindex);
+	result = ask_inside(ctx, &route, flow, 0, flow->arrival);
 	if (!is_forwarded(result) || route.ifindex != TUNNEL_DEVICE)
 		return PASS_ROUTE;
-	if ((plan->protocol & INSIDE_IPV4) && !is_from_there(ctx, &route, plan, ifindex))
+	if ((flow->protocol & INSIDE_IPV4) && !is_from_there(ctx, &route, flow))
 		return PASS_ROUTE;
-	outside = outside_of(path);
-	overhead = outside_length(outside);
-	if (outside == IN_IPV6) {
-		label = cpu_to_be32(flow_label(inner));
-		outer->first = (inner->first & cpu_to_be32(0xfff00000)) | label;
-		outer->next_header = protocol;
-		outer->source = path->local;
-		outer->destination = path->remote;
-		result = ask(ctx, &route, outer, protocol, 0, length + overhead, TUNNEL_DEVICE);
+	overhead = outside_length(flow->outside);
+	flow->label = 0;
+	if (flow->outside == IN_IPV6) {
+		flow->label = cpu_to_be32(flow_label(&flow->source, &flow->destination, flow->first));
+		result = ask(ctx, &route, &flow->path.local, &flow->path.remote,
+			     (flow->first & cpu_to_be32(0xfff00000)) | flow->label, protocol, 0, length + overhead,
+			     TUNNEL_DEVICE);
 	} else {
-		result = ask_ipv4(ctx, &route, path, outside == IN_UDP ? PROTOCOL_UDP : protocol,
-				  be32_to_cpu(inner->first) >> 20, length + overhead);
+		result = ask_ipv4(ctx, &route, &flow->path, flow->outside == IN_UDP ? PROTOCOL_UDP : protocol,
+				  be32_to_cpu(flow->first) >> 20, length + overhead);
 	}
 	if (result == BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return PASS_TOO_BIG;
 	if (!is_forwarded(result) || route.ifindex == TUNNEL_DEVICE)
 		return PASS_ROUTE;
-	remember(plan, binding, chosen, &route, result, ifindex);
-	if (SEEKS && !plan->is_agents && !(plan->protocol & INSIDE_IPV4))
-		bpf_map_update_elem(&SOUGHT, &plan->flow->destination, &plan->flow->slot, BPF_ANY);
-	plan->flow->label = label;
-	plan->flow->outside = outside;
-	plan->flow->path = *path;
-	plan->flow->mtu = route.mtu_result - overhead;
-	if (plan->flow->mtu > binding->mtu[chosen])
-		plan->flow->mtu = binding->mtu[chosen];
-	plan->has_way = plan->is_agents && outside == IN_IPV6 && !binding->rules && plan->flow->generation &&
-			plan->flow->may_leave && !(plan->protocol & INSIDE_IPV4) &&
-			plan->flow->filter == UNFILTERED;
+	remember(flow, &route, result, generation);
+	if (SEEKS && !flow->is_agents && !(flow->protocol & INSIDE_IPV4))
+		bpf_map_update_elem(&SOUGHT, &flow->destination, &flow->slot, BPF_ANY);
+	if (flow->mtu > route.mtu_result - overhead)
+		flow->mtu = route.mtu_result - overhead;
+	flow->may_be_way = flow->may_be_way && flow->generation && flow->may_leave;
 	return TAKEN;
 }
 
@@ -153,7 +161,7 @@ static __attribute__((noinline)) enum outcome find_encapsulation(void *ctx, stru
  * look_inside(). `length` is that of the longest sent packet, `ifindex` the interface of arrival. `ipv4` says
  * that the inner packet is an IPv4 packet. Afterwards the plan contains the outer header if it is IPv4;
  * write_outer() writes an outer IPv6 header. */
-inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
+inline_always enum outcome plan_encapsulation(CONTEXT *ctx, __u32 roles, struct plan *plan, __u32 length,
 					      __u32 ifindex, const int ipv4)
 {
 	plan->generation = GENERATION;
@@ -164,29 +172,21 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 		if (!plan->flow)
 			return NOT_OURS;
 		if (!is_remembered(plan, ifindex) || !is_current(plan->flow)) {
-			const struct binding *binding = sender(roles, plan);
-			enum outcome outcome;
+			struct flow *flow = begin_flow(plan, ifindex);
+			__u32 outcome;
 
-			if (!binding)
+			if (!flow)
 				return NOT_OURS;
-			/* Choose the path here and not inside find_encapsulation(), because the stack allows
-			 * only a limited depth of calls. */
-			plan->chosen = 0;
-			/* The rules' selectors of IPv6 and IPv4 differ, so the slow path distributes IPv4. */
-			if (ipv4 && binding->rules)
-				plan->chosen = PATHS;
-			else if (binding->rules)
-				plan->chosen = choose(&plan->inner, plan->protocol, plan->ports, binding->rules,
-						      plan->is_agents);
-			outcome = find_encapsulation(ctx, plan, binding, length, ifindex);
+			outcome = find_path(flow, roles);
+			if (outcome == TAKEN)
+				outcome = find_encapsulation(ctx, flow, length, plan->generation);
 			if (outcome != TAKEN)
 				return outcome;
-			if (!is_accepted(ctx, plan, ifindex, TUNNEL_DEVICE)) {
-				plan->flow->generation = 0;
+			if (!is_accepted(ctx, flow, ifindex, TUNNEL_DEVICE, plan->flags))
 				return PASS_FILTER;
-			}
-			if (!ipv4 && (roles & AGENT) && plan->has_way)
-				keep_way(&plan->inner.destination, plan, ifindex, 1);
+			if ((roles & AGENT) && flow->may_be_way)
+				keep_way(flow, plan->routes, 1);
+			*plan->flow = *flow;
 		}
 	}
 	if (!plan->flow->may_leave)
@@ -208,94 +208,100 @@ inline_always enum outcome plan_encapsulation(void *ctx, __u32 roles, struct pla
 	return TAKEN;
 }
 
-/* Returns the number of the binding's path by which a packet arrived; PATHS if the binding does not accept
- * packets from there (RFC 6275 10.4.5). */
-inline_always __u32 path_of(const struct binding *binding, const struct plan *plan, __u32 ifindex)
+/* Returns the number of the binding's path by which the flow's packets arrive; PATHS if the binding does not
+ * accept packets from there (RFC 6275 10.4.5). */
+inline_always __u32 path_of(const struct binding *binding, const struct flow *flow)
 {
-	const struct ipv6 *outer = &plan->outer.ipv6;
-
 #pragma unroll
 	for (__u32 i = 0; i < PATHS; i++) {
 		const struct path *path = &binding->paths[i];
 
-		if (i < binding->accepted && same(&path->local, &outer->destination) &&
-		    same(&path->remote, &outer->source) && path->ports == plan->outer_ports &&
-		    (!path->interface || path->interface == ifindex))
+		if (i < binding->accepted && same(&path->local, &flow->path.local) &&
+		    same(&path->remote, &flow->path.remote) && path->ports == flow->path.ports &&
+		    (!path->interface || path->interface == (flow->arrival & ~IN_TUNNEL)))
 			return i;
 	}
 	return PATHS;
 }
 
-/* Returns the binding of packets out of a tunnel, and whether this is the home agent's end. Returns 0 if the
- * inner packet belongs to no binding. */
-inline_always struct binding *receiver(__u32 roles, struct plan *plan, int *is_agents)
+/* Finds the binding of packets out of a tunnel. Returns TAKEN; NOT_OURS if the inner packet belongs to no
+ * binding; PASS_INNER_SOURCE if its source may not send through this tunnel. */
+inline_always enum outcome find_receiver(struct flow *flow, __u32 roles)
 {
-	const struct ipv6 *inner = &plan->inner;
-	__u32 other;
-	struct binding *binding = 0;
+	__u32 found = 0;
 
 	if (roles & AGENT)
-		binding = binding_of(&inner->source, HOME_AGENT, &plan->version);
-	*is_agents = binding != 0;
-	if (!binding && (roles & DECAPSULATE_CARE_OF)) {
-		binding = binding_of(&inner->destination, MOBILE_ROUTER, &plan->version);
+		found = find_slot(&flow->source, HOME_AGENT);
+	flow->is_agents = found != 0;
+	if (!found && (roles & DECAPSULATE_CARE_OF)) {
+		found = find_slot(&flow->destination, MOBILE_ROUTER);
 		/* A packet from outside cannot have a source address of the mobile network. */
-		if (binding && binding_of(&inner->source, MOBILE_ROUTER, &other))
-			return 0;
+		if (found && find_slot(&flow->source, MOBILE_ROUTER))
+			return PASS_INNER_SOURCE;
 	}
-	return binding;
+	flow->slot = found - 1;
+	return found ? TAKEN : NOT_OURS;
 }
 
-/* Finds the binding and the route of a packet that arrived through a tunnel. */
-static __attribute__((noinline)) enum outcome find_decapsulation(void *ctx, __u32 roles, struct plan *plan,
-								 __u32 length, __u32 ifindex)
+/* Finds the binding of the flow's packets, which arrived through the tunnel in `path`. */
+verified_once int find_origin(struct flow *flow, __u32 roles)
 {
-	const struct ipv6 *inner = &plan->inner;
-	int is_agents = 0;
-	struct binding *binding = receiver(roles, plan, &is_agents);
-	struct bpf_fib_lookup route;
-	__u32 path;
-	long result;
+	const struct binding *binding;
+	__u32 outcome, path;
 
-	if (!binding && (roles & DECAPSULATE_CARE_OF) && binding_of(&inner->destination, MOBILE_ROUTER, &plan->version))
-		return PASS_INNER_SOURCE;
+	if (!flow)
+		return NOT_OURS;
+	outcome = find_receiver(flow, roles);
+	if (outcome != TAKEN)
+		return outcome;
+	binding = binding_of(flow);
 	if (!binding)
 		return NOT_OURS;
-	path = path_of(binding, plan, ifindex);
+	path = path_of(binding, flow);
 	if (path >= PATHS)
 		return PASS_OUTER_SOURCE;
-	if ((be32_to_cpu(inner->first) >> 28) != 6)
+	if ((be32_to_cpu(flow->first) >> 28) != 6)
 		return PASS_MALFORMED;
-	if (is_out_of_scope(plan))
+	if (is_out_of_scope(flow))
 		return PASS_SCOPE;
-	if (is_unusual(plan))
+	if (is_unusual(flow))
 		return PASS_EXTENSION;
-	if (is_agents && may_need_nat(plan))
+	if (flow->is_agents && may_need_nat(flow))
 		return PASS_FILTER;
-	result = ask_inside(ctx, &route, plan, length, TUNNEL_DEVICE);
+	flow->counter = counter(flow->slot, path);
+	flow->may_be_way = flow->is_agents && flow->outside == IN_IPV6 && !binding->rules;
+	return TAKEN;
+}
+
+/* Finds the route of the flow's packets out of the tunnel. `length` is that of the longest inner packet,
+ * `generation` the value of GENERATION before the first lookup. */
+verified_once int find_decapsulation(CONTEXT *ctx, struct flow *flow, __u32 length, __u32 generation)
+{
+	struct bpf_fib_lookup route;
+	long result;
+
+	if (!flow)
+		return NOT_OURS;
+	result = ask_inside(ctx, &route, flow, length, TUNNEL_DEVICE);
 	if (result == BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return PASS_TOO_BIG;
 	if (!is_forwarded(result) || route.ifindex == TUNNEL_DEVICE)
 		return PASS_ROUTE;
-	if (find_filter(plan, route.ifindex) == UNTRACKABLE)
+	if (find_filter(flow, route.ifindex) == UNTRACKABLE)
 		return PASS_FILTER;
-	remember(plan, binding, path, &route, result, ifindex | IN_TUNNEL);
-	plan->flow->path.local = plan->outer.ipv6.destination;
-	plan->flow->path.remote = plan->outer.ipv6.source;
-	plan->flow->path.ports = plan->outer_ports;
-	plan->flow->mtu = route.mtu_result;
-	plan->has_way = is_agents && plan->outside == IN_IPV6 && !binding->rules && plan->flow->generation &&
-			plan->flow->filter == UNFILTERED;
-	if (is_agents && plan->flow->generation && !(plan->protocol & INSIDE_IPV4) &&
-	    plan->flow->filter == UNFILTERED)
-		keep_destination(plan);
+	remember(flow, &route, result, generation);
+	flow->mtu = route.mtu_result;
+	flow->may_be_way = flow->may_be_way && flow->generation && flow->filter == UNFILTERED;
+	if (flow->is_agents && flow->generation && !(flow->protocol & INSIDE_IPV4) &&
+	    flow->filter == UNFILTERED)
+		keep_destination(flow);
 	return TAKEN;
 }
 
 /* Decides about a packet that arrived through a tunnel. The caller has set `plan->outer`, `inner` and the
  * results of look_inside(). `length` is that of the longest inner packet, `ifindex` the interface of arrival.
  * `ipv4` says that the inner packet is an IPv4 packet. */
-inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct plan *plan, __u32 length,
+inline_always enum outcome plan_decapsulation(CONTEXT *ctx, __u32 roles, struct plan *plan, __u32 length,
 					      __u32 ifindex, const int ipv4)
 {
 	const struct ipv6 *outer = &plan->outer.ipv6;
@@ -313,16 +319,25 @@ inline_always enum outcome plan_decapsulation(void *ctx, __u32 roles, struct pla
 		    !same(&plan->flow->path.local, &outer->destination) ||
 		    !same(&plan->flow->path.remote, &outer->source) ||
 		    plan->flow->path.ports != plan->outer_ports) {
-			enum outcome outcome = find_decapsulation(ctx, roles, plan, length, ifindex);
+			struct flow *flow = begin_flow(plan, ifindex | IN_TUNNEL);
+			__u32 outcome;
 
+			if (!flow)
+				return NOT_OURS;
+			flow->path.local = outer->destination;
+			flow->path.remote = outer->source;
+			flow->path.ports = plan->outer_ports;
+			flow->outside = plan->outside;
+			outcome = find_origin(flow, roles);
+			if (outcome == TAKEN)
+				outcome = find_decapsulation(ctx, flow, length, plan->generation);
 			if (outcome != TAKEN)
 				return outcome;
-			if (!is_accepted(ctx, plan, TUNNEL_DEVICE, plan->flow->departure)) {
-				plan->flow->generation = 0;
+			if (!is_accepted(ctx, flow, TUNNEL_DEVICE, flow->departure, plan->flags))
 				return PASS_FILTER;
-			}
-			if (!ipv4 && (roles & AGENT) && plan->has_way)
-				keep_way(&inner->source, plan, 0, 0);
+			if (!ipv4 && (roles & AGENT) && flow->may_be_way)
+				keep_way(flow, plan->routes, 0);
+			*plan->flow = *flow;
 		}
 	}
 	if (!plan->flow->may_leave)

@@ -13,6 +13,7 @@
 #include <linux/pkt_cls.h>
 
 /* Whether a packet may leave by an interface: always, because the kernel resolves the neighbour. */
+#define CONTEXT struct __sk_buff
 #define MAY_LEAVE(ifindex, result) 1
 #define KERNEL_ROUTES 1
 #define IS_SKB 1

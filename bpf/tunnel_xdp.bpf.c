@@ -61,6 +61,7 @@ inline_always int may_leave(__u32 ifindex, long result)
 	return result == BPF_FIB_LKUP_RET_SUCCESS && bpf_map_lookup_elem(&PORTS, &ifindex) != 0;
 }
 
+#define CONTEXT struct xdp_md
 #define MAY_LEAVE(ifindex, result) may_leave(ifindex, result)
 #define KERNEL_ROUTES 0
 #define IS_SKB 0

@@ -97,14 +97,6 @@ struct {
 	__type(value, struct flow);
 } DESTINATIONS SEC(".maps");
 
-/* Memory for the flow that a program composes from a way for one packet. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct flow);
-} SCRATCH SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -157,14 +149,14 @@ inline_always int is_way_to(const struct way *way, const struct address *address
 		       !(way->kind & WAY_OF_NETWORK) && low(&way->address) == low(address);
 }
 
-inline_always int is_recent(const struct way *way, const struct plan *plan)
+inline_always int is_recent(const struct way *way, __u32 routes, __u32 now)
 {
-	return way->routes == plan->routes && plan->now - way->asked < WAY_TICKS;
+	return way->routes == routes && now - way->asked < WAY_TICKS;
 }
 
-inline_always int is_valid(const struct way *way, const struct plan *plan)
+inline_always int is_valid(const struct way *way, __u32 routes, __u32 now)
 {
-	return version_of(way->slot) == way->version && is_recent(way, plan);
+	return version_of(way->slot) == way->version && is_recent(way, routes, now);
 }
 
 /* Prefetches the way of an address. With many bindings the way is in no cache, and the program can do other
@@ -190,7 +182,7 @@ inline_always struct way *find_way(const struct address *address, const struct p
 			if (!way || !way->kind)
 				break;
 			if (is_way_to(way, address, whole)) {
-				if (is_valid(way, plan))
+				if (is_valid(way, plan->routes, plan->now))
 					return way;
 				break;
 			}
@@ -201,7 +193,7 @@ inline_always struct way *find_way(const struct address *address, const struct p
 
 /* Returns the place for the way of an address: the place that already has this way, otherwise a free or
  * invalid place, otherwise the first. */
-inline_always struct way *place_of_way(const struct address *address, int whole, const struct plan *plan)
+inline_always struct way *place_of_way(const struct address *address, int whole, __u32 routes, __u32 now)
 {
 	__u64 hash = hash_of(address, whole);
 	struct way *place = 0;
@@ -213,7 +205,7 @@ inline_always struct way *place_of_way(const struct address *address, int whole,
 			return 0;
 		if (is_way_to(way, address, whole))
 			return way;
-		if (!place && (!way->kind || !is_recent(way, plan)))
+		if (!place && (!way->kind || !is_recent(way, routes, now)))
 			place = way;
 		if (!way->kind)
 			break;
@@ -229,14 +221,15 @@ inline_always struct exit *exit_of(const struct way *way, __u32 routes)
 	return exit && exit->routes == routes ? exit : 0;
 }
 
-/* Stores the next hop of packets whose source is this end of a tunnel; without `flow`, reserves only the
- * place for this end. Returns EXITS_MAX if the table has no room. */
-inline_always __u32 keep_exit(const struct address *local, const struct flow *flow, const struct plan *plan)
+/* Stores the next hop of the flow's packets, whose source is this end of a tunnel. Unless the flow `sends`,
+ * reserves only the place for this end. Returns EXITS_MAX if the table has no room. */
+inline_always __u32 keep_exit(const struct flow *flow, __u32 routes, __u32 sends)
 {
-	__u32 departure = flow ? flow->departure : 0;
+	const struct address *local = &flow->path.local;
+	__u32 departure = sends ? flow->departure : 0;
 	__u64 hash = low(local);
 
-	if (flow)
+	if (sends)
 		hash ^= mixed(low(&flow->next_hop) ^ departure);
 	hash = mixed(hash) >> 32;
 	for (__u32 try = 0; try < EXIT_TRIES; try++) {
@@ -245,53 +238,60 @@ inline_always __u32 keep_exit(const struct address *local, const struct flow *fl
 
 		if (!exit)
 			break;
-		if (exit->routes == plan->routes &&
+		if (exit->routes == routes &&
 		    (!same(&exit->local, local) || exit->departure != departure ||
-		     (flow && !same(&exit->next_hop, &flow->next_hop))))
+		     (sends && !same(&exit->next_hop, &flow->next_hop))))
 			continue;
 		exit->local = *local;
 		exit->departure = departure;
-		exit->routes = plan->routes;
-		if (flow) {
+		exit->routes = routes;
+		if (sends) {
 			exit->next_hop = flow->next_hop;
 			exit->link = flow->link;
-			exit->generation = plan->generation;
-			exit->asked = plan->now;
+			exit->generation = flow->generation;
+			exit->asked = flow->asked;
 		}
 		return index;
 	}
 	return EXITS_MAX;
 }
 
-/* Stores the way of an address inside a mobile network. `sends` is set if `flow` is for packets to the
- * address; otherwise the packet came from the address. */
-static __attribute__((noinline)) void keep_way(const struct address *address, const struct plan *plan,
-					       __u32 arrival, __u32 sends)
+/* Stores the way of an address inside a mobile network, with the value of ROUTES before the flow's lookup. If
+ * `sends` is set, the flow is for packets to the address; otherwise they come from the address. Returns
+ * whether it has stored the way. */
+verified_once int keep_way(const struct flow *flow, __u32 routes, __u32 sends)
 {
-	__u64 network = *(const __u64 *)&address->word[0];
+	const struct address *address;
 	__u32 bits = policy(), exit;
-	int whole = (bits & POLICY_NETWORKS) && !bpf_map_lookup_elem(&CROWDED, &network);
-	const struct flow *flow = plan->flow;
-	struct way *way = place_of_way(address, whole, plan);
+	struct way *way;
+	__u64 network;
+	int whole;
 
-	if (!way || !flow || !(bits & POLICY_ARRIVING))
-		return;
+	if (!flow || !(bits & POLICY_ARRIVING))
+		return 0;
+	address = sends ? &flow->destination : &flow->source;
+	network = *(const __u64 *)&address->word[0];
+	whole = (bits & POLICY_NETWORKS) && !bpf_map_lookup_elem(&CROWDED, &network);
+	way = place_of_way(address, whole, routes, flow->asked);
+	if (!way)
+		return 0;
 	/* A packet over an older path of a binding must not replace the way of the current path. */
-	if (!sends && is_way_to(way, address, whole) && is_valid(way, plan))
-		return;
-	exit = keep_exit(&flow->path.local, sends ? flow : 0, plan);
+	if (!sends && is_way_to(way, address, whole) && is_valid(way, routes, flow->asked))
+		return 0;
+	exit = keep_exit(flow, routes, sends);
 	if (exit >= EXITS_MAX)
-		return;
+		return 0;
 	way->address = *address;
 	way->remote = flow->path.remote;
-	way->routes = plan->routes;
+	way->routes = routes;
 	way->version = flow->version;
 	way->slot = flow->slot;
-	way->arrival = arrival;
-	way->asked = plan->now;
+	way->arrival = sends ? flow->arrival : 0;
+	way->asked = flow->asked;
 	way->mtu = flow->mtu > 0xffff ? 0xffff : flow->mtu;
 	way->exit = exit;
 	way->kind = (whole ? WAY_OF_NETWORK : 0) | (sends ? WAY_SENDS : 0);
+	return 1;
 }
 
 /* Returns whether an address with a way may be special. A way shows that one address of the /64 is not
@@ -334,7 +334,7 @@ inline_always int take_way(struct plan *plan, __u32 arrival)
 	flow->path.remote = way->remote;
 	flow->slot = way->slot;
 	flow->counter = counter(way->slot, 0);
-	flow->label = cpu_to_be32(flow_label(inner));
+	flow->label = cpu_to_be32(flow_label(&inner->source, &inner->destination, inner->first));
 	flow->departure = exit->departure;
 	flow->mtu = way->mtu;
 	flow->may_leave = 1;
@@ -345,9 +345,9 @@ inline_always int take_way(struct plan *plan, __u32 arrival)
 	return 1;
 }
 
-inline_always struct flow *destination_of(const struct ipv6 *inner)
+inline_always struct flow *destination_of(const struct address *destination)
 {
-	__u32 index = (mixed(low(&inner->destination) ^ high(&inner->destination)) >> 32) & (DESTINATIONS_MAX - 1);
+	__u32 index = (mixed(low(destination) ^ high(destination)) >> 32) & (DESTINATIONS_MAX - 1);
 
 	return bpf_map_lookup_elem(&DESTINATIONS, &index);
 }
@@ -357,7 +357,7 @@ inline_always struct flow *destination_of(const struct ipv6 *inner)
 inline_always int take_destination(struct plan *plan)
 {
 	const struct ipv6 *inner = &plan->inner;
-	struct flow *flow = destination_of(inner);
+	struct flow *flow = destination_of(&inner->destination);
 	const struct way *way = find_way(&inner->source, plan);
 	const struct exit *exit;
 
@@ -377,11 +377,11 @@ inline_always int take_destination(struct plan *plan)
 	return 1;
 }
 
-/* Stores the next hop of the plan's packet, which arrived in a tunnel. */
-inline_always void keep_destination(const struct plan *plan)
+/* Stores the next hop of the flow's packets, which arrived in a tunnel. */
+inline_always void keep_destination(const struct flow *flow)
 {
-	struct flow *flow = destination_of(&plan->inner);
+	struct flow *kept = destination_of(&flow->destination);
 
-	if (flow && plan->flow->may_leave && (policy() & POLICY_LEAVING))
-		*flow = *plan->flow;
+	if (kept && flow->may_leave && (policy() & POLICY_LEAVING))
+		*kept = *flow;
 }

@@ -19,22 +19,33 @@ const MAP: u8 = 1;
 const SYMBOL: usize = 24;
 const RELOCATION: usize = 16;
 
-struct Elf<'a> {
+/// An ELF file of 64 bits.
+pub struct Elf<'a> {
     octets: &'a [u8],
     is_little: bool,
 }
 
-struct Section {
+/// An entry of the table of sections.
+pub struct Section {
     name: usize,
     kind: u32,
-    start: usize,
+    pub start: usize,
     size: usize,
     link: usize,
     info: usize,
 }
 
 impl Elf<'_> {
-    fn number(&self, at: usize, length: usize) -> Option<u64> {
+    /// Returns the file, or `None` if the octets are no ELF file of 64 bits.
+    pub fn read(octets: &[u8]) -> Option<Elf<'_>> {
+        // An ELF file begins with the magic number and EI_CLASS, here 2 for 64 bits. EI_DATA follows, the
+        // byte order.
+        let is_elf = octets.starts_with(b"\x7fELF\x02");
+        is_elf.then_some(Elf { octets, is_little: *octets.get(5)? == 1 })
+    }
+
+    /// Returns the number in these octets of the file.
+    pub fn number(&self, at: usize, length: usize) -> Option<u64> {
         let octets = self.octets.get(at..at.checked_add(length)?)?.iter();
         let join = |number: u64, octet: &u8| number << 8 | u64::from(*octet);
         Some(if self.is_little { octets.rev().fold(0, join) } else { octets.fold(0, join) })
@@ -44,7 +55,8 @@ impl Elf<'_> {
         self.number(at, 8)?.try_into().ok()
     }
 
-    fn sections(&self) -> Option<Vec<Section>> {
+    /// Returns the table of sections.
+    pub fn sections(&self) -> Option<Vec<Section>> {
         let start = self.size(40)?;
         let (each, count) = (self.number(58, 2)? as usize, self.number(60, 2)? as usize);
         (0..count)
@@ -62,6 +74,12 @@ impl Elf<'_> {
             .collect()
     }
 
+    /// Returns the index of the section with a name.
+    pub fn index_of(&self, sections: &[Section], name: &[u8]) -> Option<usize> {
+        let names = sections.get(self.number(62, 2)? as usize)?;
+        sections.iter().position(|section| self.name(names, section.name) == Some(name))
+    }
+
     /// Returns a name in a section of names.
     fn name(&self, names: &Section, at: usize) -> Option<&[u8]> {
         let from = self.octets.get(names.start.checked_add(at)?..names.start.checked_add(names.size)?)?;
@@ -73,15 +91,9 @@ impl Elf<'_> {
 /// `None` if the section needs other relocations.
 #[allow(dead_code, reason = "the program has the result")]
 pub fn linked(object: &[u8], section: &str, maps: &[&str]) -> Option<Vec<u8>> {
-    // An ELF file begins with the magic number and EI_CLASS, here 2 for 64 bits. EI_DATA follows, the byte
-    // order.
-    if !object.starts_with(b"\x7fELF\x02") {
-        return None;
-    }
-    let elf = Elf { octets: object, is_little: *object.get(5)? == 1 };
+    let elf = Elf::read(object)?;
     let sections = elf.sections()?;
-    let names = sections.get(elf.number(62, 2)? as usize)?;
-    let index = sections.iter().position(|it| elf.name(names, it.name) == Some(section.as_bytes()))?;
+    let index = elf.index_of(&sections, section.as_bytes())?;
     let found = &sections[index];
     let mut code = object.get(found.start..found.start.checked_add(found.size)?)?.to_vec();
     for relocations in sections.iter().filter(|it| it.kind == RELOCATIONS && it.info == index) {

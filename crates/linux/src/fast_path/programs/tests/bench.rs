@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::process::Command;
+use std::sync::LazyLock;
 
 use aya::programs::{SchedClassifier, Xdp};
 use aya::{TestRun, TestRunOptions};
@@ -99,40 +100,48 @@ fn set(switch: &str, value: &str) {
     std::fs::write(format!("/proc/sys/net/ipv6/conf/{switch}"), value).unwrap();
 }
 
+/// Returns whether this machine cannot run the programs, and prints why.
+fn obstacle() -> bool {
+    static REASON: LazyLock<Option<String>> = LazyLock::new(|| {
+        let refusal = std::thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET)
+                .map_err(|error| format!("cannot make a network namespace: {error}"))?;
+            [Kind::Tc, Kind::Xdp].into_iter().try_for_each(|kind| {
+                Programs::open(kind, &config(0, 0, Ports::default()), 1, &[])
+                    .map(drop)
+                    .map_err(|why| format!("the kernel takes no BPF programs: {why}"))
+            })
+        });
+        refusal.join().unwrap().err()
+    });
+    let Some(reason) = &*REASON else { return false };
+    assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
+    println!("\nSKIPPED: {reason}");
+    true
+}
+
 /// Runs `body` for each kind of program and each end of a tunnel, in a new network namespace each time. For a
 /// home agent it also runs with cached next hops. Without the right to create a namespace, prints that the
 /// test is skipped.
 pub(super) fn on_every_bench(body: impl Fn(&mut Bench) + Copy + Send + 'static) {
+    if obstacle() {
+        return;
+    }
     for kind in [Kind::Tc, Kind::Xdp] {
         for (end, remembers) in
             [(TunnelEnd::MobileRouter, false), (TunnelEnd::HomeAgent, false), (TunnelEnd::HomeAgent, true)]
         {
             let thread = std::thread::spawn(move || {
-                let obstacle = match unshare(CloneFlags::CLONE_NEWNET) {
-                    Err(error) => Some(format!("cannot make a network namespace: {error}")),
-                    Ok(()) => Programs::open(kind, &config(0, 0, Ports::default()), 1, &[])
-                        .err()
-                        .map(|why| format!("the kernel takes no BPF programs: {why}")),
-                };
-                let Some(reason) = obstacle else {
-                    let mut bench = Bench::new(kind, end);
-                    if remembers {
-                        bench.remember();
-                    }
-                    body(&mut bench);
-                    return true;
-                };
-                assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
-                println!("\nSKIPPED: {reason}");
-                false
-            });
-            match thread.join() {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(panic) => {
-                    eprintln!("with {kind:?} at the {end:?}'s end, which remembers ways: {remembers}");
-                    std::panic::resume_unwind(panic);
+                unshare(CloneFlags::CLONE_NEWNET).unwrap();
+                let mut bench = Bench::new(kind, end);
+                if remembers {
+                    bench.remember();
                 }
+                body(&mut bench);
+            });
+            if let Err(panic) = thread.join() {
+                eprintln!("with {kind:?} at the {end:?}'s end, which remembers ways: {remembers}");
+                std::panic::resume_unwind(panic);
             }
         }
     }

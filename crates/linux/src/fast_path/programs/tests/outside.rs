@@ -480,7 +480,7 @@ fn bpf_programs_stay_far_below_verifier_limit() {
             // A kernel before Linux 5.16 does not report the number of verified instructions.
             let Some(count) = info.unwrap().verified_instruction_count() else { return };
             println!("{:?} {name}: {count} instructions", bench.kind);
-            assert!(count < 400_000, "{name}: {count}");
+            assert!(count < 60_000, "{name}: {count}");
         }
     });
 }
