@@ -4,10 +4,10 @@
  * and drop the packets, so that receiving costs almost no time. `pass` lets all packets pass; its presence
  * makes a veth accept frames that are redirected to its peer.
  *
- * `take` and `take_numbered` drop only packets of the benchmark: UDP to the discard port (RFC 863), directly
- * or inside one more IPv6 header. Other packets pass, because the network needs them. `take_numbered` also
- * reads the number at the begin of the payload, in network byte order. It counts numbers that arrive twice,
- * and numbers that arrive after a higher one.
+ * `take` and `take_numbered` drop only packets of the benchmark: UDP to the discard port (RFC 863), in IPv4,
+ * in IPv6 or inside one more IPv6 header. Other packets pass, because the network needs them. `take_numbered`
+ * also reads the number at the begin of the payload, in network byte order. It counts numbers that arrive
+ * twice, and numbers that arrive after a higher one.
  */
 #include "helpers.h"
 
@@ -55,6 +55,15 @@ struct outer {
 	__u8 first[6];
 	__u8 next_header;
 	__u8 rest[33];
+} __attribute__((packed));
+
+struct outer_ipv4 {
+	__u8 link[12];
+	__be16 type;
+	__u8 version;
+	__u8 first[8];
+	__u8 protocol;
+	__u8 rest[10];
 } __attribute__((packed));
 
 struct inner {
@@ -108,9 +117,18 @@ inline_always struct datagram *find(struct xdp_md *xdp)
 	struct datagram *datagram;
 	struct inner *inner;
 
-	if ((void *)(outer + 1) > end || outer->type != cpu_to_be16(0x86dd))
+	if ((void *)(outer + 1) > end)
 		return 0;
-	if (outer->next_header == PROTOCOL_IPV6) {
+	if (outer->type == cpu_to_be16(0x0800)) {
+		struct outer_ipv4 *ipv4 = data;
+
+		/* An IPv4 header without options. */
+		if (ipv4->version != 0x45 || ipv4->protocol != PROTOCOL_UDP)
+			return 0;
+		datagram = (void *)(ipv4 + 1);
+	} else if (outer->type != cpu_to_be16(0x86dd)) {
+		return 0;
+	} else if (outer->next_header == PROTOCOL_IPV6) {
 		inner = (void *)(outer + 1);
 		if ((void *)(inner + 1) > end || inner->next_header != PROTOCOL_UDP)
 			return 0;

@@ -12,6 +12,7 @@
 
 #include "helpers.h"
 
+#define IPV4_HEADER 20
 #define IPV6_HEADER 40
 #define UDP_HEADER 8
 #define PROTOCOL_UDP 17
@@ -35,6 +36,9 @@ inline_always int is_ours(struct __sk_buff *skb)
 {
 	__u8 inner[IPV6_HEADER + UDP_HEADER];
 
+	if (skb->protocol == cpu_to_be16(ETH_P_IP))
+		return !bpf_skb_load_bytes(skb, ETH_HLEN, inner, IPV4_HEADER + UDP_HEADER) && inner[9] == PROTOCOL_UDP &&
+		       !inner[IPV4_HEADER + 2] && inner[IPV4_HEADER + 3] == DISCARD;
 	return skb->protocol == cpu_to_be16(ETH_P_IPV6) && !bpf_skb_load_bytes(skb, ETH_HLEN, inner, sizeof inner) &&
 	       inner[6] == PROTOCOL_UDP && !inner[IPV6_HEADER + 2] && inner[IPV6_HEADER + 3] == DISCARD;
 }

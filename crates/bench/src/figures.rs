@@ -37,6 +37,15 @@ pub struct Bench {
     pub packets: Vec<PacketFigure>,
     /// Figures of TCP transfers.
     pub tcp: Vec<TcpFigure>,
+    /// Figures of packets per second of IPv4 and, for comparison, of IPv6.
+    #[serde(default)]
+    pub ipv4: Vec<PacketFigure>,
+    /// Figures of TCP transfers over IPv4.
+    #[serde(default)]
+    pub ipv4_tcp: Vec<TcpFigure>,
+    /// Figures of packets per second with a ruleset and connection tracking in the routers.
+    #[serde(default)]
+    pub ruleset: Vec<PacketFigure>,
     /// Figures of round-trip times.
     pub rtt: Vec<RttFigure>,
     /// Figures of processor time.
@@ -87,6 +96,12 @@ impl Bench {
         }
         if whole("TCP", !other.tcp.is_empty()) {
             self.tcp = other.tcp;
+        }
+        if whole("IPv4", !other.ipv4.is_empty()) {
+            (self.ipv4, self.ipv4_tcp) = (other.ipv4, other.ipv4_tcp);
+        }
+        if whole("ruleset", !other.ruleset.is_empty()) {
+            self.ruleset = other.ruleset;
         }
         if whole("round-trip times", !other.rtt.is_empty()) {
             self.rtt = other.rtt;
@@ -141,6 +156,9 @@ impl Bench {
         let is_older = |kind: &str| time.as_str() < self.time_of(kind);
         leave_out(&mut other.packets, &self.packets, is_older("packets per second"), |_, _| true);
         leave_out(&mut other.tcp, &self.tcp, is_older("TCP"), |_, _| true);
+        leave_out(&mut other.ipv4, &self.ipv4, is_older("IPv4"), |_, _| true);
+        leave_out(&mut other.ipv4_tcp, &self.ipv4_tcp, is_older("IPv4"), |_, _| true);
+        leave_out(&mut other.ruleset, &self.ruleset, is_older("ruleset"), |_, _| true);
         leave_out(&mut other.rtt, &self.rtt, is_older("round-trip times"), |_, _| true);
         leave_out(&mut other.cpu, &self.cpu, is_older("processor time"), |_, _| true);
         leave_out(&mut other.handover, &self.handover, is_older("handovers"), |_, _| true);
@@ -322,6 +340,9 @@ pub struct PacketFigure {
     pub sent: u64,
     /// Number of packets lost.
     pub lost: u64,
+    /// Number of packets that the TUN devices of both routers carried meanwhile.
+    #[serde(default)]
+    pub by_tun: u64,
 }
 
 impl PacketFigure {

@@ -4,7 +4,8 @@
 //! * `world` builds a network with the real programs. `bed` holds one such world for each data path (`path`),
 //!   all at the same time.
 //! * `packets` measures packets per second, with `sender`, `sink`, `packet` and the closed loop of `flood`;
-//!   `bindings` measures them at a home agent with many bindings.
+//!   `bindings` measures them at a home agent with many bindings, `ipv4` those of IPv4 inside the tunnel, and
+//!   `ruleset` those with connection tracking.
 //! * `registrations` lets very many routers register. A `fleet` simulates the routers, and `updates` encodes
 //!   their messages.
 //! * `attack` floods a home agent while routers register and packets pass.
@@ -32,11 +33,13 @@ mod fleet;
 pub mod flood;
 pub mod geonet;
 mod handover;
+mod ipv4;
 pub mod packet;
 pub mod packets;
 pub mod path;
 mod registrations;
 pub mod rtt;
+mod ruleset;
 pub mod sender;
 pub mod sink;
 pub mod table;
@@ -115,6 +118,10 @@ pub enum Part {
     Rtt,
     /// TCP.
     Tcp,
+    /// IPv4 inside the tunnel: packets per second beside IPv6, and TCP.
+    Ipv4,
+    /// Packets per second with a ruleset and connection tracking in the routers.
+    Ruleset,
     /// Processor time.
     Cpu,
     /// Handovers under load.
@@ -382,6 +389,12 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     if args.has(Part::Packets) {
         bench.packets = packets::measure(&bed, &effort)?;
     }
+    if args.has(Part::Ipv4) {
+        bench.ipv4 = ipv4::measure(&bed, &effort)?;
+    }
+    if args.has(Part::Ruleset) {
+        bench.ruleset = ruleset::measure(&bed, &effort)?;
+    }
     if args.has(Part::Rtt) {
         bench.rtt = rtt::measure(&bed, &effort)?;
     }
@@ -395,6 +408,9 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     bed.pin(&cores, false)?;
     if args.has(Part::Tcp) {
         bench.tcp = tcp::measure(&bed, &effort)?;
+    }
+    if args.has(Part::Ipv4) {
+        bench.ipv4_tcp = tcp::measure_ipv4(&bed, &effort)?;
     }
     if args.has(Part::Cpu) {
         tcp::Hosts::Fitting.set_all(&bed)?;

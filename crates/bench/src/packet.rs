@@ -1,4 +1,5 @@
-//! Builds the packets of the benchmark: UDP to the discard port (RFC 863), plain or inside one IPv6 header.
+//! Builds the packets of the benchmark: UDP to the discard port (RFC 863) in IPv6 or IPv4, plain or inside
+//! one IPv6 header.
 //!
 //! The payload begins with a number and its complement, which cancel each other in the checksum. So the
 //! checksum is the same for every number, and the sender numbers a packet by writing eight octets.
@@ -8,24 +9,27 @@
 //! is valid whether or not an interface completes the checksum. As with a network card, no program has to
 //! compute the checksum.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 /// Length of an Ethernet header in octets.
 pub const LINK: usize = 14;
 /// Length of an IPv6 header in octets.
 pub const IPV6: usize = 40;
+/// Length of an IPv4 header without options in octets.
+const IPV4: usize = 20;
 /// Length of a UDP header in octets.
 pub const UDP: usize = 8;
-/// Offset of the two octets that make the checksum equal to the sum of the pseudo-header.
-const BALANCE: usize = IPV6 + UDP + 8;
+/// Offset, in the datagram, of the two octets that make the checksum equal to the sum of the pseudo-header.
+const BALANCE: usize = UDP + 8;
 /// Length of the smallest inner packet in octets.
-pub const SMALLEST: usize = BALANCE + 2;
+pub const SMALLEST: usize = IPV6 + BALANCE + 2;
 /// Protocol number of IPv6 in IPv6 (RFC 2473).
 const PROTOCOL_IPV6: u8 = 41;
 const PROTOCOL_UDP: u8 = 17;
 /// Port of the discard protocol (RFC 863).
 const DISCARD: u16 = 9;
+const SOURCE_PORT: u16 = 4096;
 
 /// Source and destination address.
 pub type PacketAddresses = (Ipv6Addr, Ipv6Addr);
@@ -36,6 +40,8 @@ pub struct Frame {
     octets: Vec<u8>,
     /// Offset of the inner packet in the frame.
     inner: usize,
+    /// Length of the inner packet's IP header in octets.
+    header: usize,
 }
 
 fn ipv6_header(octets: &mut [u8], ends: PacketAddresses, next_header: u8, payload: usize) {
@@ -45,6 +51,14 @@ fn ipv6_header(octets: &mut [u8], ends: PacketAddresses, next_header: u8, payloa
     octets[7] = 64;
     octets[8..24].copy_from_slice(&ends.0.octets());
     octets[24..40].copy_from_slice(&ends.1.octets());
+}
+
+/// Writes the length of an IPv4 packet and the checksum into its header.
+pub fn set_ipv4_length(header: &mut [u8], length: usize) {
+    header[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+    header[10..12].fill(0);
+    let checksum = !sum(0, &header[..IPV4]);
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
 impl Frame {
@@ -66,23 +80,54 @@ impl Frame {
         if let Some(outer) = outer {
             ipv6_header(&mut octets[LINK..], outer, PROTOCOL_IPV6, size);
         }
-        let packet = &mut octets[inner..];
-        ipv6_header(packet, ends, PROTOCOL_UDP, size - IPV6);
-        packet[IPV6..IPV6 + 2].copy_from_slice(&4096_u16.to_be_bytes());
-        packet[IPV6 + 2..IPV6 + 4].copy_from_slice(&DISCARD.to_be_bytes());
-        packet[IPV6 + 4..IPV6 + 6].copy_from_slice(&((size - IPV6) as u16).to_be_bytes());
-        let mut frame = Frame { octets, inner };
-        frame.number(0);
-        let pseudo = pseudo_sum(&frame.octets[inner..], size - IPV6);
-        frame.octets[inner + IPV6 + 6..inner + IPV6 + 8].copy_from_slice(&pseudo.to_be_bytes());
-        let rest = !sum(u32::from(pseudo), &frame.octets[inner + IPV6..]);
-        frame.octets[inner + BALANCE..inner + BALANCE + 2].copy_from_slice(&rest.to_be_bytes());
-        frame
+        ipv6_header(&mut octets[inner..], ends, PROTOCOL_UDP, size - IPV6);
+        Frame { octets, inner, header: IPV6 }.with_datagram()
+    }
+
+    /// Creates a frame with an IPv4 packet of `size` octets between `ends`. Routers must not cut the packet.
+    pub fn ipv4(link: ([u8; 6], [u8; 6]), ends: (Ipv4Addr, Ipv4Addr), size: usize) -> Frame {
+        let size = size.max(SMALLEST);
+        let mut octets = vec![0; LINK + size];
+        octets[0..6].copy_from_slice(&link.1);
+        octets[6..12].copy_from_slice(&link.0);
+        octets[12..14].copy_from_slice(&[0x08, 0x00]);
+        let header = &mut octets[LINK..];
+        header[0] = 0x45;
+        header[6] = 0x40; // do not fragment
+        header[8] = 64;
+        header[9] = PROTOCOL_UDP;
+        header[12..16].copy_from_slice(&ends.0.octets());
+        header[16..20].copy_from_slice(&ends.1.octets());
+        set_ipv4_length(header, size);
+        Frame { octets, inner: LINK, header: IPV4 }.with_datagram()
+    }
+
+    /// Writes the datagram after the headers, and returns the frame.
+    fn with_datagram(mut self) -> Frame {
+        let at = self.inner + self.header;
+        let length = self.octets.len() - at;
+        let datagram = &mut self.octets[at..];
+        datagram[0..2].copy_from_slice(&SOURCE_PORT.to_be_bytes());
+        datagram[2..4].copy_from_slice(&DISCARD.to_be_bytes());
+        datagram[4..6].copy_from_slice(&(length as u16).to_be_bytes());
+        self.number(0);
+        let pseudo = pseudo_sum(&self.octets[self.inner..], length);
+        self.octets[at + 6..at + 8].copy_from_slice(&pseudo.to_be_bytes());
+        let rest = !sum(u32::from(pseudo), &self.octets[at..]);
+        self.octets[at + BALANCE..at + BALANCE + 2].copy_from_slice(&rest.to_be_bytes());
+        self
+    }
+
+    /// Exchanges the ports of the datagram, as in an answer. The checksum stays valid.
+    pub fn exchange_ports(&mut self) {
+        let at = self.inner + self.header;
+        let [a, b, c, d] = [0, 1, 2, 3].map(|port| self.octets[at + port]);
+        self.octets[at..at + 4].copy_from_slice(&[c, d, a, b]);
     }
 
     /// Wraps the octets of a complete frame. Only [`Self::octets`] is valid for it.
     pub fn of(octets: Vec<u8>) -> Frame {
-        Frame { octets, inner: LINK }
+        Frame { octets, inner: LINK, header: IPV6 }
     }
 
     /// Returns the octets of the frame.
@@ -92,12 +137,12 @@ impl Frame {
 
     /// Returns all headers except the outer header.
     pub fn headers(&self) -> Vec<u8> {
-        [&self.octets[..LINK], &self.octets[self.inner..self.inner + IPV6 + UDP]].concat()
+        [&self.octets[..LINK], &self.octets[self.inner..self.inner + self.header + UDP]].concat()
     }
 
     /// Returns the payload after the headers.
     pub fn payload(&self) -> &[u8] {
-        &self.octets[self.inner + IPV6 + UDP..]
+        &self.octets[self.inner + self.header + UDP..]
     }
 
     /// Returns the outer header; `None` if the frame has none.
@@ -107,7 +152,7 @@ impl Frame {
 
     /// Writes a number into the payload, by which the sink recognises the packet.
     pub fn number(&mut self, number: u32) {
-        let at = self.inner + IPV6 + UDP;
+        let at = self.inner + self.header + UDP;
         self.octets[at..at + 4].copy_from_slice(&number.to_be_bytes());
         self.octets[at + 4..at + 8].copy_from_slice(&(!number).to_be_bytes());
     }
@@ -143,9 +188,11 @@ fn sum(start: u32, octets: &[u8]) -> u16 {
     sum as u16
 }
 
-/// Returns the sum of the pseudo-header (RFC 8200 8.1) for `length` octets of UDP after this IPv6 header.
+/// Returns the sum of the pseudo-header (RFC 8200 8.1, RFC 768) for `length` octets of UDP after this IPv6 or
+/// IPv4 header.
 pub fn pseudo_sum(header: &[u8], length: usize) -> u16 {
-    sum(u32::from(PROTOCOL_UDP) + length as u32, &header[8..IPV6])
+    let addresses = if header[0] >> 4 == 4 { 12..IPV4 } else { 8..IPV6 };
+    sum(u32::from(PROTOCOL_UDP) + length as u32, &header[addresses])
 }
 
 /// Returns an address in the `/64` with this number. All addresses that the function returns for a prefix
@@ -172,8 +219,9 @@ mod tests {
 
     /// Returns whether the sum over pseudo-header and datagram, checksum included, is valid.
     fn verified(packet: &[u8]) -> bool {
-        let mut sum = 17 + packet.len() as u64 - 40;
-        for pair in packet[8..].chunks(2) {
+        let (header, addresses) = if packet[0] == 0x45 { (20, 12) } else { (40, 8) };
+        let mut sum = 17 + packet.len() as u64 - header;
+        for pair in packet[addresses..].chunks(2) {
             sum += u64::from(pair[0]) * 256 + u64::from(pair.get(1).copied().unwrap_or(0));
         }
         sum.is_multiple_of(0xffff)
@@ -194,6 +242,21 @@ mod tests {
                 frame.set_inner(true, balanced(0x2001_0db8, number));
                 assert!(verified(&frame.octets()[14..]), "size {size}, prefix {number}");
             }
+        }
+    }
+
+    #[test]
+    fn ipv4_packet_has_valid_checksums_in_both_directions() {
+        let ends = (Ipv4Addr::new(10, 42, 7, 2), Ipv4Addr::new(192, 0, 2, 2));
+        for size in [64, 65, 1250] {
+            let mut frame = Frame::ipv4(LINK_ADDRESSES, ends, size);
+            assert_eq!(frame.octets().len(), 14 + size);
+            assert_eq!(sum(0, &frame.octets()[14..34]), 0xffff);
+            frame.number(77);
+            assert!(verified(&frame.octets()[14..]), "size {size}");
+            frame.exchange_ports();
+            assert_eq!(frame.octets()[34..36], [0, 9]);
+            assert!(verified(&frame.octets()[14..]), "size {size}");
         }
     }
 

@@ -8,16 +8,21 @@ use super::packet::{Frame, IPV6, LINK, PacketAddresses};
 use super::path::Path;
 use super::sender::{Sender, check_frames_arrive};
 use super::sink::Sink;
-use super::world::{CARE_OF, CN, HOME_AGENT, MNN, SEGMENTS, WorldInterface, link_addresses};
+use super::world::{CARE_OF, CN, HOME_AGENT, MNN, SEGMENTS, World, WorldInterface, link_addresses};
 use super::{Effort, Testbeds};
 use carnet_testbed::clock::{MILLISECOND, monotonic};
 use carnet_testbed::console;
 
-const M0: WorldInterface = WorldInterface { node: "mnn", interface: "m0" };
+/// Interface of the host in the mobile network.
+pub const M0: WorldInterface = WorldInterface { node: "mnn", interface: "m0" };
 const E0: WorldInterface = WorldInterface { node: "mr", interface: "e0" };
-const I0: WorldInterface = WorldInterface { node: "mr", interface: "i0" };
+/// Interface of the mobile router to the mobile network.
+pub const I0: WorldInterface = WorldInterface { node: "mr", interface: "i0" };
 const F0: WorldInterface = WorldInterface { node: "ha", interface: "f0" };
-const C0: WorldInterface = WorldInterface { node: "cn", interface: "c0" };
+/// Interface of the home agent to the correspondent node.
+pub const H0: WorldInterface = WorldInterface { node: "ha", interface: "h0" };
+/// Interface of the correspondent node.
+pub const C0: WorldInterface = WorldInterface { node: "cn", interface: "c0" };
 
 /// The routers that the packets pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,14 +95,40 @@ impl Arrangement {
 }
 
 /// A path in an arrangement, ready to be measured.
-struct PathMeasurement {
+pub struct PathMeasurement<'a> {
     path: Path,
+    world: &'a World,
+    /// Packets that the TUN devices of both routers had carried before.
+    by_tun_before: u64,
     sender: Sender,
     sink: Sink,
     frames: Vec<Frame>,
     rates: Vec<f64>,
     sent: u64,
     lost: u64,
+}
+
+impl PathMeasurement<'_> {
+    /// Attaches a sender of this frame and a sink to a world.
+    pub fn new(
+        path: Path,
+        world: &World,
+        source: WorldInterface,
+        sink: WorldInterface,
+        frame: Frame,
+    ) -> anyhow::Result<PathMeasurement<'_>> {
+        Ok(PathMeasurement {
+            path,
+            world,
+            by_tun_before: world.packets_by_tun()?,
+            sender: Sender::in_bursts(world, source, &frame)?,
+            sink: Sink::counting_at(world, sink)?,
+            frames: vec![frame],
+            rates: Vec::new(),
+            sent: 0,
+            lost: 0,
+        })
+    }
 }
 
 /// Measures one arrangement with packets of one size.
@@ -113,16 +144,19 @@ fn one(
             continue;
         }
         let frame = arrangement.frame(path, size)?;
-        lanes.push(PathMeasurement {
-            path,
-            sender: Sender::in_bursts(world, arrangement.source, &frame)?,
-            sink: Sink::counting_at(world, arrangement.sink)?,
-            frames: vec![frame],
-            rates: Vec::new(),
-            sent: 0,
-            lost: 0,
-        });
+        lanes.push(PathMeasurement::new(path, world, arrangement.source, arrangement.sink, frame)?);
     }
+    take_turns(bed, effort, arrangement.name, size, lanes)
+}
+
+/// Measures packets of one size through several paths by turns. `name` is the name of the arrangement.
+pub fn take_turns(
+    bed: &Testbeds,
+    effort: &Effort,
+    name: &str,
+    size: usize,
+    mut lanes: Vec<PathMeasurement<'_>>,
+) -> anyhow::Result<Vec<PacketFigure>> {
     for round in 0..effort.rounds {
         // Rotate the order, so that no data path is always measured first.
         for turn in 0..lanes.len() {
@@ -144,30 +178,29 @@ fn one(
         anyhow::ensure!(
             [LINK + size, LINK + IPV6 + size].map(|octets| octets as f64).contains(&found),
             "{}, {}: packets arrive with {found} octets on the average, expected {} or {}",
-            arrangement.name,
+            name,
             lane.path.name(),
             LINK + size,
             LINK + IPV6 + size
         );
     }
     let plain = lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of(lane.rates.clone()));
-    let figure = |lane: PathMeasurement| {
+    let figure = |lane: PathMeasurement<'_>| {
+        let by_tun = lane.world.packets_by_tun()?.saturating_sub(lane.by_tun_before);
         let rate = Series::of(lane.rates);
-        PacketFigure {
-            arrangement: arrangement.name.into(),
+        Ok(PacketFigure {
+            arrangement: name.into(),
             size,
             path: lane.path,
             ns: if rate.median > 0.0 { 1e9 / rate.median } else { 0.0 },
-            to_plain: plain
-                .as_ref()
-                .filter(|_| arrangement.part != Part::None)
-                .and_then(|plain| rate.ratio(plain)),
+            to_plain: plain.as_ref().filter(|_| name != SOURCE_AND_SINK).and_then(|plain| rate.ratio(plain)),
             rate,
             sent: lane.sent,
             lost: lane.lost,
-        }
+            by_tun,
+        })
     };
-    Ok(lanes.into_iter().map(figure).collect())
+    lanes.into_iter().map(figure).collect()
 }
 
 /// Measures packets per second in all arrangements.

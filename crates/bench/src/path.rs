@@ -51,6 +51,12 @@ impl Path {
         }
     }
 
+    /// Returns whether the benchmark sends IPv4 over the path. The kernel's own tunnel carries IPv6 alone,
+    /// because `End.DT4` needs a VRF.
+    pub fn carries_ipv4(self) -> bool {
+        self != Path::Seg6
+    }
+
     /// Returns whether carnet runs in the routers.
     pub fn is_carnet(self) -> bool {
         !matches!(self, Path::Plain | Path::Seg6)

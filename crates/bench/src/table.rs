@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::figures::{Bench, PacketFigure};
+use super::figures::{Bench, PacketFigure, TcpFigure};
 use super::path::Path;
 use super::sender::SEGMENTS;
 
@@ -70,6 +70,8 @@ pub fn text(bench: &Bench) -> String {
     text.push('\n');
     packets(&mut text, bench);
     tcp(&mut text, bench);
+    ipv4(&mut text, bench);
+    ruleset(&mut text, bench);
     rtt(&mut text, bench);
     cpu(&mut text, bench);
     handover(&mut text, bench);
@@ -100,9 +102,16 @@ fn packets(text: &mut String, bench: &Bench) {
          others.\n",
         bench.core, bench.window, SEGMENTS
     );
+    rates(text, bench, &bench.packets);
+    net(text, bench, &measured(bench));
+    losses(text, &bench.packets);
+}
+
+/// Writes a table of packet rates for each arrangement.
+fn rates(text: &mut String, bench: &Bench, all: &[PacketFigure]) {
     let paths = measured(bench);
     let mut arrangements: Vec<&str> = Vec::new();
-    for figure in &bench.packets {
+    for figure in all {
         if arrangements.last() != Some(&figure.arrangement.as_str()) {
             arrangements.push(&figure.arrangement);
         }
@@ -110,7 +119,7 @@ fn packets(text: &mut String, bench: &Bench) {
     for arrangement in &arrangements {
         let mut rows = vec![vec![format!("{arrangement}; octets")]];
         rows[0].extend(paths.iter().map(|path| path.name().to_owned()));
-        let figures: Vec<_> = bench.packets.iter().filter(|f| f.arrangement == *arrangement).collect();
+        let figures: Vec<_> = all.iter().filter(|f| f.arrangement == *arrangement).collect();
         let mut sizes: Vec<usize> = figures.iter().map(|f| f.size).collect();
         sizes.dedup();
         for size in sizes {
@@ -127,17 +136,20 @@ fn packets(text: &mut String, bench: &Bench) {
         *text += &aligned(&rows);
         text.push('\n');
     }
-    net(text, bench, &paths);
-    let lost: u64 = bench.packets.iter().map(|figure| figure.lost).sum();
-    let sent: u64 = bench.packets.iter().map(|figure| figure.sent).sum();
-    let spread = bench.packets.iter().filter(|f| f.rate.median > 0.0);
+}
+
+/// Writes how many packets were lost, and by how much the rates of the rounds differ.
+fn losses(text: &mut String, all: &[PacketFigure]) {
+    let lost: u64 = all.iter().map(|figure| figure.lost).sum();
+    let sent: u64 = all.iter().map(|figure| figure.sent).sum();
+    let spread = all.iter().filter(|f| f.rate.median > 0.0);
     let spread = spread.map(|f| (f.rate.highest - f.rate.lowest) / f.rate.median);
     let _ = writeln!(
         text,
         "{lost} of {sent} packets were lost. Between rounds the rates spread by up to {:.0} %.",
         spread.fold(0.0, f64::max) * 100.0
     );
-    for figure in bench.packets.iter().filter(|figure| figure.lost > 0) {
+    for figure in all.iter().filter(|figure| figure.lost > 0) {
         let _ = writeln!(
             text,
             "* {} of {} through `{}`: {}, {} octets",
@@ -149,6 +161,43 @@ fn packets(text: &mut String, bench: &Bench) {
         );
     }
     text.push('\n');
+}
+
+fn ipv4(text: &mut String, bench: &Bench) {
+    if !bench.ipv4.is_empty() {
+        *text += "Packets per second of IPv4 inside the tunnel through both routers, beside those of IPv6, \
+                  size by size in turn. The ratio is to plain forwarding of the same address family.\n\n";
+        rates(text, bench, &bench.ipv4);
+        losses(text, &bench.ipv4);
+        slow_path(text, &bench.ipv4);
+    }
+    if !bench.ipv4_tcp.is_empty() {
+        *text += "TCP over IPv4, with the columns of the table for IPv6:\n\n";
+        transfers(text, bench, &bench.ipv4_tcp);
+    }
+}
+
+fn ruleset(text: &mut String, bench: &Bench) {
+    if bench.ruleset.is_empty() {
+        return;
+    }
+    *text += "Packets per second of a UDP flow through both routers, if both have nftables rules that use \
+              connection tracking. The rules accept established flows and what the mobile network began, and \
+              drop all other forwarded packets. The ratio is to plain forwarding with the same rules.\n\n";
+    rates(text, bench, &bench.ruleset);
+    losses(text, &bench.ruleset);
+    slow_path(text, &bench.ruleset);
+}
+
+/// Writes how many packets of the fast paths took the slow path.
+fn slow_path(text: &mut String, all: &[PacketFigure]) {
+    let fast = all.iter().filter(|figure| figure.path == Path::Bpf || figure.path == Path::Xdp);
+    let (by_tun, sent) = fast.fold((0, 0), |sum, one| (sum.0 + one.by_tun, sum.1 + one.sent));
+    let _ = writeln!(
+        text,
+        "The TUN devices of both routers, which are the slow path, carried {by_tun} of the {sent} packets of \
+         `bpf` and `xdp`.\n"
+    );
 }
 
 /// Writes a table of the cost of both routers, without source and sink.
@@ -197,13 +246,18 @@ fn tcp(text: &mut String, bench: &Bench) {
          the median of the rounds' ratios, and between what it lies with a probability of 95 %; all cores. \
          `up` is from the mobile network, `down` to it.\n"
     );
+    transfers(text, bench, &bench.tcp);
+}
+
+/// Writes a table of TCP transfers.
+fn transfers(text: &mut String, bench: &Bench, all: &[TcpFigure]) {
     let paths = measured(bench);
     let mut table = vec![vec!["hosts; streams".to_owned()]];
     table[0].extend(paths.iter().map(|path| path.name().to_owned()));
-    for first in bench.tcp.iter().filter(|figure| figure.path == Path::Plain) {
+    for first in all.iter().filter(|figure| figure.path == Path::Plain) {
         let mut row = vec![format!("{}; {} {}", first.hosts, first.streams, first.direction)];
         for path in &paths {
-            let alike = bench.tcp.iter().find(|one| {
+            let alike = all.iter().find(|one| {
                 (&one.hosts, one.streams, &one.direction, one.path)
                     == (&first.hosts, first.streams, &first.direction, *path)
             });
@@ -218,7 +272,7 @@ fn tcp(text: &mut String, bench: &Bench) {
     }
     *text += &aligned(&table);
     text.push('\n');
-    for figure in &bench.tcp {
+    for figure in all {
         if let Some(why) = &figure.error {
             let _ = writeln!(
                 text,
@@ -230,7 +284,7 @@ fn tcp(text: &mut String, bench: &Bench) {
             );
         }
     }
-    let sent_again: u64 = bench.tcp.iter().map(|figure| figure.retransmits).sum();
+    let sent_again: u64 = all.iter().map(|figure| figure.retransmits).sum();
     let _ = writeln!(text, "{sent_again} segments were sent again, in all.\n");
 }
 

@@ -4,6 +4,7 @@
 use super::figures::{
     AttackFigure, Bench, FaultsFigure, PacketFigure, RegistrationsFigure, TakeoverFigure, Target,
 };
+use super::ipv4::{IPV4_INSIDE, IPV6_INSIDE};
 use super::path::Path;
 
 /// Returns a target that several figures have to meet. `found` has the value of each figure and where it was
@@ -31,11 +32,7 @@ fn target(
 /// `ratio` computes the ratio from a figure.
 fn packets(bench: &Bench, path: Path, ratio: impl Fn(&PacketFigure) -> Option<f64>) -> Vec<(f64, String)> {
     let both = bench.packets.iter().filter(|one| one.path == path && one.arrangement.starts_with("both"));
-    both.filter_map(|one| {
-        let way = one.arrangement.rsplit(' ').next().unwrap_or("");
-        Some((ratio(one)?, format!("{} octets {way}", one.size)))
-    })
-    .collect()
+    both.filter_map(|one| Some((ratio(one)?, place(one)))).collect()
 }
 
 /// Compares the results of a bench with every target, and returns the targets with their verdicts.
@@ -70,6 +67,18 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
         let what = format!("bpf: TCP, {}", hosts.words());
         targets.push(target(&what, ">= 0.98 of plain", tcp.collect(), |ratio| ratio >= 0.98, true, ""));
     }
+    targets.extend(ipv4(bench));
+    targets.extend([Path::Bpf, Path::Xdp].map(|path| {
+        let found = bench.ruleset.iter().filter(|one| one.path == path);
+        target(
+            &format!("{}: packets/s with a ruleset and conntrack", path.name()),
+            ">= 1.00 of plain, every size",
+            found.filter_map(|one| Some((one.to_plain?, place(one)))).collect(),
+            |ratio| ratio >= 1.0,
+            true,
+            "",
+        )
+    }));
     let rtt = bench.rtt.iter().filter(|one| one.path == Path::Bpf);
     let rtt = rtt.filter_map(|one| Some((one.added_us?, "median".to_owned())));
     targets.push(target(
@@ -132,6 +141,43 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
     targets.extend(attacks(bench));
     targets.extend(takeovers(bench));
     targets.extend(faults(bench));
+    targets
+}
+
+/// Returns the packet size and the direction of a figure.
+fn place(figure: &PacketFigure) -> String {
+    format!("{} octets {}", figure.size, figure.arrangement.rsplit(' ').next().unwrap_or(""))
+}
+
+/// Returns the targets for IPv4 inside the tunnel.
+fn ipv4(bench: &Bench) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for path in [Path::Bpf, Path::Xdp] {
+        let of = |family: &'static str| {
+            bench.ipv4.iter().filter(move |one| one.path == path && one.arrangement.starts_with(family))
+        };
+        let more = of(IPV4_INSIDE).filter_map(|one| {
+            let beside = of(IPV6_INSIDE).find(|ipv6| place(ipv6) == place(one))?;
+            Some((one.to_plain? - beside.to_plain?, place(one)))
+        });
+        targets.push(target(
+            &format!("{}: IPv4 inside, ratio to plain less that of IPv6", path.name()),
+            ">= -0.05, every size",
+            more.collect(),
+            |difference| difference >= -0.05,
+            true,
+            "",
+        ));
+        let tcp = bench.ipv4_tcp.iter().filter(|one| one.path == path);
+        targets.push(target(
+            &format!("{}: TCP over IPv4, hosts with MTU 1500", path.name()),
+            ">= 0.95 of plain",
+            tcp.filter_map(|one| Some((one.to_plain?, one.direction.clone()))).collect(),
+            |ratio| ratio >= 0.95,
+            true,
+            "",
+        ));
+    }
     targets
 }
 

@@ -14,12 +14,15 @@ use anyhow::Context;
 use super::figures::{Series, TcpFigure};
 use super::packets::Part;
 use super::path::Path;
-use super::transfer::{TransferTask, transfer};
-use super::world::{HOSTS, World};
+use super::transfer::{TransferTask, transfer_to};
+use super::world::{CN, CN_IPV4, HOSTS, World};
 use super::{Effort, Testbeds};
 use carnet_testbed::console;
 use carnet_testbed::process::{in_node, output};
 use carnet_testbed::tools;
+
+/// Commands that make a host forget the path MTUs of earlier transfers.
+const FORGET: &str = "cd /proc/sys/net; echo 1 > ipv6/route/flush; echo 1 > ipv4/route/flush";
 
 /// Setting of the hosts: their MTU, and whether they receive Packet Too Big.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub enum Hosts {
     Large,
     /// The MTU does not fit, and a filter drops Packet Too Big.
     Deaf,
+    /// The MTU does not fit, and the hosts use IPv4.
+    LargeIpv4,
 }
 
 impl Hosts {
@@ -39,6 +44,7 @@ impl Hosts {
             Hosts::Fitting => "hosts with MTU 1460",
             Hosts::Large => "hosts with MTU 1500",
             Hosts::Deaf => "hosts with MTU 1500, Packet Too Big filtered",
+            Hosts::LargeIpv4 => "hosts with MTU 1500, IPv4",
         }
     }
 
@@ -56,8 +62,7 @@ impl Hosts {
         for (role, interface) in HOSTS {
             let node = world.node(role);
             output(in_node(&node, tools::path("ip")).args(["link", "set", interface, "mtu", self.mtu()]))?;
-            // Make the hosts forget the path MTUs of earlier transfers.
-            output(in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv6/route/flush"]))?;
+            output(in_node(&node, "sh").args(["-ec", FORGET]))?;
             let mut rules = String::from("table inet filtered\ndelete table inet filtered\n");
             if self == Hosts::Deaf {
                 rules += "table inet filtered {\nchain input {\ntype filter hook input priority 0;\n\
@@ -71,7 +76,7 @@ impl Hosts {
 }
 
 /// Runs a command with `input` as its standard input.
-fn feed(command: &mut Command, input: &str) -> anyhow::Result<()> {
+pub fn feed(command: &mut Command, input: &str) -> anyhow::Result<()> {
     use std::io::Write;
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -99,6 +104,7 @@ struct PathMeasurement<'a> {
 fn one(bed: &Testbeds, rounds: usize, hosts: Hosts, task: TransferTask) -> anyhow::Result<Vec<TcpFigure>> {
     let mut lanes: Vec<PathMeasurement<'_>> = bed
         .worlds(Part::Both)
+        .filter(|(path, _)| hosts != Hosts::LargeIpv4 || path.carries_ipv4())
         .map(|(path, world)| PathMeasurement { path, world, rates: Vec::new(), retransmits: 0, error: None })
         .collect();
     for round in 0..rounds {
@@ -108,7 +114,8 @@ fn one(bed: &Testbeds, rounds: usize, hosts: Hosts, task: TransferTask) -> anyho
             if hosts != Hosts::Fitting {
                 hosts.set(lane.world)?;
             }
-            match transfer(lane.world, task)? {
+            let address = if hosts == Hosts::LargeIpv4 { CN_IPV4 } else { CN };
+            match transfer_to(lane.world, address, task)? {
                 Ok(outcome) => {
                     lane.rates.push(outcome.gbit);
                     lane.retransmits += outcome.retransmits;
@@ -138,6 +145,19 @@ fn one(bed: &Testbeds, rounds: usize, hosts: Hosts, task: TransferTask) -> anyho
         }
     };
     Ok(lanes.into_iter().map(figure).collect())
+}
+
+/// Measures TCP over IPv4 between hosts with MTU 1500. Afterwards the hosts have an MTU that fits the tunnel.
+pub fn measure_ipv4(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
+    let mut figures = Vec::new();
+    Hosts::LargeIpv4.set_all(bed)?;
+    for down in [false, true] {
+        let task = TransferTask { streams: 1, down, seconds: effort.transfer, rate: None };
+        figures.extend(one(bed, effort.transfers, Hosts::LargeIpv4, task)?);
+    }
+    Hosts::Fitting.set_all(bed)?;
+    console::step("TCP over IPv4");
+    Ok(figures)
 }
 
 /// Measures all paths. Afterwards the hosts have an MTU that fits the tunnel.

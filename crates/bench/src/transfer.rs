@@ -43,6 +43,15 @@ pub struct Outcome {
 
 /// Makes a transfer. The inner error says why the transfer did not finish, which is a result too.
 pub fn transfer(world: &World, task: TransferTask) -> anyhow::Result<Result<Outcome, String>> {
+    transfer_to(world, CN, task)
+}
+
+/// Makes a transfer as [`transfer`] does, with this address of the correspondent node.
+pub fn transfer_to(
+    world: &World,
+    address: &str,
+    task: TransferTask,
+) -> anyhow::Result<Result<Outcome, String>> {
     let (seconds, streams) = (task.seconds.to_string(), task.streams.to_string());
     let amount = if task.seconds == 0 { ["-n", "2M"] } else { ["-t", &seconds] };
     let mut arguments: Vec<String> = ["-P", &streams].into_iter().chain(amount).map(str::to_owned).collect();
@@ -51,7 +60,7 @@ pub fn transfer(world: &World, task: TransferTask) -> anyhow::Result<Result<Outc
     }
     arguments.extend(task.rate.into_iter().flat_map(|rate| ["-b".into(), rate.to_string()]));
     let patience = 2 * task.seconds * SECOND + GRACE;
-    match exchange(&world.node("cn"), &world.node("mnn"), CN, &arguments, patience)? {
+    match exchange(&world.node("cn"), &world.node("mnn"), address, &arguments, patience)? {
         Ok(told) => Ok(Ok(outcome(&told)?)),
         Err(why) => Ok(Err(why)),
     }

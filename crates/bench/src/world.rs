@@ -7,6 +7,11 @@
 //!                     2001:db8:f1::/64
 //! ```
 //!
+//! The hosts also have the IPv4 addresses `203.0.113.2` and `198.51.100.2`. carnet carries this IPv4 inside
+//! the same tunnel; in the plain world, the link between the routers has IPv4 addresses, too. Both are
+//! public: between a private and a public address the home agent leaves packets to the kernel, because they
+//! may need NAT.
+//!
 //! Links are veth pairs between network namespaces `WORLD.mnn`, `WORLD.mr`, `WORLD.ha` and `WORLD.cn`. All
 //! addresses and neighbours are fixed, so the links carry only the measured packets during a measurement. In
 //! a world of carnet, `mr` and `ha` each run `carnet run`, and the mobile router is registered over `e0`. The
@@ -37,6 +42,19 @@ pub const HOME_AGENT: &str = "2001:db8:1::1";
 pub const CARE_OF: &str = "2001:db8:f0::2";
 /// Segments of the kernel's tunnel: the home agent's end and the mobile router's end.
 pub const SEGMENTS: [&str; 2] = ["2001:db8:5::1", "2001:db8:5::2"];
+
+/// IPv4 address of the host in the mobile network.
+pub const MNN_IPV4: &str = "203.0.113.2";
+/// IPv4 address of the correspondent node.
+pub const CN_IPV4: &str = "198.51.100.2";
+/// IPv4 prefix of the mobile network.
+const IPV4_PREFIX: &str = "203.0.113.0/24";
+/// IPv4 addresses of the ends of [`LINKS`], in the same order. Only the plain world has those of the second
+/// link. The third link has none.
+const IPV4: [[&str; 2]; 3] =
+    [[MNN_IPV4, "203.0.113.1"], ["192.0.2.2", "192.0.2.1"], ["198.51.100.1", CN_IPV4]];
+/// Positions in [`LINKS`] of the links with the addresses of [`IPV4`].
+const IPV4_LINKS: [usize; 3] = [0, 1, 3];
 
 /// The links: node, interface and address of each end.
 const LINKS: [[(&str, &str, &str); 2]; 4] = [
@@ -128,6 +146,7 @@ impl World {
         let mut world = World { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
         world.links()?;
         world.routes(mr)?;
+        world.ipv4(mr)?;
         if mr == Path::Xdp {
             // Turn off checksum offload. A veth may leave a checksum unfinished and note this in the packet,
             // and a redirect by XDP loses the note. A driver of real hardware never delivers such a packet.
@@ -152,6 +171,20 @@ impl World {
             }
         }
         Ok(world)
+    }
+
+    /// Returns the number of packets that the TUN devices of both routers have sent and received.
+    pub fn packets_by_tun(&self) -> anyhow::Result<u64> {
+        let mut sum = 0;
+        for role in ["mr", "ha"] {
+            let shown = output(in_node(&self.node(role), "cat").arg("/proc/self/net/dev"))?;
+            let line = shown.lines().find_map(|line| line.trim().strip_prefix("carnet0:"));
+            // The second field of each direction is the number of packets.
+            let fields: Vec<u64> =
+                line.unwrap_or_default().split_whitespace().filter_map(|field| field.parse().ok()).collect();
+            sum += [1, 9].iter().filter_map(|at| fields.get(*at)).sum::<u64>();
+        }
+        Ok(sum)
     }
 
     /// Returns the node of this world with this role.
@@ -230,6 +263,47 @@ impl World {
     pub fn uplinks(&self) -> anyhow::Result<()> {
         self.hosts()?;
         topology::batch(Some(&self.node("mr")), UPLINKS)
+    }
+
+    /// Sets IPv4 addresses, neighbours and routes.
+    fn ipv4(&self, path: Path) -> anyhow::Result<()> {
+        if !path.carries_ipv4() {
+            return Ok(());
+        }
+        for role in NODES {
+            let mut commands = String::new();
+            for (link, addresses) in IPV4_LINKS.iter().zip(IPV4) {
+                if *link == 1 && path != Path::Plain {
+                    continue;
+                }
+                for (end, (node, interface, _)) in LINKS[*link].into_iter().enumerate() {
+                    if node == role {
+                        let (_, peer) = link_addresses(WorldInterface { node, interface });
+                        let _ = writeln!(
+                            commands,
+                            "addr add {}/24 dev {interface}\n\
+                             neigh add {} lladdr {} dev {interface} nud permanent",
+                            addresses[end],
+                            addresses[1 - end],
+                            text(peer)
+                        );
+                    }
+                }
+            }
+            let _ = match (role, path) {
+                ("mnn", _) => writeln!(commands, "route add default via {}", IPV4[0][1]),
+                ("cn", _) => writeln!(commands, "route add default via {}", IPV4[2][0]),
+                ("mr", Path::Plain) => writeln!(commands, "route add default via {}", IPV4[1][1]),
+                ("ha", Path::Plain) => writeln!(commands, "route add {IPV4_PREFIX} via {}", IPV4[1][0]),
+                _ => Ok(()),
+            };
+            let node = self.node(role);
+            topology::batch_of("-4", Some(&node), &commands)?;
+            if path == Path::Plain && ["mr", "ha"].contains(&role) {
+                output(in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv4/ip_forward"]))?;
+            }
+        }
+        Ok(())
     }
 
     fn hosts(&self) -> anyhow::Result<()> {
@@ -311,7 +385,7 @@ fn agent_config(world: &str, path: Path) -> String {
             "[home_agent]\naddress = \"{HOME_AGENT}\"\nhome_prefix = \"2001:db8:1::/64\"\n\
              max_lifetime = \"72h\"\n\
              [[home_agent.mobile_router]]\nhome_address = \"2001:db8:1::1234\"\n\
-             prefixes = [\"2001:db8:a::/64\"]\n\
+             prefixes = [\"2001:db8:a::/64\"]\nipv4_prefixes = [\"{IPV4_PREFIX}\"]\n\
              auth = {{ spi = 300, key = \"000102030405060708090a0b0c0d0e0f\" }}\n"
         )
 }
@@ -320,7 +394,8 @@ fn router_config(world: &str, path: Path) -> String {
     station_config(&format!("{world}.mr"), path)
         + &format!(
             "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \"2001:db8:1::/64\"\n\
-             home_agent = \"{HOME_AGENT}\"\nprefixes = [\"2001:db8:a::/64\"]\nlifetime = \"72h\"\n\
+             home_agent = \"{HOME_AGENT}\"\nprefixes = [\"2001:db8:a::/64\"]\n\
+             ipv4_prefixes = [\"{IPV4_PREFIX}\"]\nlifetime = \"72h\"\n\
              lan = [\"i0\"]\nadvertise = false\n\
              auth = {{ spi = 300, key = \"000102030405060708090a0b0c0d0e0f\" }}\n\
              [[mobile_router.uplink]]\ninterface = \"e0\"\npriority = 10\n\

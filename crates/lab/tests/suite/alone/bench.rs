@@ -48,6 +48,7 @@ fn every_path_passes_packets_without_loss() {
             assert!(lost.expect("a count") * 10 < sent.expect("a count"), "{figure}");
         }
     }
+    passes_ipv4_and_tracked_packets(&bench, &paths, &told);
     let positive = |value: &serde_json::Value| value.as_f64().is_some_and(|value| value > 0.0);
     let carnets: Vec<&String> =
         paths.iter().filter(|path| !["plain", "seg6"].contains(&path.as_str())).collect();
@@ -108,4 +109,33 @@ fn every_path_passes_packets_without_loss() {
     let text = std::fs::read_to_string(&page).expect("bench.md");
     assert!(text.contains("| both routers, up; octets"), "{text}");
     std::fs::remove_dir_all(out).expect("remove");
+}
+
+/// Every path passes IPv4 inside the tunnel. With a ruleset, the programs of the fast path forward tracked
+/// packets.
+fn passes_ipv4_and_tracked_packets(bench: &serde_json::Value, paths: &[String], told: &str) {
+    let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    let name = b"\0bpf_ct_change_timeout\0";
+    let has_functions = types.windows(name.len()).any(|octets| octets == name);
+    for path in paths {
+        let of = |key: &str| -> Vec<_> {
+            let list = bench[key].as_array().expect("an array").iter();
+            list.filter(|figure| figure["path"] == **path).collect()
+        };
+        // Two sizes in both directions, and for IPv4 the same with IPv6.
+        let expected = if path == "seg6" { (0, 0, 0) } else { (8, 2, 4) };
+        assert_eq!((of("ipv4").len(), of("ipv4_tcp").len(), of("ruleset").len()), expected, "{path}: {told}");
+        for one in of("ipv4").into_iter().chain(of("ruleset")) {
+            let count = |key: &str| one[key].as_u64().expect("a count");
+            assert!(one["rate"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{one}");
+            assert!(count("lost") * 10 < count("sent"), "{one}");
+            if has_functions && ["bpf", "xdp"].contains(&path.as_str()) {
+                assert!(count("by_tun") * 10 < count("sent"), "{one}");
+            }
+            assert!(path != "tun" || count("by_tun") >= count("sent") - count("lost"), "{one}");
+        }
+        for one in of("ipv4_tcp") {
+            assert!(one["gbit"]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{one}\n{told}");
+        }
+    }
 }

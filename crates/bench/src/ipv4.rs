@@ -1,0 +1,54 @@
+//! Measures packets per second of IPv4 inside the tunnel through both routers, and for comparison of IPv6.
+//!
+//! The benchmark compares each with plain forwarding of the same address family. Both families take turns,
+//! size by size, so that they meet the machine in the same state.
+
+use super::figures::PacketFigure;
+use super::packet::Frame;
+use super::packets::{ARRANGEMENTS, H0, I0, Part, PathMeasurement, take_turns};
+use super::path::Path;
+use super::sender::check_frames_arrive;
+use super::world::{CN_IPV4, MNN_IPV4, WorldInterface, link_addresses};
+use super::{Effort, Testbeds};
+use carnet_testbed::console;
+
+/// Beginning of the names of the arrangements with IPv4.
+pub const IPV4_INSIDE: &str = "IPv4 inside";
+/// Beginning of the names of the arrangements with IPv6 that stand beside them.
+pub const IPV6_INSIDE: &str = "IPv6 inside";
+
+fn ipv4_frame(source: WorldInterface, down: bool, size: usize) -> anyhow::Result<Frame> {
+    let (mnn, cn) = (MNN_IPV4.parse()?, CN_IPV4.parse()?);
+    let ends = if down { (cn, mnn) } else { (mnn, cn) };
+    Ok(Frame::ipv4(link_addresses(source), ends, size))
+}
+
+/// Measures packets per second of IPv4 and of IPv6 in both directions.
+pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
+    let mut figures = Vec::new();
+    for arrangement in ARRANGEMENTS.iter().filter(|one| one.part == Part::Both) {
+        let (source, sink, down) = (arrangement.source, arrangement.sink, arrangement.down);
+        let direction = super::tcp::direction(down);
+        let names = [IPV6_INSIDE, IPV4_INSIDE].map(|family| format!("{family}, {direction}"));
+        let mut of_family = [Vec::new(), Vec::new()];
+        for size in &effort.sizes {
+            for ((name, found), is_ipv4) in names.iter().zip(&mut of_family).zip([false, true]) {
+                let mut lanes = Vec::new();
+                for (path, world) in bed.worlds(Part::Both).filter(|(path, _)| path.carries_ipv4()) {
+                    let frame = match is_ipv4 {
+                        true => ipv4_frame(source, down, *size)?,
+                        false => arrangement.frame(path, *size)?,
+                    };
+                    if is_ipv4 && path == Path::Plain {
+                        check_frames_arrive(world, source, if down { H0 } else { I0 }, &frame)?;
+                    }
+                    lanes.push(PathMeasurement::new(path, world, source, sink, frame)?);
+                }
+                found.extend(take_turns(bed, effort, name, *size, lanes)?);
+            }
+        }
+        figures.extend(of_family.into_iter().flatten());
+        console::step(&format!("packets: IPv4 inside, {direction}"));
+    }
+    Ok(figures)
+}

@@ -1,0 +1,102 @@
+//! Measures packets per second through routers with a ruleset that uses connection tracking.
+//!
+//! Mobile router and home agent have the same nftables rules over every path. The rules accept what the host
+//! in the mobile network began, and drop all other forwarded packets. The measured flow is a UDP flow that
+//! connection tracking calls assured: both ends have sent for more than two seconds
+//! (`nf_conntrack_proto_udp.c`). So the kernel's fast path for known connections serves plain forwarding, and
+//! carnet's programs may take the packets.
+
+use super::figures::PacketFigure;
+use super::packet::Frame;
+use super::packets::{ARRANGEMENTS, C0, M0, Part, PathMeasurement, take_turns};
+use super::path::Path;
+use super::sender::Sender;
+use super::tcp::feed;
+use super::world::{CN, MNN, World, link_addresses};
+use super::{Effort, Testbeds};
+use anyhow::Context;
+use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
+use carnet_testbed::console;
+use carnet_testbed::process::in_node;
+use carnet_testbed::tools;
+
+/// Time for which both ends send before a measurement. carnet reads changed rules within a second, and
+/// connection tracking calls a flow assured after two more seconds.
+const PRIMING: u64 = 4 * SECOND;
+/// Time between two packets of each direction meanwhile.
+const PERIOD: u64 = 20 * MILLISECOND;
+
+/// Rules of each router for packets that begin a connection. The last rule is for tunnelled packets of
+/// carnet's slow path, which enter or leave its TUN device.
+const RULES: [(&str, &str); 2] = [
+    ("mr", "iifname \"i0\" accept\niifname { \"carnet0\", \"e0\" } oifname { \"carnet0\", \"e0\" } accept"),
+    ("ha", "oifname \"h0\" accept\niifname { \"carnet0\", \"f0\" } oifname { \"carnet0\", \"f0\" } accept"),
+];
+
+/// Sets the rules in both routers of a world, or removes them.
+fn set_rules(world: &World, present: bool) -> anyhow::Result<()> {
+    for (role, accepted) in RULES {
+        let mut rules = String::from("table inet benchmark\ndelete table inet benchmark\n");
+        if present {
+            rules += &format!(
+                "table inet benchmark {{\nchain forward {{\n\
+                 type filter hook forward priority filter; policy drop;\n\
+                 ct state established,related accept\n{accepted}\n}}\n}}\n"
+            );
+        }
+        let node = world.node(role);
+        feed(in_node(&node, tools::path("nft")).args(["-f", "-"]), &rules)
+            .with_context(|| format!("nft in node {node}"))?;
+    }
+    Ok(())
+}
+
+/// Lets both ends send packets of the flow until connection tracking calls it assured.
+fn prime(bed: &Testbeds, down: bool) -> anyhow::Result<()> {
+    let (mnn, cn) = (MNN.parse()?, CN.parse()?);
+    let mut frames = [
+        Frame::new(link_addresses(M0), None, (mnn, cn), 64),
+        Frame::new(link_addresses(C0), None, (cn, mnn), 64),
+    ];
+    // The measured direction sends to the discard port.
+    frames[usize::from(!down)].exchange_ports();
+    let mut senders = Vec::new();
+    for (_, world) in worlds(bed) {
+        for (place, frame) in [M0, C0].into_iter().zip(&frames) {
+            senders.push((Sender::one_by_one(world, place)?, frame.clone()));
+        }
+    }
+    let end = monotonic() + PRIMING;
+    while monotonic() < end {
+        for (sender, frame) in &mut senders {
+            sender.send(std::slice::from_ref(frame), 1)?;
+        }
+        clock::sleep(PERIOD);
+    }
+    Ok(())
+}
+
+fn worlds(bed: &Testbeds) -> impl Iterator<Item = (Path, &World)> {
+    bed.worlds(Part::Both).filter(|(path, _)| *path != Path::Seg6)
+}
+
+/// Measures packets per second in both directions. Afterwards the routers have no rules.
+pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
+    let mut figures = Vec::new();
+    worlds(bed).try_for_each(|(_, world)| set_rules(world, true))?;
+    for arrangement in ARRANGEMENTS.iter().filter(|one| one.part == Part::Both) {
+        let name = format!("ruleset and conntrack, {}", super::tcp::direction(arrangement.down));
+        prime(bed, arrangement.down)?;
+        for size in &effort.sizes {
+            let mut lanes = Vec::new();
+            for (path, world) in worlds(bed) {
+                let frame = arrangement.frame(path, *size)?;
+                lanes.push(PathMeasurement::new(path, world, arrangement.source, arrangement.sink, frame)?);
+            }
+            figures.extend(take_turns(bed, effort, &name, *size, lanes)?);
+        }
+        console::step(&format!("packets: {name}"));
+    }
+    worlds(bed).try_for_each(|(_, world)| set_rules(world, false))?;
+    Ok(figures)
+}
