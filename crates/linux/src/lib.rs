@@ -78,7 +78,7 @@ pub use fast_path::geonet as geonet_path;
 pub use fast_path::{FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};
 pub use link_socket::WatchedInterface;
 pub use listening::{bind_datagrams, bind_packet_socket, has_address, listen};
-pub use memory::{give_back_code, give_back_memory};
+pub use memory::{give_back_code, give_back_memory, map_large_blocks};
 pub use observer::interface_exists;
 pub use platform::{Platform, PlatformConfig};
 pub use portal_probe::ProbeTarget;

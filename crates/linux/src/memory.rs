@@ -1,5 +1,20 @@
 //! Returns unused memory of the process to the kernel.
 
+/// Gives large blocks of memory mappings of their own, which return to the kernel as soon as they are free. The
+/// loader of BPF programs needs several blocks of some megabytes. By default the allocator takes the size of
+/// such a block as its new limit. Later blocks of that size then come from the memory of the loading thread,
+/// and [`give_back_memory`] does not return the end of that memory.
+pub fn map_large_blocks() {
+    /// Size in octets from which a block gets a mapping; the allocator's initial limit.
+    #[cfg(target_env = "gnu")]
+    const LARGE: libc::c_int = 128 << 10;
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call only sets a parameter of the allocator, and is allowed at any time.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+    }
+}
+
 /// Returns free memory to the kernel, after work that needed much memory for a moment.
 pub fn give_back_memory() {
     #[cfg(target_env = "gnu")]
