@@ -233,8 +233,24 @@ impl LanServices {
 
     /// Handles a message about DNS.
     pub fn handle_dns(&mut self, now: Time, message: DnsMessage) {
+        let host = match &message {
+            DnsMessage::Query { host, interface, .. } => self.host_at(interface, *host),
+            DnsMessage::Answer { .. } => None,
+        };
         if let Some(dns) = &mut self.dns {
-            dns.handle_message(now, message);
+            dns.handle_message(now, message, host);
+        }
+    }
+
+    /// Returns the link-layer address of the host with this address: that of its lease, or that at which the
+    /// host has lately answered.
+    fn host_at(&self, interface: &str, address: IpAddr) -> Option<LinkAddress> {
+        match address.to_canonical() {
+            IpAddr::V4(address) => {
+                let link = self.links.iter().find(|link| link.name == interface)?;
+                link.server.leaseholder(address)
+            }
+            IpAddr::V6(address) => self.neighbours.host_at(interface, address),
         }
     }
 
@@ -392,7 +408,7 @@ impl LanLink {
                 DhcpInput::Arp(packet) => server.handle_arp(now, packet),
             });
         }
-        self.server.handle_timeout(now);
+        self.server.handle_timeout(now, wall);
         if self.retry.is_some_and(|retry| retry <= now) {
             self.open(now);
         }

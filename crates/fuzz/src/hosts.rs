@@ -118,7 +118,12 @@ impl DelegationWorld {
         let config = DelegatorConfig {
             prefixes: vec![prefix("2001:db8:a::/61")],
             used: vec![prefix("2001:db8:a::/64")],
-            interfaces: vec![DelegatingInterface { name: "i0".into(), length: 64, lifetime }],
+            interfaces: vec![DelegatingInterface {
+                name: "i0".into(),
+                length: 64,
+                lifetime,
+                foreign: Vec::new(),
+            }],
         };
         let mut world = DelegationWorld { delegator: Delegator::new(config, &stored, now, wall(now)), disk };
         world.outputs();
@@ -178,7 +183,7 @@ pub fn dhcp(octets: &[u8]) {
                 let end = world.now + Duration::from_secs(number.into());
                 while let Some(due) = world.server.poll_timeout().filter(|due| *due <= end) {
                     world.now = due.max(world.now);
-                    world.server.handle_timeout(world.now);
+                    world.server.handle_timeout(world.now, wall(world.now));
                     world.outputs();
                 }
                 world.now = end;
@@ -226,7 +231,8 @@ pub fn dns(octets: &[u8]) {
             0 | 1 => {
                 let transport = if kind == 0 { Transport::Udp } else { Transport::Tcp };
                 let address = IpAddr::from([10, 42, 7, number]);
-                let client = Client { number: place as u64, address, network: NETWORK, transport };
+                let client =
+                    Client { number: place as u64, address, link_address: None, network: NETWORK, transport };
                 forwarder.handle_query(now, client, content);
             }
             // An answer to the last query. Write the ID of the query into the answer, as far as the answer

@@ -147,6 +147,12 @@ impl MobileRouter {
         links.chain([self.home_address.into()]).collect()
     }
 
+    /// Returns the prefixes that the config names for other interfaces than this one.
+    pub fn networks_of_others(&self, lan: &Lan) -> Vec<Ipv6Net> {
+        let others = self.lan.iter().filter(|other| other.interface != lan.interface);
+        others.flat_map(|other| other.prefixes.iter().copied()).collect()
+    }
+
     /// Returns the name of the table in the file.
     pub(super) fn table(&self) -> &'static str {
         if self.is_router() { "mobile_router" } else { "mobile_node" }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use carnet_api::config::MobileRouter;
 use carnet_base::{Interface, Rng, Time};
+use carnet_lan::LinkAddress;
 use carnet_lan::dns::names::{Host, HostNames, Network};
 use carnet_lan::dns::{Client, Forwarder, Output, QueryId, Transport};
 use carnet_linux::{DnsMessage, DnsPort, DnsReply, ask_server};
@@ -177,8 +178,8 @@ impl DnsService {
         self.forwarder.poll_timeout().into_iter().chain(self.retry).min()
     }
 
-    /// Handles a message of a host or a server.
-    pub fn handle_message(&mut self, now: Time, message: DnsMessage) {
+    /// Handles a message of a host or a server. `link_address` is that of the host, if it is known.
+    pub fn handle_message(&mut self, now: Time, message: DnsMessage, link_address: Option<LinkAddress>) {
         match message {
             DnsMessage::Query { host, interface, back, octets } => {
                 let transport = if back.is_connection() { Transport::Tcp } else { Transport::Udp };
@@ -189,7 +190,7 @@ impl DnsService {
                     self.waiting.pop_first();
                 }
                 let network = self.network(&interface);
-                let client = Client { number, address: host, network, transport };
+                let client = Client { number, address: host, link_address, network, transport };
                 self.forwarder.handle_query(now, client, &octets);
             }
             DnsMessage::Answer { query, server, octets: Some(octets) } => {

@@ -43,6 +43,11 @@ impl VerifiedAddresses {
         }
     }
 
+    /// Returns the link-layer address of the host that has lately answered at an address; `None` without one.
+    pub fn host_at(&self, interface: &str, address: Ipv6Addr) -> Option<LinkAddress> {
+        self.of.get(&(interface.to_owned(), address)).map(|(host, _)| *host)
+    }
+
     /// Returns the addresses of a host, those of the last answers first.
     pub fn of(&self, interface: &str, host: LinkAddress) -> Vec<Ipv6Addr> {
         let own = self.of.iter().filter(|((name, _), (of, _))| name == interface && *of == host);
@@ -73,6 +78,8 @@ mod tests {
         );
         assert_eq!(addresses.of("lan0", one), [at("2001:db8::3"), at("2001:db8::2")]);
         assert_eq!(addresses.of("lan0", two), [at("2001:db8::1")]);
+        assert_eq!(addresses.host_at("lan0", at("2001:db8::1")), Some(two));
+        assert_eq!(addresses.host_at("lan1", at("2001:db8::1")), None);
         addresses.update(Time::from_secs(600), Vec::new());
         assert_eq!(addresses.of("lan0", one), [at("2001:db8::3")]);
         let many = (0..5000u128).map(|number| (lan(), Ipv6Addr::from(number), one));

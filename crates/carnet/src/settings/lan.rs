@@ -40,7 +40,8 @@ pub fn delegator_config(config: &Config) -> DelegatorConfig {
     let Some(router) = &config.mobile_router else { return DelegatorConfig::default() };
     let interfaces = router.lan.iter().filter_map(|lan| {
         let length = lan.delegate.filter(|_| lan.advertise && lan.dhcp.enabled)?;
-        Some(DelegatingInterface { name: lan.interface.clone(), length, lifetime: lan.dhcp.lease })
+        let (name, lifetime) = (lan.interface.clone(), lan.dhcp.lease);
+        Some(DelegatingInterface { name, length, lifetime, foreign: router.networks_of_others(lan) })
     });
     DelegatorConfig {
         prefixes: router.prefixes.clone(),

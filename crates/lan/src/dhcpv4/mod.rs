@@ -4,7 +4,8 @@
 //! link-layer address. A client gets its former address again as long as no other client needed it.
 //!
 //! * **No address twice.** Before an offer, the server asks by ARP whether a host uses the address ([`arp`]).
-//!   An address in use rests, and so does one that a client declines. The caller stores a lease
+//!   It also asks before it acknowledges an address that it has not offered, for example to a client that has
+//!   restarted. An address in use rests, and so does one that a client declines. The caller stores a lease
 //!   ([`Output::Store`]) before it sends the acknowledgement that follows.
 //! * **Hostile clients** cannot take away an address from a client with a lease or a reservation. They can
 //!   use up the free addresses. The table has one entry for each address of the config, and a limit for
@@ -212,6 +213,12 @@ impl Server {
         })
     }
 
+    /// Returns the link-layer address of the client with a lease for this address; `None` without a lease.
+    pub fn leaseholder(&self, address: Ipv4Addr) -> Option<LinkAddress> {
+        let binding = self.bindings.get(address).filter(|binding| binding.state == AddressState::Leased);
+        binding.map(|binding| binding.link_address)
+    }
+
     /// Returns the hosts with names: those of reservations, then clients with a lease. A client does not get
     /// the name of a reservation.
     pub fn names(&self) -> impl Iterator<Item = NamedHost> {
@@ -276,6 +283,9 @@ impl Server {
         let request = request.clone();
         self.counters.conflicts += 1;
         self.rest(now, host.address, host.link_address, false);
+        if request.kind == Kind::Request {
+            return self.refuse(&request);
+        }
         // The address is in use, but the client still waits for an offer: look for another address.
         if let Err(reason) = self.discover(now, *request) {
             self.counters.drop(reason);
@@ -283,13 +293,20 @@ impl Server {
     }
 
     /// Ends the states of addresses that are due.
-    pub fn handle_timeout(&mut self, now: Time) {
+    pub fn handle_timeout(&mut self, now: Time, wall: WallTime) {
         while let Some(address) = self.bindings.expired(now) {
             let Some(binding) = self.bindings.get(address).cloned() else { return };
             match &binding.state {
+                AddressState::Probed(request) if request.kind != Kind::Request => {
+                    self.offer(now, address, request);
+                }
+                // The config may have changed since the request.
+                AddressState::Probed(request) if self.may_have(request, address) => {
+                    self.grant(now, wall, address, request);
+                }
                 AddressState::Probed(request) => {
-                    let request = request.clone();
-                    self.offer(now, address, &request);
+                    self.bindings.remove(address);
+                    self.refuse(request);
                 }
                 AddressState::Leased => {
                     self.outputs.push_back(Output::Store(address, None));
@@ -355,9 +372,6 @@ impl Server {
                 AddressState::Former | AddressState::Resting => {}
             }
         }
-        if self.bindings.probes() >= MAX_PROBES {
-            return Err(DhcpDrop::Busy);
-        }
         let Some(address) = self.choose(&request) else {
             let (addresses, _) = self.bindings.room();
             if self.exhausted_limiter.allow(now) {
@@ -365,10 +379,7 @@ impl Server {
             }
             return Err(DhcpDrop::PoolExhausted);
         };
-        let binding = self.binding_of(&request, AddressState::Probed(Box::new(request.clone())));
-        self.set(address, Binding { until: now + PROBE_TIME, ..binding });
-        self.outputs.push_back(Output::Probe(address));
-        Ok(())
+        self.probe(now, address, &request)
     }
 
     /// Returns a free address for a client. It takes the reserved, the former or the requested address. If
@@ -398,12 +409,7 @@ impl Server {
     fn request(&mut self, now: Time, wall: WallTime, request: &Request) -> Result<(), DhcpDrop> {
         if request.server.is_some() {
             let address = request.requested.ok_or(DhcpDrop::MissingField)?;
-            if self.may_have(request, address) {
-                self.grant(now, wall, address, request);
-            } else {
-                self.refuse(request);
-            }
-            return Ok(());
+            return self.acknowledge(now, wall, address, request);
         }
         if request.client_address.is_unspecified() {
             let address = request.requested.ok_or(DhcpDrop::MissingField)?;
@@ -411,12 +417,45 @@ impl Server {
         }
         // The client renews or rebinds, so it uses the address already. If the lease is unknown here because
         // the disk was lost, a new lease begins.
-        let address = request.client_address;
-        if self.may_have(request, address) {
-            self.grant(now, wall, address, request);
-        } else {
+        self.acknowledge(now, wall, request.client_address, request)
+    }
+
+    /// Gives a client the address that it requests, or refuses. Probes an address first that the server has
+    /// not offered or given to this client: the request may be forged, or the server has lost its records.
+    fn acknowledge(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        address: Ipv4Addr,
+        request: &Request,
+    ) -> Result<(), DhcpDrop> {
+        // A client asks for another address than that of its lease only if the message is forged. The probe
+        // would end the lease.
+        let of_client = self.bindings.of_client(&request.client);
+        let has_other = of_client.is_some_and(|(own, it)| own != address && it.state == AddressState::Leased);
+        if has_other || !self.may_have(request, address) {
             self.refuse(request);
+            return Ok(());
         }
+        match self.bindings.get(address).map(|binding| &binding.state) {
+            Some(AddressState::Leased | AddressState::Offered) => {
+                self.grant(now, wall, address, request);
+                Ok(())
+            }
+            // The client has repeated its message while the server probes the address.
+            Some(AddressState::Probed(_)) => Ok(()),
+            Some(AddressState::Former | AddressState::Resting) | None => self.probe(now, address, request),
+        }
+    }
+
+    /// Asks by ARP whether a host uses an address, before the answer to this request.
+    fn probe(&mut self, now: Time, address: Ipv4Addr, request: &Request) -> Result<(), DhcpDrop> {
+        if self.bindings.probes() >= MAX_PROBES {
+            return Err(DhcpDrop::Busy);
+        }
+        let binding = self.binding_of(request, AddressState::Probed(Box::new(request.clone())));
+        self.set(address, Binding { until: now + PROBE_TIME, ..binding });
+        self.outputs.push_back(Output::Probe(address));
         Ok(())
     }
 
@@ -431,16 +470,12 @@ impl Server {
         let known = self.bindings.of_client(&request.client);
         match known.filter(|(_, binding)| binding.state != AddressState::Resting) {
             _ if !self.config.prefix.contains(&address) => self.refuse(request),
-            Some((of_client, _)) if of_client == address && self.may_have(request, address) => {
-                self.grant(now, wall, address, request);
+            Some((of_client, _)) if of_client == address => {
+                return self.acknowledge(now, wall, address, request);
             }
             Some(_) => self.refuse(request),
             None if self.config.reservation(request.link_address).is_some() => {
-                if self.may_have(request, address) {
-                    self.grant(now, wall, address, request);
-                } else {
-                    self.refuse(request);
-                }
+                return self.acknowledge(now, wall, address, request);
             }
             None => return Err(DhcpDrop::UnknownClient),
         }

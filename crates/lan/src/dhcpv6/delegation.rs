@@ -2,10 +2,11 @@
 //! them. It ensures that no prefix has two routers.
 //!
 //! The delegator gives away blocks of the mobile network prefixes that no interface of the mobile router
-//! uses. It is one for all interfaces, so two interfaces never delegate the same prefix. The delegator
-//! recognises a router by its interface, its DUID and the IAID of its request. A router that renews gets its
-//! prefix again. A new router gets the block behind the last one that the delegator gave away. So the hosts
-//! of a former router have time to stop using their addresses.
+//! uses. A prefix that the config names for an interface is for routers behind that interface alone. It is
+//! one for all interfaces, so two interfaces never delegate the same prefix. The delegator recognises a
+//! router by its interface, its DUID and the IAID of its request. A router that renews gets its prefix again.
+//! A new router gets the block behind the last one that the delegator gave away. So the hosts of a former
+//! router have time to stop using their addresses.
 //!
 //! The number of delegations is limited ([`MAX_DELEGATIONS`]). A hostile host can use up the free prefixes
 //! with forged DUIDs. Routers that already have a prefix keep it.
@@ -32,6 +33,8 @@ pub struct DelegatingInterface {
     pub length: u8,
     /// Time for which a router has its prefix without a renewal.
     pub lifetime: Duration,
+    /// Networks of other interfaces. Routers behind this interface get no part of them.
+    pub foreign: Vec<Ipv6Net>,
 }
 
 /// Config of the delegator.
@@ -249,11 +252,13 @@ impl Delegator {
         if self.delegations.len() >= MAX_DELEGATIONS {
             return None;
         }
-        let is_usable = |prefix: &&Ipv6Net| prefix.prefix_len() == interface.length && self.is_free(**prefix);
+        let is_usable = |prefix: &&Ipv6Net| {
+            prefix.prefix_len() == interface.length && self.is_free(**prefix, &interface.foreign)
+        };
         let wanted = wanted.iter().find(is_usable).copied();
         let prefix = wanted
-            .or_else(|| self.first_free(interface.length, self.next))
-            .or_else(|| self.first_free(interface.length, 0))?;
+            .or_else(|| self.first_free(interface, self.next))
+            .or_else(|| self.first_free(interface, 0))?;
         Some((prefix, interface.lifetime))
     }
 
@@ -339,37 +344,39 @@ impl Delegator {
 
     /// Returns whether a router may keep a prefix with the present config.
     fn may_keep(&self, delegation: &Delegation) -> bool {
-        self.interface(&delegation.client.interface).is_some()
+        self.interface(&delegation.client.interface)
+            .is_some_and(|interface| self.is_free(delegation.prefix, &interface.foreign))
             && delegation.prefix.trunc() == delegation.prefix
-            && self.is_free(delegation.prefix)
             && !self.by_client.contains_key(&delegation.client)
             && self.delegations.len() < MAX_DELEGATIONS
     }
 
-    /// Returns whether a prefix is one of the mobile network and neither used nor delegated.
-    fn is_free(&self, prefix: Ipv6Net) -> bool {
-        self.config.prefixes.iter().any(|whole| whole.contains(&prefix)) && self.blocker(prefix).is_none()
+    /// Returns whether a prefix is one of the mobile network and neither used, foreign nor delegated.
+    fn is_free(&self, prefix: Ipv6Net, foreign: &[Ipv6Net]) -> bool {
+        self.config.prefixes.iter().any(|whole| whole.contains(&prefix))
+            && self.blocker(prefix, foreign).is_none()
     }
 
-    /// Returns a used or delegated network that overlaps a prefix.
-    fn blocker(&self, prefix: Ipv6Net) -> Option<Ipv6Net> {
+    /// Returns a used, foreign or delegated network that overlaps a prefix.
+    fn blocker(&self, prefix: Ipv6Net, foreign: &[Ipv6Net]) -> Option<Ipv6Net> {
         let overlaps = |other: &Ipv6Net| other.contains(&prefix) || prefix.contains(other);
-        let used = self.config.used.iter().copied().find(overlaps);
+        let used = self.config.used.iter().chain(foreign).copied().find(overlaps);
         // Delegations do not overlap, so only the last one that begins before the end of `prefix` can.
         let before = self.delegations.range(..=prefix.broadcast()).next_back();
         used.or_else(|| before.map(|(_, delegation)| delegation.prefix).filter(overlaps))
     }
 
-    /// Returns the first free prefix of this length that begins at or behind an address. Each step skips a
-    /// used network or a delegation, so their number limits the steps.
-    fn first_free(&self, length: u8, from: u128) -> Option<Ipv6Net> {
+    /// Returns the first free prefix for an interface that begins at or behind an address. Each step skips a
+    /// network in use or a delegation, so their number limits the steps.
+    fn first_free(&self, interface: &DelegatingInterface, from: u128) -> Option<Ipv6Net> {
+        let length = interface.length;
         let size = 1u128.checked_shl(u32::from(128 - length))?;
         for whole in self.config.prefixes.iter().filter(|whole| whole.prefix_len() <= length) {
             let last = u128::from(whole.broadcast());
             let mut first = u128::from(whole.network()).max(from.checked_next_multiple_of(size)?);
             while first <= last {
                 let prefix = Ipv6Net::new(first.into(), length).ok()?;
-                let Some(blocker) = self.blocker(prefix) else { return Some(prefix) };
+                let Some(blocker) = self.blocker(prefix, &interface.foreign) else { return Some(prefix) };
                 let behind =
                     u128::from(blocker.broadcast()).max(u128::from(prefix.broadcast())).checked_add(1);
                 let Some(next) = behind.and_then(|next| next.checked_next_multiple_of(size)) else { break };
@@ -399,7 +406,12 @@ mod tests {
     }
 
     fn config(prefix: &str, used: &[&str], length: u8) -> DelegatorConfig {
-        let interface = |name: &str| DelegatingInterface { name: name.into(), length, lifetime: LIFETIME };
+        let interface = |name: &str| DelegatingInterface {
+            name: name.into(),
+            length,
+            lifetime: LIFETIME,
+            foreign: Vec::new(),
+        };
         DelegatorConfig {
             prefixes: vec![net(prefix)],
             used: used.iter().map(|used| net(used)).collect(),
@@ -451,6 +463,29 @@ mod tests {
         assert_eq!(give(&mut delegator, 0, &client("i0", 0)).as_deref(), Some("2001:db8:a:20::/60"));
         let all = (1..40).filter_map(|number| give(&mut delegator, 0, &client("i0", number))).count();
         assert_eq!(all, 13);
+    }
+
+    #[test]
+    fn routers_get_no_part_of_the_networks_of_another_interface() {
+        let mut config = config("2001:db8:a::/61", &["2001:db8:a::/64", "2001:db8:a:4::/64"], 64);
+        config.interfaces[0].foreign.push(net("2001:db8:a:4::/62"));
+        config.interfaces[1].foreign.push(net("2001:db8:a::/62"));
+        let mut delegator = Delegator::new(config.clone(), &[], Time::ZERO, wall(0));
+        let mut all = |name: &str| -> Vec<String> {
+            (0..4).filter_map(|number| give(&mut delegator, 0, &client(name, number))).collect()
+        };
+        let of = |numbers: [u8; 3]| numbers.map(|number| format!("2001:db8:a:{number}::/64"));
+        assert_eq!((all("i0"), all("i1")), (of([1, 2, 3]).to_vec(), of([5, 6, 7]).to_vec()));
+        // Not even if the router asks for it.
+        let mut delegator = Delegator::new(config.clone(), &[], Time::ZERO, wall(0));
+        let wanted = [net("2001:db8:a:7::/64")];
+        let times = (Time::ZERO, wall(0));
+        let given = delegator.delegate(times, &client("i0", 1), router(), &wanted);
+        assert_eq!(given.map(|(prefix, _)| prefix), Some(net("2001:db8:a:1::/64")));
+        // A changed config ends the delegations that it does not allow.
+        config.interfaces[0].foreign.push(net("2001:db8:a::/62"));
+        delegator.reconfigure(config);
+        assert_eq!(delegator.delegations().count(), 0);
     }
 
     #[test]

@@ -359,8 +359,12 @@ mod tests {
     /// Returns a delegator of a /62 whose first /64 is used; without an interface if `is_off`.
     fn delegator(is_off: bool) -> Delegator {
         let net = |text: &str| text.parse().expect("a prefix");
-        let interface =
-            DelegatingInterface { name: "i0".into(), length: 64, lifetime: Duration::from_secs(1000) };
+        let interface = DelegatingInterface {
+            name: "i0".into(),
+            length: 64,
+            lifetime: Duration::from_secs(1000),
+            foreign: Vec::new(),
+        };
         let config = DelegatorConfig {
             prefixes: vec![net("2001:db8:a::/62")],
             used: vec![net("2001:db8:a::/64")],

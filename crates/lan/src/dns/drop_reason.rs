@@ -7,7 +7,7 @@ carnet_base::drop_reasons! {
         Malformed = "malformed",
         /// More queries arrived than the forwarder processes.
         RateLimit = "rate_limit",
-        /// The client already waits for the maximum number of answers.
+        /// The host, or all unknown hosts of its network, already wait for the maximum number of answers.
         ClientLimit = "client_limit",
         /// The maximum number of queries already waits for servers.
         Busy = "busy",

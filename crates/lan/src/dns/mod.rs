@@ -5,7 +5,9 @@
 //! The forwarder checks ID and question. If a server does not answer in time, perhaps during a handover, the
 //! forwarder asks the next one, and asks all servers again. Hosts with a lease have names ([`names`]).
 //!
-//! Every resource has a limit: waiting queries, queries of one host, the cache, messages per second.
+//! Every resource has a limit: waiting queries, queries of one host, the cache, messages per second. A host
+//! can have many addresses, so the queries of all addresses of a host count together if the caller knows its
+//! link-layer address. All other addresses of a network share a part of the queries.
 //!
 //! The forwarder passes records on as they are, so a host may validate DNSSEC itself. Left out: recursion,
 //! validation, zone transfers, updates, names of hosts without a lease, and encrypted DNS.
@@ -21,6 +23,7 @@ use std::time::Duration;
 
 use carnet_base::{RateLimiter, Rng, Time};
 
+use crate::LinkAddress;
 use cache::{Cache, CacheKey};
 pub use drop_reason::DnsDrop;
 use message::{Answer, Code, Query};
@@ -38,8 +41,10 @@ const ATTEMPTS: [Duration; 6] = [
 /// Maximum number of queries that wait for servers, and maximum number of clients that wait for one query.
 const MAX_QUERIES: usize = 96;
 const MAX_CLIENTS: usize = 64;
-/// Maximum number of answers for which one host waits.
+/// Maximum number of answers for which one host waits. The next constant is that for all addresses of a
+/// network whose hosts the caller does not know: with both, one host cannot use up the queries.
 const MAX_OF_HOST: usize = 24;
+const MAX_OF_UNKNOWN: usize = 48;
 /// Number of queries that the forwarder may process at once. The next constant is the time until it may
 /// process one more.
 const BURST: u32 = 2000;
@@ -65,6 +70,8 @@ pub struct Client {
     pub number: u64,
     /// Address of the client.
     pub address: IpAddr,
+    /// Link-layer address at which the host with this address is; `None` if the caller does not know it.
+    pub link_address: Option<LinkAddress>,
     /// Network of the client.
     pub network: Network,
     /// Transport of the query, and of its answer.
@@ -265,8 +272,13 @@ impl Forwarder {
 
     /// Sends a query to a server. If a query with the same question already waits, adds the client to it.
     fn forward(&mut self, now: Time, client: Client, query: &Query) -> Result<(), DnsDrop> {
-        let clients = self.pending.values().flat_map(|pending| &pending.clients);
-        if clients.filter(|(other, _)| other.address == client.address).count() >= MAX_OF_HOST {
+        let clients = || self.pending.values().flat_map(|pending| &pending.clients).map(|(client, _)| client);
+        let of_address = clients().filter(|other| other.address == client.address).count();
+        let of_host = clients().filter(|other| {
+            (other.network.number, other.link_address) == (client.network.number, client.link_address)
+        });
+        let most = if client.link_address.is_some() { MAX_OF_HOST } else { MAX_OF_UNKNOWN };
+        if of_address >= MAX_OF_HOST || of_host.count() >= most {
             return Err(DnsDrop::ClientLimit);
         }
         let key = CacheKey::of(query);

@@ -183,7 +183,7 @@ impl World {
         let mut answers = Vec::new();
         while let Some(due) = self.server.poll_timeout().filter(|due| *due <= end) {
             self.now = due.max(self.now);
-            self.server.handle_timeout(self.now);
+            self.server.handle_timeout(self.now, wall(self.now));
             answers.extend(self.outputs());
         }
         self.now = end;

@@ -77,7 +77,8 @@ fn renewal_extends_the_lease_and_is_answered_by_unicast() {
 fn renewal_of_a_lost_lease_is_granted_unless_another_client_has_the_address() {
     let mut world = World::new(config());
     let renewal = |client, address| Message::new(REQUEST, client).with_source(address);
-    assert_eq!(world.send(&renewal(1, address(104)))[0].kind, ACK);
+    assert_eq!(world.send(&renewal(1, address(104))), []);
+    assert_eq!(world.wait(SECOND)[0].kind, ACK);
     assert_eq!(world.send(&renewal(2, address(104)))[0].kind, NAK);
     // The server refuses an address outside of its range, and then an address of another network.
     assert_eq!(world.send(&renewal(3, address(50)))[0].kind, NAK);
@@ -140,6 +141,32 @@ fn address_in_use_is_not_offered() {
     assert_eq!(offers.iter().map(|offer| offer.yiaddr).collect::<Vec<_>>(), [address(101)]);
     assert_eq!(world.server.counters().conflicts, 1);
     assert!(matches!(world.events[..], [DhcpEvent::InUse { declined: false, .. }]));
+}
+
+#[test]
+fn address_that_was_not_offered_is_probed_before_its_acknowledgement() {
+    let reservation = Reservation { link_address: mac(4), address: address(50), name: None };
+    let mut world = World::new(ServerConfig { reservations: vec![reservation], ..config() });
+    let requests = [
+        Message::new(REQUEST, 1).wants(address(101)).with_server(SERVER),
+        Message::new(REQUEST, 2).with_source(address(102)),
+        Message::new(REQUEST, 4).wants(address(50)),
+    ];
+    for request in &requests {
+        assert_eq!(world.send(request), []);
+        // The client repeats its message meanwhile.
+        assert_eq!(world.send(request), []);
+    }
+    assert_eq!(world.probes, [address(101), address(102), address(50)]);
+    let host = ArpSender { link_address: mac(99), address: address(102) };
+    world.server.handle_arp(world.now, &arp::request(host, SERVER));
+    let answers: Vec<_> = world.wait(SECOND).iter().map(|it| (it.kind, it.transaction)).collect();
+    assert_eq!(answers, [(NAK, 2), (ACK, 4), (ACK, 1)]);
+    assert_eq!(world.disk.keys().copied().collect::<Vec<_>>(), [address(50), address(101)]);
+    // A lease that has ended is no offer, either: another host may use the address now.
+    world.wait(3601 * SECOND);
+    assert_eq!(world.send(&Message::new(REQUEST, 1).wants(address(101))), []);
+    assert_eq!(world.wait(SECOND)[0].kind, ACK);
 }
 
 #[test]

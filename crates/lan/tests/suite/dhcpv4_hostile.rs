@@ -152,7 +152,13 @@ proptest! {
                     world.server.handle_arp(world.now, &arp::request(host, SERVER));
                     Vec::new()
                 }
-                Step::Wait(milliseconds) => world.wait(Duration::from_millis(milliseconds)),
+                Step::Wait(milliseconds) => {
+                    // A lease after a probe begins in this time. The test assumes that it begins at once.
+                    let probing = milliseconds.min(500);
+                    let (start, answers) = (world.now, world.wait(Duration::from_millis(probing)));
+                    note(&mut leases, &answers, start);
+                    world.wait(Duration::from_millis(milliseconds - probing))
+                }
                 Step::Restart => {
                     world = world.restart();
                     Vec::new()

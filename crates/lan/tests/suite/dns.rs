@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use carnet_base::{Rng, Time};
+use carnet_lan::LinkAddress;
 use carnet_lan::dns::names::{Host, HostNames, Network};
 use carnet_lan::dns::{Client, DnsDrop, Forwarder, Output, QueryId, Transport};
 use proptest::prelude::*;
@@ -105,9 +106,21 @@ impl World {
     }
 
     fn send_from(&mut self, host: u8, transport: Transport, octets: &[u8]) -> (Vec<Asked>, Vec<Vec<u8>>) {
-        let address = IpAddr::from([10, 42, 7, host]);
+        self.send_as(host.into(), Some([2, 0, 0, 0, 0, host]), transport, octets)
+    }
+
+    /// Passes a query of the host with this link-layer address, from its address with this number.
+    fn send_as(
+        &mut self,
+        number: u16,
+        link_address: Option<LinkAddress>,
+        transport: Transport,
+        octets: &[u8],
+    ) -> (Vec<Asked>, Vec<Vec<u8>>) {
+        let [high, low] = number.to_be_bytes();
+        let address = IpAddr::from([10, 42, 7 + high, low]);
         self.clients += 1;
-        let client = Client { number: self.clients, address, network: ONE, transport };
+        let client = Client { number: self.clients, address, link_address, network: ONE, transport };
         self.forwarder.handle_query(self.now, client, octets);
         self.outputs()
     }
@@ -351,6 +364,22 @@ fn one_host_cannot_use_up_the_queries() {
 }
 
 #[test]
+fn one_host_with_many_addresses_cannot_use_up_the_queries() {
+    let mut world = World::new(1);
+    let flood = |world: &mut World, link_address: Option<LinkAddress>, first: u16| {
+        for number in first..first + 200 {
+            let text = format!("n{number}.example.net");
+            world.send_as(number, link_address, Transport::Udp, &query(number, &text, A));
+        }
+        world.forwarder.waiting()
+    };
+    assert_eq!(flood(&mut world, Some([2, 0, 0, 0, 0, 1]), 0), 24);
+    assert_eq!(flood(&mut world, None, 200), 24 + 48);
+    assert_eq!(world.forwarder.counters().dropped(DnsDrop::ClientLimit), 176 + 152);
+    assert_eq!(world.send_from(2, Transport::Udp, &query(1, "other.example.net", A)).0.len(), 1);
+}
+
+#[test]
 fn cache_has_a_bound() {
     let mut world = World::new(1);
     for number in 0..5000u16 {
@@ -489,6 +518,7 @@ fn hosts_of_an_isolated_network_are_unknown_to_other_networks() {
         let client = Client {
             number: world.clients,
             address: IpAddr::from([10, 42, 7, 1]),
+            link_address: None,
             network,
             transport: Transport::Udp,
         };
@@ -506,7 +536,8 @@ fn hosts_of_an_isolated_network_are_unknown_to_other_networks() {
     let mut reverse = |network, last: u8| {
         world.clients += 1;
         let (number, transport) = (world.clients, Transport::Udp);
-        let client = Client { number, address: IpAddr::from([10, 42, 7, 1]), network, transport };
+        let client =
+            Client { number, address: IpAddr::from([10, 42, 7, 1]), link_address: None, network, transport };
         let octets = query(1, &format!("{last}.7.42.10.in-addr.arpa"), PTR);
         world.forwarder.handle_query(world.now, client, &octets);
         world.outputs().1[0][3] & 15

@@ -152,7 +152,12 @@ fn routers_keep_their_prefixes_among_mutated_dhcpv6_messages() {
     let config = DelegatorConfig {
         prefixes: vec![net("2001:db8:a::/60")],
         used: vec![net("2001:db8:a::/64")],
-        interfaces: vec![DelegatingInterface { name: "i0".into(), length: 64, lifetime: day }],
+        interfaces: vec![DelegatingInterface {
+            name: "i0".into(),
+            length: 64,
+            lifetime: day,
+            foreign: Vec::new(),
+        }],
     };
     let wall = WallTime::from_unix_nanos(1_700_000_000_000_000_000);
     let mut delegator = Delegator::new(config, &[], Time::ZERO, wall);
@@ -273,7 +278,8 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
         }
         let transport = if rng.chance(0.2) { Transport::Tcp } else { Transport::Udp };
         let address = IpAddr::from([10, 42, 7, rng.below(200) as u8]);
-        let client = Client { number: queries as u64, address, network, transport };
+        let link_address = Some([2, 0, 0, 0, 0, rng.below(200) as u8]).filter(|_| rng.chance(0.5));
+        let client = Client { number: queries as u64, address, link_address, network, transport };
         waiting.insert(client.number, (octets.get(..2).map(<[u8]>::to_vec), transport));
         forwarder.handle_query(now, client, &octets);
         forwarder.handle_timeout(now);

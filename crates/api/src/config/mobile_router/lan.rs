@@ -3,6 +3,7 @@
 mod dhcp;
 mod door;
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_nemo::forwarding::{Shares, share_out};
@@ -176,8 +177,8 @@ static DELEGATE: Optional<u8> = optional(
     integer(MIN_DELEGATED, 64),
     "Length of the prefixes that routers on this interface get for the links behind them by DHCPv6 (RFC 8415),
      from 32 to 64. carnet takes the prefixes from those parts of `mobile_router.prefixes` that no interface
-     uses, at most 1024. A router has its prefix for `dhcp_lease`. Without this key routers get none. See
-     [on-board.md](on-board.md#routers-on-board).",
+     uses and no other interface names, at most 1024. A router has its prefix for `dhcp_lease`. Without this
+     key routers get none. See [on-board.md](on-board.md#routers-on-board).",
 );
 static ADVERTISE: Optional<bool> = optional(
     "advertise",
@@ -422,10 +423,14 @@ pub(super) fn check_delegation(
     let is_whole = prefixes.whole && lists().all(|list| list.whole);
     let values = |list: &List<Ipv6Net>| -> Vec<Ipv6Net> { list.items.iter().map(|it| it.value).collect() };
     let named: Vec<Vec<Ipv6Net>> = lists().map(values).collect();
-    let Shares { named, shared } = share_out(&values(prefixes), named.iter().map(|own| ((), own.as_slice())));
-    let links = named.into_iter().chain(shared).map(|((), prefix)| link(prefix));
-    let used: Vec<Ipv6Net> = links.chain(home_address.map(Ipv6Net::from)).collect();
-    for lan in lans.iter().map(|lan| &lan.value) {
+    let interfaces = named.iter().enumerate().map(|(index, own)| (index, own.as_slice()));
+    let Shares { named, shared } = share_out(&values(prefixes), interfaces);
+    for (index, lan) in lans.iter().map(|lan| &lan.value).enumerate() {
+        // A router gets no part of a prefix that another interface names.
+        let of_lans =
+            named.iter().map(|(owner, prefix)| if *owner == index { link(*prefix) } else { *prefix });
+        let links = of_lans.chain(shared.iter().map(|(_, prefix)| link(*prefix)));
+        let used: Vec<Ipv6Net> = links.chain(home_address.map(Ipv6Net::from)).collect();
         let Some(At { value: length, at }) = lan.delegate else { continue };
         if lan.dhcp.config.as_ref().is_some_and(|dhcp| !dhcp.enabled) {
             sink.push(at, "routers get prefixes by DHCP, expected dhcp_enabled = true");
@@ -447,15 +452,16 @@ fn has_room(prefix: Ipv6Net, length: u8, used: &[Ipv6Net]) -> bool {
     if prefix.prefix_len() > length || used.iter().any(|used| used.contains(&prefix)) {
         return false;
     }
-    // The part of this length that has the first address of a used network. One part for each network is
-    // enough, because links are not shorter than a /64.
+    // The parts of this length that have addresses of a used network: one part for a long prefix, and several
+    // for a short one. Used networks do not overlap.
+    let number = |bits: u8| 1u128.checked_shl(bits.into()).unwrap_or(u128::MAX);
+    let inside = || used.iter().filter(|used| prefix.contains(*used));
     let part = |used: &Ipv6Net| Ipv6Net::new(used.network(), length).ok().map(|part| part.trunc());
-    let mut parts: Vec<Ipv6Net> =
-        used.iter().filter(|used| prefix.contains(*used)).filter_map(part).collect();
-    parts.sort_unstable();
-    parts.dedup();
-    let all = 1u128.checked_shl(u32::from(length - prefix.prefix_len()));
-    all.is_none_or(|all| (parts.len() as u128) < all)
+    let long = inside().filter(|used| used.prefix_len() >= length);
+    let long: BTreeSet<Ipv6Net> = long.filter_map(part).collect();
+    let short = inside().filter_map(|used| length.checked_sub(used.prefix_len()).filter(|bits| *bits > 0));
+    let taken = short.map(number).fold(long.len() as u128, u128::saturating_add);
+    taken < number(length - prefix.prefix_len())
 }
 
 /// Checks that the servers and the names each fit into a Router Advertisement.

@@ -249,6 +249,12 @@ fn prefixes_for_routers_need_room_beside_the_interfaces() {
     ] {
         assert_eq!(refused(&table(&keys)), [expected], "{keys}");
     }
+    // A prefix that another interface names has no room for routers behind this one.
+    let beside = |named: &str| {
+        table(&format!("delegate = 64\n[[mobile_router.lan]]\ninterface = 'i1'\nprefixes = ['{named}']"))
+    };
+    assert_eq!(refused(&beside("2001:db8:b::/56")), [no_room(64)]);
+    assert_eq!(lans(&beside("2001:db8:b::/57"))[0].delegate, Some(64));
     // A /64 has no room beside the link of its interface.
     let one = config(&table("delegate = 64")).replace(", \"2001:db8:b::/56\"", "");
     let errors = Config::parse(&one, "c.toml").expect_err("no room");
