@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use carnet_nemo::forwarding::desired::{Change, Entry};
 use carnet_nemo::forwarding::packet_rules::{
-    Chain, ConnectionState, CountedTraffic, HostRate, LimitedHosts, Mark, PacketCount, PacketMatch,
-    PacketRule, PortRange, TrafficKind, Verdict,
+    Chain, ConnectionState, CountedTraffic, HostIdentity, HostRate, LimitedHosts, Mark, PacketCount,
+    PacketMatch, PacketRule, PortRange, TrafficKind, Verdict,
 };
 use common::{events_until, in_namespace, ip, route, run};
 
@@ -119,9 +119,9 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
             (
                 PacketRule {
                     chain: Chain::Output,
-                    ..rule(5, PacketMatch { mark: Some(mark), ..all() }, Verdict::SaveMark)
+                    ..rule(5, PacketMatch { mark: Some(mark), ..all() }, Verdict::SetConnectionMark(mark))
                 },
-                "meta mark & 0x000000ff == 0x00000005 ct mark set meta mark",
+                "meta mark & 0x000000ff == 0x00000005 ct mark set ct mark & 0xffffff05 | 0x00000005",
             ),
             (
                 PacketRule {
@@ -129,17 +129,17 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
                     ..rule(
                         6,
                         PacketMatch { source: prefix("2001:db8:a::/63"), dscp: Some(46), ..all() },
-                        Verdict::RestoreMark,
+                        Verdict::Accept,
                     )
                 },
-                "ip6 saddr 2001:db8:a::/63 ip6 dscp 0x2e meta mark set ct mark",
+                "ip6 saddr 2001:db8:a::/63 ip6 dscp 0x2e accept",
             ),
             (
                 PacketRule {
                     chain: Chain::Prerouting,
-                    ..rule(9, PacketMatch { connection_mark: Some(mark), ..all() }, Verdict::RestoreMark)
+                    ..rule(9, PacketMatch { connection_mark: Some(mark), ..all() }, Verdict::Accept)
                 },
-                "ct mark & 0x000000ff == 0x00000005 meta mark set ct mark",
+                "ct mark & 0x000000ff == 0x00000005 accept",
             ),
             (
                 PacketRule { chain: Chain::Early, ..rule(10, all(), Verdict::Zone(13_500)) },
@@ -166,17 +166,20 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
                 "ip6 saddr 2001:db8:a::/64 udp dport 53-53 dnat ip6 to 2001:db8::53",
             ),
         ];
-        let limit = |hosts| {
-            let over_rate = Some(HostRate { octets_per_s: 102_400, hosts });
-            let (input_interface, source) = (Some("lan0".to_owned()), prefix("::/0"));
-            let packets = PacketMatch { input_interface, source, over_rate, ..all() };
+        let limit = |by, hosts| {
+            let over_rate = Some(HostRate { octets_per_s: 102_400, hosts, by });
+            let source = prefix("::/0").filter(|_| by == HostIdentity::Address);
+            let packets =
+                PacketMatch { input_interface: Some("lan0".to_owned()), source, over_rate, ..all() };
             PacketRule { chain: Chain::Forward, ..rule(13, packets, Verdict::Drop) }
         };
         let rate = "limit rate over 100 kbytes/second burst 64 kbytes";
         let (each, shared) = (
-            format!("update @from6-lan0 {{ ip6 saddr {rate} }} drop"),
+            format!("meta iiftype != 1 update @from6-lan0 {{ ip6 saddr {rate} }} drop"),
             format!("!= @from6-lan0 {rate} drop"),
         );
+        let by_link = format!("update @from-lan0 {{ ether saddr {rate} }} drop");
+        let others_by_link = format!("!= @from-lan0 {rate} drop");
         rules.extend([
             (
                 PacketRule {
@@ -189,8 +192,10 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
                 },
                 "ip6 daddr 2001:db8:1::/64 dnat ip6 prefix to fd00:1::/64",
             ),
-            (limit(LimitedHosts::Each), each.as_str()),
-            (limit(LimitedHosts::Others), shared.as_str()),
+            (limit(HostIdentity::Address, LimitedHosts::Each), each.as_str()),
+            (limit(HostIdentity::Address, LimitedHosts::Others), shared.as_str()),
+            (limit(HostIdentity::LinkAddress, LimitedHosts::Each), by_link.as_str()),
+            (limit(HostIdentity::LinkAddress, LimitedHosts::Others), others_by_link.as_str()),
         ]);
         for (rule, _) in &rules {
             platform.apply(&set(rule)).unwrap();

@@ -59,7 +59,7 @@ fn assert_apart(bed: &Testbed, other: &Host, when: &str) {
     }
 }
 
-/// Sends packets from the isolated host with the address of the other host, then answers from outside. Fails
+/// Sends packets from the host on `lan1` with the address of the other host, then answers from outside. Fails
 /// if an answer passes the door of the other host.
 fn assert_address_is_not_usable(bed: &Testbed, other: &Host, when: &str) {
     let (inside, outside) = (address(INSIDE), address(CORRESPONDENT));
@@ -108,6 +108,7 @@ fn holds(path: &str) {
     all_reach_the_internet("at first");
     // Without isolation the hosts reach each other.
     wait_until("the hosts reach each other", seconds(20), || pings(&bed, &other) == [true; 4]);
+    assert_address_is_not_usable(&bed, &other, "without isolation");
 
     router.reload(&config(&bed, true, path));
     let lan = router.show("lan");

@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use carnet_base::mapped;
 use carnet_nemo::forwarding::packet_rules::{
-    Chain, ConnectionState, HostRate, LimitedHosts, Mark, PacketCount, PacketMatch, PacketRule, PortRange,
-    Verdict,
+    Chain, ConnectionState, HostIdentity, HostRate, LimitedHosts, Mark, PacketCount, PacketMatch, PacketRule,
+    PortRange, Verdict,
 };
 use ipnet::{IpNet, Ipv6Net};
 
@@ -231,9 +231,16 @@ fn new_chain(role: Chain) -> Vec<u8> {
 /// A set of the addresses of hosts, each with its rate limit. Rules add the addresses.
 struct HostSet {
     name: String,
-    family: u8,
-    /// Whether the addresses are sources of packets.
-    is_source: bool,
+    key: HostKey,
+}
+
+/// Field of a packet that names the host.
+#[derive(Debug, Clone, Copy)]
+enum HostKey {
+    /// Link-layer address of the sender.
+    LinkSource,
+    /// IP address, of this family.
+    Address { family: u8, is_source: bool },
 }
 
 impl HostSet {
@@ -245,6 +252,11 @@ impl HostSet {
 
     /// Returns the set for the addresses of a rate limit with these conditions.
     fn of(packets: &PacketMatch) -> Option<HostSet> {
+        let by = packets.over_rate?.by;
+        if by == HostIdentity::LinkAddress {
+            let name = format!("from-{}", packets.input_interface.as_ref()?);
+            return Some(HostSet { name, key: HostKey::LinkSource });
+        }
         let (interface, prefix) = match &packets.input_interface {
             Some(interface) => (interface, packets.source?),
             None => (packets.output_interface.as_ref()?, packets.destination?),
@@ -252,13 +264,18 @@ impl HostSet {
         let is_source = packets.input_interface.is_some();
         let (family, version) = if family_of(prefix) == IPV4 { (IPV4, 4) } else { (IPV6, 6) };
         let direction = if is_source { "from" } else { "to" };
-        Some(HostSet { name: format!("{direction}{version}-{interface}"), family, is_source })
+        let key = HostKey::Address { family, is_source };
+        Some(HostSet { name: format!("{direction}{version}-{interface}"), key })
     }
 
     /// Returns the attributes that create the set. Each set of a transaction needs another `id`.
     fn definition(&self, id: u32) -> Vec<u8> {
         // The type is a number of the program `nft` for addresses, by which it lists the elements.
-        let (kind, length) = if self.family == IPV4 { (7, 4) } else { (8, 16) };
+        let (kind, length) = match self.key {
+            HostKey::LinkSource => (9, 6),
+            HostKey::Address { family: IPV4, .. } => (7, 4),
+            HostKey::Address { .. } => (8, 16),
+        };
         [
             string(SET_TABLE, TABLE),
             string(SET_NAME, &self.name),
@@ -274,12 +291,21 @@ impl HostSet {
 
     /// Returns the expressions that hold for packets over the rate.
     fn over(&self, rate: HostRate) -> Vec<Vec<u8>> {
-        let address = match (self.family, self.is_source) {
-            (IPV4, true) => payload(NETWORK_HEADER, 12, 4),
-            (IPV4, false) => payload(NETWORK_HEADER, 16, 4),
-            (_, true) => payload(NETWORK_HEADER, 8, 16),
-            (_, false) => payload(NETWORK_HEADER, 24, 16),
+        // Only frames of an Ethernet interface have a link-layer address. On another interface, the source
+        // address names the host.
+        let is_ethernet = |operation| vec![meta(INPUT_TYPE), compare(operation, &ETHERNET.to_ne_bytes())];
+        let (mut expressions, address) = match self.key {
+            HostKey::LinkSource => (is_ethernet(EQUAL), payload(LINK_HEADER, 6, 6)),
+            HostKey::Address { family: IPV4, is_source: true } => {
+                (is_ethernet(NOT_EQUAL), payload(NETWORK_HEADER, 12, 4))
+            }
+            HostKey::Address { is_source: true, .. } => {
+                (is_ethernet(NOT_EQUAL), payload(NETWORK_HEADER, 8, 16))
+            }
+            HostKey::Address { family: IPV4, .. } => (Vec::new(), payload(NETWORK_HEADER, 16, 4)),
+            HostKey::Address { .. } => (Vec::new(), payload(NETWORK_HEADER, 24, 16)),
         };
+        expressions.push(address);
         // The type means octets, and the flag that the expression holds above the rate.
         let limit = [
             attribute(1, &rate.octets_per_s.to_be_bytes()),
@@ -293,14 +319,15 @@ impl HostSet {
             LimitedHosts::Each => {
                 // The operation adds the address, or lets it stay longer.
                 let data = [string(1, &self.name), number(3, 1), number(4, REGISTER), nested(7, &limit)];
-                vec![address, expression("dynset", &data.concat())]
+                expressions.push(expression("dynset", &data.concat()));
             }
             LimitedHosts::Others => {
                 // The flag inverts the result: the set does not have the address.
                 let data = [string(1, &self.name), number(2, REGISTER), number(5, 1)];
-                vec![address, expression("lookup", &data.concat()), limit]
+                expressions.extend([expression("lookup", &data.concat()), limit]);
             }
         }
+        expressions
     }
 }
 
@@ -426,17 +453,15 @@ fn action(verdict: Verdict) -> Vec<Vec<u8>> {
             masked(&(!mask).to_ne_bytes(), &value.to_ne_bytes()),
             expression("meta", &[number(2, MARK), number(3, REGISTER)].concat()),
         ],
-        Verdict::SaveMark => {
-            vec![meta(MARK), expression("ct", &[number(2, CONNECTION_MARK), number(4, REGISTER)].concat())]
-        }
+        Verdict::SetConnectionMark(Mark { mask, value }) => vec![
+            connection(CONNECTION_MARK),
+            masked(&(!mask).to_ne_bytes(), &value.to_ne_bytes()),
+            expression("ct", &[number(2, CONNECTION_MARK), number(4, REGISTER)].concat()),
+        ],
         Verdict::Zone(zone) => {
             let data = [number(2, CONNECTION_ZONE), attribute(3, &[ORIGINAL]), number(4, REGISTER)];
             vec![load(REGISTER, &zone.to_ne_bytes()), expression("ct", &data.concat())]
         }
-        Verdict::RestoreMark => vec![
-            connection(CONNECTION_MARK),
-            expression("meta", &[number(2, MARK), number(3, REGISTER)].concat()),
-        ],
     }
 }
 

@@ -17,7 +17,7 @@ use super::desired::{Entry, Rule, TABLE_LOCAL, TABLE_MAIN, TABLE_NOWHERE, priori
 use super::entries::LOCAL;
 use super::lan::{AllowedPackets, Inbound, LanSettings, lan_ipv4_prefixes, lan_networks, lan_prefixes};
 use super::packet_rules::{
-    Chain, ConnectionState, HostRate, LimitedHosts, PacketMatch, PacketRule, PortRange, Verdict,
+    Chain, ConnectionState, HostIdentity, HostRate, LimitedHosts, PacketMatch, PacketRule, PortRange, Verdict,
 };
 
 /// Type of an Echo Request of IPv4 (RFC 792).
@@ -29,7 +29,7 @@ mod order {
     pub(super) const RATE: u32 = 5;
     pub(super) const SHARED_RATE: u32 = 6;
     /// Isolated interfaces exchange no packets with others, not even answers. Hosts may not use the addresses
-    /// of an interface from which theirs is isolated.
+    /// of another interface.
     pub(super) const ISOLATED: u32 = 10;
     /// Answers, and packets from hosts on board.
     pub(super) const INSIDE: u32 = 20;
@@ -41,12 +41,14 @@ mod order {
 
 /// Returns the rules of the packet filter for the doors of these interfaces.
 ///
-/// A host on an isolated interface could send a packet with the address of a host on another interface. For
+/// A host on one interface could send a packet with the address of a host on another interface. For
 /// connection tracking the other host would have begun the connection, and its door would let the answers
-/// pass. So the rules drop such packets.
+/// pass. So the rules drop such packets as soon as any interface needs rules. If all doors are open, the
+/// packet filter sees no packet of the fast path, and so has no rules.
 pub(crate) fn door_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSettings]) -> Vec<Entry> {
     let mut rules = Vec::new();
     let networks = lan_networks(prefixes, ipv4, lan);
+    let needs_rules = lan.iter().any(|lan| lan.door.needs_rules());
     let with_addresses_of = |from: &str, owner: &str| -> Vec<PacketRule> {
         let of_owner = networks.iter().filter(|(name, _)| name == owner);
         let packets = of_owner.map(|(_, network)| PacketMatch {
@@ -65,13 +67,12 @@ pub(crate) fn door_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSet
         let name = settings.interface.as_str();
         rules.extend(settings.door.host_rate.into_iter().flat_map(|rate| over_rate(name, rate)));
         let others = || lan.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other);
-        if settings.door.is_isolated {
-            for other in others() {
-                rules.push(rule(order::ISOLATED, between(name, &other.interface), Verdict::Drop));
-                rules.push(rule(order::ISOLATED, between(&other.interface, name), Verdict::Drop));
-                rules.extend(with_addresses_of(name, &other.interface));
-                rules.extend(with_addresses_of(&other.interface, name));
-            }
+        for other in others().filter(|_| settings.door.is_isolated) {
+            rules.push(rule(order::ISOLATED, between(name, &other.interface), Verdict::Drop));
+            rules.push(rule(order::ISOLATED, between(&other.interface, name), Verdict::Drop));
+        }
+        for other in others().filter(|_| needs_rules) {
+            rules.extend(with_addresses_of(name, &other.interface));
         }
         if settings.door.inbound == Inbound::Any {
             continue;
@@ -96,20 +97,25 @@ fn rule(order: u32, packets: PacketMatch, verdict: Verdict) -> PacketRule {
 
 /// Returns the rules that drop packets of hosts over their rate, from and to the hosts of an interface.
 fn over_rate(name: &str, octets_per_s: u64) -> Vec<PacketRule> {
-    let mut rules = Vec::new();
+    let interface = || Some(name.to_owned());
+    let from = PacketMatch { input_interface: interface(), ..Default::default() };
+    let to = PacketMatch { output_interface: interface(), ..Default::default() };
+    // A host with many addresses has one link-layer address. The kernel finds that of a destination only
+    // after these rules.
+    let mut all = vec![(HostIdentity::LinkAddress, from.clone())];
     for family in [Ipv6Net::default(), ALL_IPV4] {
-        let interface = || Some(name.to_owned());
-        let from = PacketMatch { input_interface: interface(), source: Some(family), ..Default::default() };
-        let to =
-            PacketMatch { output_interface: interface(), destination: Some(family), ..Default::default() };
-        for packets in [from, to] {
-            let hosts = [(order::RATE, LimitedHosts::Each), (order::SHARED_RATE, LimitedHosts::Others)];
-            rules.extend(hosts.map(|(order, hosts)| {
-                let over_rate = Some(HostRate { octets_per_s, hosts });
-                let over = rule(order, PacketMatch { over_rate, ..packets.clone() }, Verdict::Drop);
-                PacketRule { counts: true, ..over }
-            }));
-        }
+        let source = PacketMatch { source: Some(family), ..from.clone() };
+        let destination = PacketMatch { destination: Some(family), ..to.clone() };
+        all.extend([source, destination].map(|packets| (HostIdentity::Address, packets)));
+    }
+    let mut rules = Vec::new();
+    for (by, packets) in all {
+        let hosts = [(order::RATE, LimitedHosts::Each), (order::SHARED_RATE, LimitedHosts::Others)];
+        rules.extend(hosts.map(|(order, hosts)| {
+            let over_rate = Some(HostRate { octets_per_s, hosts, by });
+            let over = rule(order, PacketMatch { over_rate, ..packets.clone() }, Verdict::Drop);
+            PacketRule { counts: true, ..over }
+        }));
     }
     rules
 }
@@ -260,14 +266,19 @@ mod tests {
                 _ => None,
             })
             .collect();
-        assert_eq!(rules.len(), 8);
+        assert_eq!(rules.len(), 10);
         assert!(rules.iter().all(|rule| rule.order < order::ISOLATED && rule.verdict == Verdict::Drop));
         let of_hosts = |hosts| {
             rules.iter().filter(move |rule| {
-                rule.packets.over_rate == Some(HostRate { octets_per_s: 2_500_000, hosts })
+                let rate = rule.packets.over_rate.expect("a rate");
+                (rate.octets_per_s, rate.hosts) == (2_500_000, hosts)
             })
         };
-        assert_eq!((of_hosts(LimitedHosts::Each).count(), of_hosts(LimitedHosts::Others).count()), (4, 4));
+        assert_eq!((of_hosts(LimitedHosts::Each).count(), of_hosts(LimitedHosts::Others).count()), (5, 5));
+        let by_link: Vec<_> = rules.iter().filter(|rule| rule.packets.source.is_none()).collect();
+        let by_link = by_link.into_iter().filter(|rule| rule.packets.destination.is_none());
+        let identities: Vec<_> = by_link.filter_map(|rule| Some(rule.packets.over_rate?.by)).collect();
+        assert_eq!(identities, [HostIdentity::LinkAddress; 2]);
     }
 
     #[test]
@@ -278,15 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn host_behind_isolated_interface_cannot_use_address_of_another_interface() {
+    fn host_cannot_use_address_of_another_interface_if_any_interface_has_a_door() {
         let mut isolated = lan("i1", Inbound::Any);
         isolated.door.is_isolated = true;
         let named: Ipv6Net = "2001:db8:b::/56".parse().expect("prefix");
         isolated.prefixes = vec![named];
         let prefixes = ["2001:db8:a::/56".parse().expect("prefix"), named];
         let ipv4 = ["10.42.7.0/24".parse().expect("prefix")];
+        let mut lans = [lan("i0", Inbound::Any), isolated, lan("i2", Inbound::Any)];
         assert_eq!(
-            rules_of(&prefixes, &ipv4, &[lan("i0", Inbound::Any), isolated, lan("i2", Inbound::Any)]),
+            rules_of(&prefixes, &ipv4, &lans),
             [
                 "10 i0 * from 2001:db8:b::/56 Drop",
                 "10 i0 i1 Drop",
@@ -294,10 +306,17 @@ mod tests {
                 "10 i1 * from 2001:db8:a::/64 Drop",
                 "10 i1 i0 Drop",
                 "10 i1 i2 Drop",
+                "10 i2 * from ::ffff:10.42.7.0/120 Drop",
+                "10 i2 * from 2001:db8:a::/64 Drop",
                 "10 i2 * from 2001:db8:b::/56 Drop",
                 "10 i2 i1 Drop",
             ]
         );
+        lans[1].door = Door { inbound: Inbound::Established, ..Door::default() };
+        let rules = rules_of(&prefixes, &ipv4, &lans);
+        assert_eq!(rules.iter().filter(|rule| rule.starts_with("10 ")).count(), 6, "{rules:?}");
+        lans[1].door = Door::default();
+        assert_eq!(rules_of(&prefixes, &ipv4, &lans), Vec::<String>::new());
     }
 
     #[test]

@@ -89,6 +89,21 @@ pub struct HostRate {
     pub octets_per_s: u64,
     /// Hosts to which the rate applies.
     pub hosts: LimitedHosts,
+    /// What names a host.
+    pub by: HostIdentity,
+}
+
+/// What names a host that has a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostIdentity {
+    /// Link-layer address of the sender: all addresses of a host share its rate. The rule must select an
+    /// input interface, and holds only if this is an Ethernet interface.
+    LinkAddress,
+    /// IP address: the source if the rule selects an input interface, and otherwise the destination. The rule
+    /// must select one address family by that address. With an input interface, it holds only if this is not
+    /// an Ethernet interface.
+    Address,
 }
 
 /// Hosts to which a rate applies.
@@ -132,8 +147,7 @@ pub struct PacketMatch {
     pub mark: Option<Mark>,
     /// Mark of the packet's connection.
     pub connection_mark: Option<Mark>,
-    /// Rate that the packet must exceed. The host is the source if the rule selects an input interface, and
-    /// otherwise the destination. The rule must select one address family by that address.
+    /// Rate that the packet must exceed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_rate: Option<HostRate>,
     /// States of connection tracking, of which the packet has one; empty for any state.
@@ -165,10 +179,8 @@ pub enum Verdict {
     DestinationAddress(IpAddr),
     /// Writes bits of the packet's mark, and continues with the next rule.
     SetMark(Mark),
-    /// Stores the packet's mark in its connection, and continues with the next rule.
-    SaveMark,
-    /// Gives the packet the mark of its connection, and continues with the next rule.
-    RestoreMark,
+    /// Writes bits of the mark of the packet's connection, and continues with the next rule.
+    SetConnectionMark(Mark),
     /// Puts the packet's connection into a zone of connection tracking, and continues with the next rule.
     /// Only in [`Chain::Early`]. Answers need no zone: their addresses are unique after a change of the
     /// source address. A connection outside of the zone is another one, even with equal addresses and ports.

@@ -15,8 +15,9 @@
 //!   not change their source address.
 //! * Packets to the home agent take the tunnel. With the address of the uplink they would look like this
 //!   router's own tunnel packets. Connection tracking would then give their senders the home agent's packets.
-//! * The mark of the connection leads its answers back. Rules make all other packets from an uplink
-//!   unreachable.
+//! * The mark of the connection leads its answers back. carnet reads and writes only its own bits of these
+//!   marks ([`MASK`]), because the other bits may belong to the operator. Rules make all other packets from
+//!   an uplink unreachable.
 //! * When the uplink changes, the kernel ends the connections with the address of the former uplink.
 //! * A host with access to a captive portal ([`PortalTarget`]) is selected by its link-layer address. All its
 //!   packets leave by the uplink of the portal, before any policy. Its DNS queries go to the DNS servers of
@@ -170,10 +171,14 @@ pub(crate) fn breakout_entries(
     let near: Vec<Ipv6Net> = NEAR.iter().filter_map(|prefix| prefix.parse().ok()).collect();
     let inside: Vec<Ipv6Net> =
         networks.iter().copied().chain(near).chain(agents.into_iter().flatten().map(host)).collect();
-    entries.extend(marking_rules(policies, lan, &inside).into_iter().map(packet_rule));
+    let indexes = policies.iter().enumerate().filter(|(_, policy)| policy.breaks_out);
+    let mut marks: Vec<Mark> = indexes.map(|(index, _)| mark(index)).collect();
+    marks.extend(portal.map(|_| PORTAL));
+    marks.dedup();
+    entries.extend(marking_rules(policies, lan, &inside, &marks).into_iter().map(packet_rule));
     for uplink in &config.uplinks {
         let leads_to_portal = portal.is_some_and(|portal| portal.uplink == uplink.interface);
-        entries.extend(nat_rules(&uplink.interface, leads_to_portal).map(packet_rule));
+        entries.extend(nat_rules(&uplink.interface, leads_to_portal, &marks).map(packet_rule));
         let of_policies = policies.iter().enumerate().filter(|(_, policy)| policy.breaks_out);
         let of_policies =
             of_policies.map(|(index, policy)| (TrafficKind::Policy(policy.name.clone()), mark(index)));
@@ -235,8 +240,15 @@ fn routes(router: &MobileRouter, index: usize) -> Vec<Entry> {
     ipv6.into_iter().chain(ipv4).collect()
 }
 
-/// Returns the rules that mark packets of hosts on board. No policy applies to packets to `inside`.
-fn marking_rules(policies: &[BreakoutPolicy], lan: &[String], inside: &[Ipv6Net]) -> Vec<PacketRule> {
+/// Returns the rules that mark packets of hosts on board. No policy applies to packets to `inside`. `marks`
+/// are the marks of packets without the tunnel. Each has a rule of its own that gives it to a connection: so
+/// the bits outside of [`MASK`] stay, which belong to the operator's rules.
+fn marking_rules(
+    policies: &[BreakoutPolicy],
+    lan: &[String],
+    inside: &[Ipv6Net],
+    marks: &[Mark],
+) -> Vec<PacketRule> {
     let mut rules = Vec::new();
     for input in lan {
         let from = PacketMatch { input_interface: Some(input.clone()), ..PacketMatch::default() };
@@ -258,8 +270,11 @@ fn marking_rules(policies: &[BreakoutPolicy], lan: &[String], inside: &[Ipv6Net]
         let marked = PacketMatch { mark: Some(OUTSIDE), ..from };
         rules.push(early(order::ZONE, marked.clone(), Verdict::Zone(ZONE)));
         let answers = PacketMatch { is_answer: true, ..marked.clone() };
-        for (order, packets, verdict) in
-            [(0, answers, Verdict::SetMark(INSIDE)), (1, marked, Verdict::SaveMark)]
+        let saved = marks.iter().map(|mark| {
+            let packets = PacketMatch { mark: Some(*mark), ..marked.clone() };
+            (1, packets, Verdict::SetConnectionMark(*mark))
+        });
+        for (order, packets, verdict) in std::iter::once((0, answers, Verdict::SetMark(INSIDE))).chain(saved)
         {
             let chain = Chain::Prerouting;
             rules.push(PacketRule { chain, order, packets, counts: false, total: None, verdict });
@@ -323,8 +338,13 @@ fn portal_rules(portal: PortalTarget<'_>, uplink: usize, networks: &[Ipv6Net]) -
 
 /// Returns the rules for one uplink. They change the source address and lead answers back. They refuse
 /// packets that would leave with a foreign address, and those that arrive without a request. Packets of a
-/// captive portal are refused unless a host has access to it by this uplink.
-fn nat_rules(uplink: &str, leads_to_portal: bool) -> impl Iterator<Item = PacketRule> {
+/// captive portal are refused unless a host has access to it by this uplink. `marks` are those of packets
+/// without the tunnel. Answers get the mark of their connection, and keep the bits outside of [`MASK`].
+fn nat_rules(
+    uplink: &str,
+    leads_to_portal: bool,
+    marks: &[Mark],
+) -> impl Iterator<Item = PacketRule> + use<> {
     let from = PacketMatch { input_interface: Some(uplink.to_owned()), ..PacketMatch::default() };
     let to = PacketMatch { output_interface: Some(uplink.to_owned()), ..PacketMatch::default() };
     let answers = PacketMatch {
@@ -347,18 +367,25 @@ fn nat_rules(uplink: &str, leads_to_portal: bool) -> impl Iterator<Item = Packet
     let outside = PacketMatch { mark: Some(OUTSIDE), ..to };
     // Connections of the portal outlive the access in connection tracking.
     let portal = PacketMatch { connection_mark: Some(PORTAL), ..answers.clone() };
-    let portal = (!leads_to_portal).then_some((Chain::Prerouting, portal, Verdict::Drop));
+    let portal = (!leads_to_portal).then_some((Chain::Prerouting, 0, portal, Verdict::Drop));
+    // A connection has a mark of a policy that the config no longer has, until its host sends again.
+    let restored = marks.iter().copied().map(|mark| {
+        let packets = PacketMatch { connection_mark: Some(mark), ..answers.clone() };
+        (Chain::Prerouting, 1, packets, Verdict::SetMark(mark))
+    });
+    let restored: Vec<_> = restored.collect();
     let rules = [
-        (Chain::Prerouting, answers, Verdict::RestoreMark),
-        (Chain::Forward, foreign, Verdict::Drop),
-        (Chain::Forward, unasked, Verdict::Drop),
-        (Chain::SourceNat, outside, Verdict::Masquerade),
+        (Chain::Prerouting, 0, answers, Verdict::SetMark(OUTSIDE)),
+        (Chain::Forward, 0, foreign, Verdict::Drop),
+        (Chain::Forward, 0, unasked, Verdict::Drop),
+        (Chain::SourceNat, 0, outside, Verdict::Masquerade),
     ];
-    rules.into_iter().chain(portal).map(|(chain, packets, verdict)| PacketRule {
+    let all = rules.into_iter().chain(restored).chain(portal);
+    all.map(|(chain, order, packets, verdict)| PacketRule {
         chain,
-        order: 0,
+        order,
         packets,
-        counts: verdict != Verdict::RestoreMark,
+        counts: !matches!(verdict, Verdict::SetMark(_)),
         total: None,
         verdict,
     })
