@@ -92,7 +92,15 @@ install -d -m 750 -o "$user" -g "$group" "$root/run/carnet" "$root/run/carnet-fl
 # udev gives it this mode.
 device=$(stat -c %a /dev/net/tun)
 chmod 666 /dev/net/tun
-serve() { # PROGRAM ARGUMENT...: until it answers, and ends as it should
+# The ports of the services for hosts on board: DNS, DHCP, DHCPv6. The unit must have CAP_NET_BIND_SERVICE for them.
+has_ports() {
+  for port in 53 67 547; do
+    nsenter --net="/run/netns/$space" ss -Hlun "sport = :$port" | grep -q . || return 1
+  done
+}
+serve() { # CHECK PROGRAM ARGUMENT...: until it answers and CHECK holds, and ends as it should
+  check=$1
+  shift
   nsenter --net="/run/netns/$space" chroot "$root" setpriv --reuid "$user" --regid "$group" --clear-groups \
     --bounding-set "-all,$capabilities" --inh-caps "-all,$capabilities" --ambient-caps "-all,$capabilities" --no-new-privs \
     "$@" >"$root/tmp/log" 2>&1 &
@@ -104,18 +112,25 @@ serve() { # PROGRAM ARGUMENT...: until it answers, and ends as it should
     sleep 0.1
   done
   cat "$root/tmp/status"
+  tries=0
+  until "$check"; do
+    tries=$((tries + 1))
+    [ $tries -lt 100 ] || { echo "test-deb: $check fails" >&2; cat "$root/tmp/log" >&2; exit 1; }
+    sleep 0.1
+  done
   kill "$station"
   wait "$station" || { echo "test-deb: $1 ended with status $?" >&2; cat "$root/tmp/log" >&2; exit 1; }
   station=
 }
-serve carnet run --config /etc/carnet/bus-42.toml
-say "a station has run as the user carnet"
+sed -i 's|^prefixes = .*|&\nipv4_prefixes = ["10.42.7.0/24"]\ndns_forward = ["2001:db8:53::53"]|' "$root/etc/carnet/bus-42.toml"
+serve has_ports carnet run --config /etc/carnet/bus-42.toml
+say "a station has run as the user carnet, with DHCP and DNS on board"
 
 # A member of a fleet likewise, with etcd in place of three machines.
 nsenter --net="/run/netns/$space" "$etcd" --data-dir "$root/tmp/etcd" --log-level error &
 store=$!
 sed -i 's|^store = .*|store = ["http://127.0.0.1:2379"]|' "$root/etc/carnet/fleet.toml"
-serve carnet-fleet run --config /etc/carnet/fleet.toml
+serve true carnet-fleet run --config /etc/carnet/fleet.toml
 kill "$store"
 wait "$store" || true
 store=
