@@ -71,8 +71,8 @@ pub use carnet_cits::security::command::PseudonymRequest;
 pub use carnet_cits::security::status::{Security, SecurityTicket};
 pub use carnet_nemo::command::{DrainRequest, HandoverRequest, PortalRequest, RevokeRequest, SignalRequest};
 pub use carnet_nemo::status::{
-    Binding, Drain, HomeAgentStatus, LanInterface, MobileRouterStatus, NatStatus, NdpProxyStatus,
-    OutsideCount, Policy, PortalAccess, Route, Tunnel, Uplink,
+    AddressFamily, Binding, Drain, HomeAgentStatus, LanInterface, MobileRouterStatus, NatStatus,
+    NdpProxyStatus, OutsideCount, Policy, PortalAccess, Route, Tunnel, Uplink,
 };
 pub use carnet_nemo::status::{LanAdvertisement, LanAllowed};
 pub use lan::{Lan, LanDelegation, LanDhcp, LanDns, LanHost};

@@ -11,6 +11,7 @@ use carnet_lan::dhcpv4::LeaseStatus;
 use carnet_linux::Platform;
 use carnet_linux::sandbox::EnforcedLimits;
 use carnet_nemo::forwarding::packet_rules::{CountedTraffic, PacketCount, TrafficKind};
+use carnet_nemo::status::AddressFamily;
 use carnet_station::Station;
 use carnet_station::io::Event;
 use carnet_wire::address::MacAddress;
@@ -75,7 +76,10 @@ fn home_agent(
         None => Some("the station has no tunnels".to_owned()),
     };
     for nat in &mut agent.nat {
-        let kind = if nat.family == "ipv4" { TrafficKind::Ipv4Nat } else { TrafficKind::Ipv6Nat };
+        let kind = match nat.family {
+            AddressFamily::Ipv4 => TrafficKind::Ipv4Nat,
+            AddressFamily::Ipv6 => TrafficKind::Ipv6Nat,
+        };
         nat.translated = counted(traffic, &kind).remove(&nat.interface).unwrap_or_default();
         (nat.in_force, nat.failure) = (failure.is_none(), failure.clone());
     }

@@ -12,8 +12,8 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 use carnet_api::model::{
-    AnnouncedService, Area, Binding, Counters, Group, Lan, Location, NatStatus, NdpProxyStatus, OutsideCount,
-    Policy, Role, Route, Status, Tunnel, Uplink,
+    AddressFamily, AnnouncedService, Area, Binding, Counters, Group, Lan, Location, NatStatus,
+    NdpProxyStatus, OutsideCount, Policy, Role, Route, Status, Tunnel, Uplink,
 };
 use serde_json::Value;
 
@@ -127,7 +127,10 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
         line("home agent", agent.address.to_string());
         line("  bindings", agent.bindings.to_string());
         for nat in &agent.nat {
-            let family = if nat.family == "ipv4" { "  NAT of IPv4" } else { "  NAT of IPv6" };
+            let family = match nat.family {
+                AddressFamily::Ipv4 => "  NAT of IPv4",
+                AddressFamily::Ipv6 => "  NAT of IPv6",
+            };
             line(family, nat_line(nat));
         }
         if let Some(proxy) = &agent.ndp_proxy {

@@ -71,3 +71,12 @@ pub struct PortalOrder {
     /// name are servers as well.
     pub dns: Vec<IpAddr>,
 }
+
+/// Returns whether hosts on board may send DNS queries to this address by an uplink: it is a unicast address,
+/// and neither of one machine nor of one link.
+pub fn may_be_dns_server(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => carnet_wire::ipv4::is_unicast_routable(address),
+        IpAddr::V6(address) => carnet_wire::ipv6::is_unicast_routable(address),
+    }
+}

@@ -138,11 +138,31 @@ pub struct HomeAgentStatus {
     pub ndp_proxy: Option<NdpProxyStatus>,
 }
 
+/// Version of IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressFamily {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl AddressFamily {
+    /// Returns the name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            AddressFamily::Ipv4 => "ipv4",
+            AddressFamily::Ipv6 => "ipv6",
+        }
+    }
+}
+
 /// NAT of mobile networks at a home agent, for one address family.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NatStatus {
     /// Address family: `ipv4` or `ipv6`.
-    pub family: String,
+    pub family: AddressFamily,
     /// Interface to the Internet, whose address the packets get.
     pub interface: String,
     /// Whether the kernel has the rules.
@@ -403,13 +423,12 @@ fn ipv4_prefixes(router: &MobileRouter) -> Vec<Ipv4Prefix> {
     prefixes.map(status).collect()
 }
 
-/// Returns an exception of a door.
 /// Returns the status of each family's NAT. The platform adds the counts, and whether the rules are in force.
 fn nat_status(nat: &Nat) -> Vec<NatStatus> {
-    let families = [("ipv4", &nat.ipv4), ("ipv6", &nat.ipv6)];
+    let families = [(AddressFamily::Ipv4, &nat.ipv4), (AddressFamily::Ipv6, &nat.ipv6)];
     let with_nat = families.into_iter().filter_map(|(family, interface)| {
         Some(NatStatus {
-            family: family.into(),
+            family,
             interface: interface.clone()?,
             in_force: false,
             failure: None,
@@ -419,6 +438,7 @@ fn nat_status(nat: &Nat) -> Vec<NatStatus> {
     with_nat.collect()
 }
 
+/// Returns an exception of a door.
 fn allowed(packets: &AllowedPackets) -> LanAllowed {
     let protocol = match packets.protocol {
         protocol::TCP => "tcp".to_owned(),

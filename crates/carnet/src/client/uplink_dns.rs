@@ -17,6 +17,7 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use carnet_nemo::input::may_be_dns_server;
 use nix::net::if_::if_nametoindex;
 
 /// Maximum number of octets that are read of a file.
@@ -87,16 +88,9 @@ fn nameservers(text: &str) -> Vec<IpAddr> {
     lines.filter_map(|server| address(server.trim())).collect()
 }
 
-/// Parses an address that a host on board can reach by the uplink: neither of this machine nor of one link.
+/// Parses the address of a server that the station accepts.
 fn address(text: &str) -> Option<IpAddr> {
-    let address: IpAddr = text.parse().ok()?;
-    let is_local = match address {
-        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
-        IpAddr::V6(address) => address.is_unicast_link_local() || address.to_ipv4_mapped().is_some(),
-    };
-    let is_usable =
-        !(is_local || address.is_loopback() || address.is_unspecified() || address.is_multicast());
-    is_usable.then_some(address)
+    text.parse().ok().filter(|address| may_be_dns_server(*address))
 }
 
 /// Puts the first server of each address family in front, and cuts the list.

@@ -148,7 +148,7 @@ fn nat_metrics(page: &mut Page, nat: &[NatStatus]) {
     }
     let labels: Vec<[(&str, &str); 2]> = nat
         .iter()
-        .map(|nat| [("family", nat.family.as_str()), ("interface", nat.interface.as_str())])
+        .map(|nat| [("family", nat.family.name()), ("interface", nat.interface.as_str())])
         .collect();
     let each = || nat.iter().zip(&labels);
     let in_force = each().map(|(nat, labels)| (&labels[..], u8::from(nat.in_force)));

@@ -7,7 +7,7 @@
 //! The access ends when its time is over, by a command, and if the uplink can no longer carry the packets. It
 //! does not survive a restart, because it is not stored.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use carnet_wire::address::MacAddress;
 
 use super::Router;
 use crate::forwarding::{PortalTarget, is_usable};
-use crate::input::PortalOrder;
+use crate::input::{PortalOrder, may_be_dns_server};
 
 /// Possible duration of the access, in seconds.
 const DURATION_S: RangeInclusive<u32> = 1..=3600;
@@ -71,7 +71,7 @@ impl PortalAccess {
         if dns.len() > MAX_DNS {
             return refusal(&format!("found {} DNS servers, expected at most {MAX_DNS}", dns.len()));
         }
-        if let Some(address) = dns.iter().find(|address| !is_server(address)) {
+        if let Some(address) = dns.iter().find(|address| !may_be_dns_server(**address)) {
             return refusal(&format!("found the DNS server {address}, expected an address of one server"));
         }
         if let Some(reason) = obstacle(router, index).or(filter_error) {
@@ -144,15 +144,5 @@ fn obstacle(router: &Router, uplink: usize) -> Option<&'static str> {
         Some("the uplink has no address with a default router")
     } else {
         None
-    }
-}
-
-/// Returns whether hosts can send DNS queries to this address.
-fn is_server(address: &IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => {
-            !(v4.is_unspecified() || v4.is_loopback() || v4.is_multicast() || v4.is_broadcast())
-        }
-        IpAddr::V6(v6) => carnet_mobility::is_unicast_routable(*v6) && *v6 != Ipv6Addr::LOCALHOST,
     }
 }

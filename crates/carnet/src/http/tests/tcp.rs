@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use carnet_api::config::Http;
-use carnet_api::model::{HomeAgentStatus, NatStatus, NdpProxyStatus, OutsideCount, Policy, Uplink};
+use carnet_api::model::{
+    AddressFamily, HomeAgentStatus, NatStatus, NdpProxyStatus, OutsideCount, Policy, Uplink,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -322,7 +324,7 @@ fn promtool_accepts_metrics_and_alerts() {
         bindings: 2,
         keys_to_change: Vec::new(),
         nat: vec![NatStatus {
-            family: "ipv4".into(),
+            family: AddressFamily::Ipv4,
             interface: "eth0".into(),
             in_force: true,
             failure: None,
