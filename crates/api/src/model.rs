@@ -94,6 +94,10 @@ pub struct Status {
     /// being loaded.
     #[serde(default)]
     pub dataplane_loading: Option<String>,
+    /// Encryption of the tunnels: `encrypted`, `in the clear`, or for a home agent how many mobile routers
+    /// have encrypted sessions; `null` if the station has no tunnels.
+    #[serde(default)]
+    pub encryption: Option<String>,
     /// Status of the mobile router or mobile node; `null` if the station is neither.
     pub mobile_router: Option<MobileRouterStatus>,
     /// Status of the home agent; `null` if the station is no home agent.

@@ -52,6 +52,7 @@ pub fn status(
         roles,
         dataplane: platform.map(|platform| platform.path().name().into()),
         dataplane_loading: platform.and_then(Platform::loading).map(|path| path.name().into()),
+        encryption: config.encryption(),
         mobile_router: station.nemo().mobile_router_status(),
         home_agent: station.nemo().home_agent_status().map(|agent| home_agent(agent, platform, traffic)),
         geonet,

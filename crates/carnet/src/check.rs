@@ -45,6 +45,11 @@ pub fn check(path: &Path) -> ExitCode {
             for mistake in &mistakes {
                 eprintln!("{mistake}");
             }
+            if mistakes.is_empty()
+                && let Some(encryption) = config.encryption()
+            {
+                let _ = crate::print(&format!("tunnels: {encryption}\n"));
+            }
             if mistakes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(MISTAKE) }
         }
         Err(errors) => refuse(&errors),

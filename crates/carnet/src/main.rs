@@ -32,6 +32,7 @@ mod request;
 mod run;
 #[cfg(test)]
 mod scratch;
+mod sessions;
 mod settings;
 mod show;
 mod state;

@@ -10,6 +10,7 @@ mod lan;
 mod packets;
 mod reload;
 mod requests;
+mod sessions;
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -43,6 +44,7 @@ use crate::facilities::Applications;
 use crate::geonet::{GEONET, Geonet, next_event as next_geonet_event, until};
 use crate::lan::{LanEvent, LanServices};
 use crate::record::{Header, Recorder};
+use crate::sessions::{SESSIONS, Sessions};
 use crate::settings::security::{LoadedSecurity, furnish};
 use crate::state::{
     InputOutputs, OpenedState, OutputTreatment, StandbyEnded, State, StorageLocation, WriterEvent, record_of,
@@ -193,6 +195,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         with_secrets(|| Runner::new(config, platform, Part::new(geonet), seed, (state, kept)).map(Box::new))?;
     runner.upper_tester = Part::new(upper_tester);
     (runner.plan, runner.sandbox) = (plan, sandbox);
+    runner.open_session_socket()?;
     runner.settle();
     runner.carry_out();
     runner.tell_mtu();
@@ -224,6 +227,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         runner.config.station.name,
         server.socket().display()
     );
+    runner.tell_of_encryption();
     runner.tell_of_sandbox();
     runner.tell_uplinks();
     runner.warn_of_missing_interfaces();
@@ -242,6 +246,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     let (mut resting, mut bursts) = (resting(), 0);
     let mut probed = runner.portal_probes.inbox.take().context("the results of probes are taken once")?;
     let result = loop {
+        let due = runner.poll_timeout();
         let step = tokio::select! {
             ready = readable(tunnel.as_ref(), runner.read_pause.until()) => match ready {
                 Ok(()) => {
@@ -291,10 +296,13 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
                 runner.tell_uplinks();
                 Ok(())
             }
-            due = alarm.wait(runner.station.poll_timeout()) => {
-                runner.count_tunnels();
-                runner.input(Input::Timeout);
-                due.map_err(anyhow::Error::from)
+            waited = alarm.wait(due) => {
+                runner.handle_sessions();
+                if runner.is_station_due() {
+                    runner.count_tunnels();
+                    runner.input(Input::Timeout);
+                }
+                waited.map_err(anyhow::Error::from)
             }
             event = next_geonet_event(&mut runner.geonet) => {
                 bursts += 1;
@@ -531,6 +539,8 @@ struct Runner {
     /// The kernel's networking. `None` if the station does only GeoNetworking; then it has no tunnel device
     /// either.
     platform: Option<Platform>,
+    /// Encrypted sessions; `None` if all tunnels are in the clear.
+    sessions: Part<Sessions, SESSIONS>,
     reader: Option<TunnelReader>,
     writer: Option<TunnelWriter>,
     datagram_reader: Option<DatagramReader>,
@@ -631,6 +641,7 @@ impl Runner {
         let recorder = Recorder::create(config.station.record.as_deref(), &header);
         let recorder = optional(&config, "the recording", recorder)?.unwrap_or_default();
         let station_config = settings::station(&config, geonet.get().and_then(Geonet::address));
+        let sessions = Sessions::new(&config, header.time)?;
         config.wipe_keys();
         let served = settings::home_addresses(&config);
         let (known, others): (Vec<_>, Vec<_>) =
@@ -653,6 +664,7 @@ impl Runner {
                 config.facilities.as_ref().map(|_| Applications::new(&config.station.name)),
             ),
             config,
+            sessions: Part::new(sessions),
             reader: platform.as_ref().map(|platform| TunnelReader::new(platform.tunnel())),
             writer: platform.as_ref().map(|platform| TunnelWriter::new(platform.tunnel())),
             datagram_reader: platform.as_ref().map(|platform| DatagramReader::new(platform.datagrams())),
@@ -910,7 +922,10 @@ impl Runner {
             PlatformEvent::InterfaceGone { name } => Input::InterfaceGone { name },
             PlatformEvent::TunnelUsed { local, remote } => Input::TunnelUsed { local, remote },
             PlatformEvent::Destinations(destinations) => Input::Destinations(destinations),
-            PlatformEvent::Icmpv6(message) => Input::Icmpv6(message),
+            PlatformEvent::Icmpv6(message) => match self.too_big(message.destination, &message.message) {
+                Some(report) => report,
+                None => Input::Icmpv6(message),
+            },
             PlatformEvent::PacketRules(error) => Input::PacketRules(error),
             PlatformEvent::Notice(_) | PlatformEvent::DataPath(_) => return,
         });
@@ -1012,6 +1027,7 @@ impl Runner {
                     error!("{error}");
                 }
             }
+            NemoOutput::Packet(packet) if self.is_sent_in_session(&packet) => {}
             NemoOutput::Packet(packet) => {
                 if let Some(writer) = &mut self.writer {
                     writer.write(&packet);
@@ -1027,7 +1043,9 @@ impl Runner {
                     );
                 }
             }
-            NemoOutput::Encapsulated { local, remote, packet, may_fragment } => {
+            NemoOutput::Encapsulated { local, remote, packet, may_fragment, session }
+                if self.is_encapsulated_in_session((local, remote), may_fragment, session, &packet) => {}
+            NemoOutput::Encapsulated { local, remote, packet, may_fragment, .. } => {
                 if let Some(sender) = &mut self.datagram_writer {
                     sender.write(local, remote, may_fragment, &packet);
                     sender.flush();
@@ -1192,13 +1210,17 @@ impl Runner {
                 Ok(()) = readable(tunnel, None) => self.packets().await,
                 Ok(()) = datagrams_readable(datagrams) => self.datagrams().await,
                 Ok(()) = protected.readable() => self.protected_messages(&protected),
-                () = until(self.station.poll_timeout()) => self.input(Input::Timeout),
+                () = until(self.poll_timeout()) => {
+                    self.handle_sessions();
+                    self.input(Input::Timeout);
+                }
             }
         }
     }
 
     async fn close(mut self) {
         self.recorder.flush();
+        self.sessions.get_mut().into_iter().for_each(Sessions::close);
         for packet in self.state.close().await {
             self.carry(packet);
         }

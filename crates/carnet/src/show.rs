@@ -78,6 +78,9 @@ pub fn status(answer: Value, uplinks: Value) -> serde_json::Result<String> {
         let next = status.dataplane_loading.map(|next| format!(" while {next} is being loaded"));
         line("dataplane", path + &next.unwrap_or_default());
     }
+    if let Some(encryption) = status.encryption {
+        line("tunnels", encryption);
+    }
     let is_node = status.roles.contains(&Role::MobileNode);
     if let Some(router) = status.mobile_router {
         let cut_off = router.reachable == Some(false) && router.state == "registered";
@@ -360,7 +363,10 @@ fn tunnels(tunnels: &[Tunnel], width: Option<usize>) -> String {
                 None => tunnel.remote.to_string(),
             },
             or_nothing(tunnel.bid),
-            tunnel.encapsulation.clone(),
+            match tunnel.encryption.as_str() {
+                "encrypted" => format!("{}, encrypted", tunnel.encapsulation),
+                _ => tunnel.encapsulation.clone(),
+            },
             tunnel.mtu.to_string(),
             tunnel.path.clone(),
             format!("{} ({})", tunnel.packets_in, tunnel.octets_in),

@@ -108,7 +108,7 @@ fn check_accepts_and_warns() {
     let name = path.to_str().expect("a path");
     let output = carnet(&["check", "--config", name]);
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(stdout(&output), "");
+    assert_eq!(stdout(&output), "tunnels: in the clear\n");
     assert_eq!(
         stderr(&output),
         format!(

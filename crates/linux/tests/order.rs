@@ -56,6 +56,7 @@ fn control_messages_stay_in_order_when_sender_changes_queue() {
             inner: Vec::new(),
             transmit: true,
             mtu: 1400,
+            session: None,
         }));
 
         let io = platform.tunnel();

@@ -30,6 +30,7 @@ use carnet_wire::mobility::authentication::MN_HA_DATA_LEN;
 use carnet_wire::mobility::options::MN_HA;
 use carnet_wire::mobility::{AuthenticationField, MobilityOption, authentication_field};
 use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
 use sha1::Sha1;
 use zeroize::Zeroizing;
 
@@ -57,7 +58,8 @@ pub enum Authentication {
 }
 
 /// Number of a remote public key with which this station has encrypted sessions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct SessionPeer(pub u32);
 
 /// Several security associations of a node, distinguished by their SPIs (RFC 4285 5.1).
@@ -138,6 +140,14 @@ impl Authentication {
             Authentication::Ipsec if !ipsec => Err(MobilityDrop::NotProtected),
             Authentication::Session(peer) if session != Some(*peer) => Err(MobilityDrop::NotProtected),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns the remote key of the node's encrypted sessions; `None` without sessions.
+    pub fn session(&self) -> Option<SessionPeer> {
+        match self {
+            Authentication::Session(peer) => Some(*peer),
+            _ => None,
         }
     }
 

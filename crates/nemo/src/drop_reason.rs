@@ -32,6 +32,8 @@ carnet_base::drop_reasons! {
         /// Packet to the local address of a tunnel, whose upper-layer protocol has no receiver at this
         /// station.
         UpperLayer = "upper_layer",
+        /// Packet outside of the encrypted session of its binding, or out of the session of another key.
+        NotInSession = "not_in_session",
         /// A further copy of a packet that went over several tunnels.
         Duplicate = "duplicate",
     }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Time, WallTime};
+use carnet_mobility::SessionPeer;
 use carnet_mobility::mnpp::StationObserver;
 use carnet_wire::address::MacAddress;
 use ipnet::Ipv6Net;
@@ -43,6 +44,8 @@ pub struct Arrival<'a> {
     pub wall: WallTime,
     /// Stations in radio range.
     pub in_range: InRange<'a>,
+    /// Remote key of the encrypted session through which the packet came; `None` outside of a session.
+    pub session: Option<SessionPeer>,
 }
 
 /// A prefix that a router on board has got from this mobile router (RFC 8415).

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::{Endpoint, LinkMessage, hex};
-use carnet_mobility::Event;
+use carnet_mobility::{Event, SessionPeer};
 use serde::{Deserialize, Serialize};
 
 use crate::forwarding::desired::Change;
@@ -31,7 +31,8 @@ pub enum Output {
         #[serde(with = "hex")]
         message: Vec<u8>,
     },
-    /// An IPv6 packet to be sent inside IPv4 or UDP (RFC 5555). The outer header has its traffic class.
+    /// An IPv6 packet to be sent inside IPv4 or UDP (RFC 5555), or through an encrypted session. The outer
+    /// header has its traffic class.
     Encapsulated {
         /// Local end of the tunnel.
         local: Endpoint,
@@ -42,6 +43,10 @@ pub enum Output {
         packet: Vec<u8>,
         /// Whether routers may fragment the outer packet: its DF bit is clear.
         may_fragment: bool,
+        /// Remote key of the encrypted session that carries the packet; `None` in the clear, or if the caller
+        /// finds the session of a message by its addresses.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<SessionPeer>,
     },
     /// An ICMPv6 message to be sent on a link, from exactly this source.
     Icmpv6(LinkMessage),

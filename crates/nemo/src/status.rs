@@ -328,6 +328,9 @@ pub struct Tunnel {
     pub bid: Option<u16>,
     /// Encapsulation of inner packets: `ipv6` (RFC 2473), `ipv4` (protocol 41) or `udp` (RFC 5555).
     pub encapsulation: String,
+    /// `encrypted` for packets in encrypted sessions ([tunnel](tunnel.md)), else `in the clear`.
+    #[serde(default)]
+    pub encryption: String,
     /// Size of the largest inner packet that needs no outer fragments, in octets.
     pub mtu: u32,
     /// Path of the packets: `tun`, or the name of a fast path. The program fills this field.
@@ -795,6 +798,11 @@ impl Nemo {
                     Endpoint::Ipv6(_) => "ipv6",
                     Endpoint::Ipv4(_) => "ipv4",
                     Endpoint::Udp(_) => "udp",
+                }
+                .into(),
+                encryption: match tunnel.session {
+                    Some(_) => "encrypted",
+                    None => "in the clear",
                 }
                 .into(),
                 mtu: u32::try_from(mtu).unwrap_or(u32::MAX),

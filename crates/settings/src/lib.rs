@@ -20,13 +20,17 @@ use carnet_mobility::agents::{AgentAddress, AgentsConfig};
 use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, Nat, OtherAgents, Peer};
 use carnet_mobility::mobile_router::{MobileRouterConfig, UplinkConfig, VolumePeriod};
 use carnet_mobility::router_advertiser::HostConfiguration;
-use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, SharedKeys};
+use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, SessionPeer, SharedKeys};
 use carnet_station::{
     AllowedPackets, Door, GeonetSettings, Inbound, LanSettings, MobileRouterSettings, PortRange,
     StationConfig,
 };
 use carnet_wire::geonet::GnAddress;
 use ipnet::Ipv6Net;
+
+/// Number by which a mobile router knows the keys of its home agents. At a home agent, the number of a node's
+/// key is its place in the config.
+pub const HOME_AGENT: SessionPeer = SessionPeer(u32::MAX);
 
 /// Returns the config of a station. If `gn_address` is `None`, the GN address may follow later.
 pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig {
@@ -57,12 +61,13 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         nodes: agent
             .mobile_routers
             .iter()
-            .map(|node| AuthorizedNode {
+            .zip(0..)
+            .map(|(node, number)| AuthorizedNode {
                 nat: node.nat,
                 care_of_test: node.care_of_test,
                 home_address: node.home_address,
                 prefixes: mapped::join_families(&node.prefixes, &node.ipv4_prefixes).into(),
-                authentication: authentication(&node.auth),
+                authentication: authentication(&node.auth, SessionPeer(number)),
             })
             .collect(),
     });
@@ -72,7 +77,8 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
             home_prefix: router.home_prefix,
             home_agent: router.home_agents.addresses.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
             home_agent_ipv4: router.home_agents.ipv4_addresses.first().copied(),
-            force_udp: router.udp,
+            // A session inside IPv4 is always in UDP.
+            force_udp: router.udp || router.auth.sessions().is_some(),
             liveness: router.heartbeat,
             policies: policies::flow_policies(router),
             probes_portals: router.captive_portal_probe.is_some(),
@@ -195,9 +201,10 @@ fn door(door: &config::Door) -> Door {
 
 /// Returns the authentication of one node at its home agent. A home agent may have very many nodes, so a node
 /// with a single key must not need a heap allocation for it.
-fn authentication(auth: &Auth) -> Authentication {
+fn authentication(auth: &Auth, peer: SessionPeer) -> Authentication {
     match auth {
         Auth::None => Authentication::None,
+        Auth::Sessions(_) => Authentication::Session(peer),
         Auth::Ipsec => Authentication::Ipsec,
         Auth::Mac(mac) => {
             let association = association(mac.spi, &mac.key, mac.replay);
@@ -215,7 +222,7 @@ fn authentication(auth: &Auth) -> Authentication {
 fn own_authentication(auth: &Auth) -> Authentication {
     match auth.mac() {
         Some(mac) => shared_keys(mac, auth.former()),
-        None => authentication(auth),
+        None => authentication(auth, HOME_AGENT),
     }
 }
 

@@ -7,6 +7,7 @@ use carnet_base::{Endpoint, Time, WallTime};
 use carnet_geonet::ReceivedFrame;
 use carnet_geonet::ipv6_adaptation::HostFrame;
 use carnet_geonet::multicast::LanPacket;
+use carnet_mobility::SessionPeer;
 use carnet_nemo::forwarding::forwarder::Verdict;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_nemo::input::Arrival;
@@ -38,7 +39,7 @@ impl Station {
                 let mut buffer = PacketBuffer::new();
                 buffer.copy_from(&packet);
                 let (nemo, in_range) = self.nemo_in_range();
-                let at = Arrival { now, wall, in_range: in_range.as_stations() };
+                let at = Arrival { now, wall, in_range: in_range.as_stations(), session: None };
                 let verdict = nemo.handle_packet(at, &mut buffer);
                 nemo.carry_out(verdict, &buffer);
             }
@@ -46,8 +47,16 @@ impl Station {
                 let mut buffer = PacketBuffer::new();
                 buffer.copy_from(&packet);
                 let (nemo, in_range) = self.nemo_in_range();
-                let at = Arrival { now, wall, in_range: in_range.as_stations() };
+                let at = Arrival { now, wall, in_range: in_range.as_stations(), session: None };
                 let verdict = nemo.handle_datagram(at, (local, remote), traffic_class, &mut buffer);
+                nemo.carry_out(verdict, &buffer);
+            }
+            Input::SessionPacket { session, local, remote, traffic_class, packet } => {
+                let mut buffer = PacketBuffer::new();
+                buffer.copy_from(&packet);
+                let (nemo, in_range) = self.nemo_in_range();
+                let at = Arrival { now, wall, in_range: in_range.as_stations(), session: Some(session) };
+                let verdict = nemo.handle_session_packet(at, (local, remote), traffic_class, &mut buffer);
                 nemo.carry_out(verdict, &buffer);
             }
             Input::Protected { source, destination, label, message } => {
@@ -188,6 +197,7 @@ impl Station {
             other @ (Input::Timeout
             | Input::Packet(_)
             | Input::Datagram { .. }
+            | Input::SessionPacket { .. }
             | Input::Protected { .. }
             | Input::DatagramTooBig { .. }
             | Input::TunnelUsed { .. }
@@ -250,7 +260,7 @@ impl Station {
     pub fn handle_packet(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
         self.assert_drained();
         let (nemo, in_range) = self.nemo_in_range();
-        let at = Arrival { now, wall, in_range: in_range.as_stations() };
+        let at = Arrival { now, wall, in_range: in_range.as_stations(), session: None };
         let verdict = nemo.handle_packet(at, buffer);
         if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
             self.flush(now, wall);
@@ -270,8 +280,29 @@ impl Station {
     ) -> Verdict {
         self.assert_drained();
         let (nemo, in_range) = self.nemo_in_range();
-        let at = Arrival { now, wall, in_range: in_range.as_stations() };
+        let at = Arrival { now, wall, in_range: in_range.as_stations(), session: None };
         let verdict = nemo.handle_datagram(at, ends, traffic_class, buffer);
+        if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
+            self.flush(now, wall);
+        }
+        verdict
+    }
+
+    /// Handles a packet that came out of the encrypted session of a remote key. `ends` are the tunnel ends by
+    /// the header of the datagram, and `traffic_class` is its octet with DSCP and ECN.
+    pub fn handle_session_packet(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        session: SessionPeer,
+        ends: (Endpoint, Endpoint),
+        traffic_class: u8,
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        self.assert_drained();
+        let (nemo, in_range) = self.nemo_in_range();
+        let at = Arrival { now, wall, in_range: in_range.as_stations(), session: Some(session) };
+        let verdict = nemo.handle_session_packet(at, ends, traffic_class, buffer);
         if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
             self.flush(now, wall);
         }

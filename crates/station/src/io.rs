@@ -21,6 +21,7 @@ pub use carnet_cits::geonetworking::output::{Delivered, GnPacketType, Output as 
 pub use carnet_cits::position::{Area, AreaShape, Position, PositionQuality};
 use carnet_geonet::MacAddress;
 pub use carnet_mobility::Event;
+use carnet_mobility::SessionPeer;
 pub use carnet_mobility::mobile_router::{Octets, PortalProbe};
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +101,20 @@ pub enum Input {
         /// DSCP and ECN of the outer header.
         traffic_class: u8,
         /// The IPv6 packet.
+        #[serde(with = "hex")]
+        packet: Vec<u8>,
+    },
+    /// A packet that came out of an encrypted session; see [`crate::Station::handle_session_packet`].
+    SessionPacket {
+        /// Remote key of the session.
+        session: SessionPeer,
+        /// Local end of the tunnel, by the header of the datagram.
+        local: Endpoint,
+        /// Remote end of the tunnel, by the header of the datagram.
+        remote: Endpoint,
+        /// DSCP and ECN of the outer header.
+        traffic_class: u8,
+        /// The packet.
         #[serde(with = "hex")]
         packet: Vec<u8>,
     },

@@ -6,12 +6,13 @@ use std::time::Duration;
 use carnet_mobility::ReplayProtection;
 
 use super::keys::{
-    Disclosure, Key, Kind, Optional, Section, Tables, computed, integer, optional, required, tables, text,
-    value, with_default, words,
+    Declared, Disclosure, Key, Kind, Optional, Section, Tables, computed, integer, optional, required,
+    tables, text, value, with_default, words,
 };
 use super::reader::{At, Value};
+use super::session_keys::{PublicKey, SecretKey, SessionKeys};
 use super::table::Table;
-use super::{kinds, values};
+use super::{kinds, session_keys, values};
 
 /// Maximum number of keys that a node may have at a time.
 const MAX_KEYS: usize = 4;
@@ -25,6 +26,8 @@ pub enum Auth {
     Ipsec,
     /// Mobility message authentication option (RFC 4285 5.1, HMAC-SHA1).
     Mac(Mac),
+    /// Messages inside encrypted sessions (`docs/tunnel.md`), with an allocation of its own.
+    Sessions(Box<SessionKeys>),
     /// Mobility message authentication option with several keys, while an operator changes the key. A home
     /// agent may have very many routers, so this rare state has its own allocation.
     Changing(Box<Changing>),
@@ -67,15 +70,24 @@ impl Auth {
     /// shared key.
     pub fn mac(&self) -> Option<&Mac> {
         match self {
-            Auth::None | Auth::Ipsec => None,
+            Auth::None | Auth::Ipsec | Auth::Sessions(_) => None,
             Auth::Mac(mac) => Some(mac),
             Auth::Changing(changing) => Some(&changing.mac),
+        }
+    }
+
+    /// Returns the keys of encrypted sessions; `None` without sessions.
+    pub fn sessions(&self) -> Option<&SessionKeys> {
+        match self {
+            Auth::Sessions(keys) => Some(keys),
+            _ => None,
         }
     }
 
     pub(super) fn wipe_keys(&mut self) {
         match self {
             Auth::None | Auth::Ipsec => {}
+            Auth::Sessions(keys) => keys.preshared_key.iter_mut().for_each(SecretKey::wipe),
             Auth::Mac(mac) => mac.key.wipe(),
             Auth::Changing(changing) => {
                 changing.mac.key.wipe();
@@ -88,13 +100,14 @@ impl Auth {
     pub fn former(&self) -> &[FormerKey] {
         match self {
             Auth::Changing(changing) => &changing.former,
-            Auth::None | Auth::Ipsec | Auth::Mac(_) => &[],
+            Auth::None | Auth::Ipsec | Auth::Mac(_) | Auth::Sessions(_) => &[],
         }
     }
 }
 
 /// Expected value in an error message: `auth`.
-const EXPECTED: &str = "authentication to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"";
+pub(super) const EXPECTED: &str = "authentication to be chosen: { public_key = \"...\" }, \
+                                   { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"";
 
 /// Type of the config key `auth`: an inline table, or one of two words.
 pub(super) const KIND: Kind<Auth> = value("auth", EXPECTED, read).with_table(&TABLE, &["none", "ipsec"]);
@@ -108,8 +121,24 @@ const KEY_FILE: Kind<carnet_base::Key> =
     value("path", "a path", |value| value.parse("a path", |text| read_key(text, value.file())))
         .disclosed(Disclosure::PathOfSecret);
 
-static SPI: Key<u32> =
-    required("spi", SECURITY_PARAMETERS_INDEX, "Security Parameters Index: the number of this key.");
+static PUBLIC_KEY: Optional<PublicKey> = optional(
+    "public_key",
+    session_keys::PUBLIC_KEY,
+    "Public key of the mobile router, as `carnet key` prints it. Signalling and traffic of this router then
+     travel in encrypted sessions, see [tunnel](tunnel.md). Give no other key but `preshared_key_file`. No two
+     routers have the same public key. A mobile router has `home_agent_key` instead.",
+);
+static PRESHARED_KEY_FILE: Optional<SecretKey> = optional(
+    "preshared_key_file",
+    session_keys::SECRET_KEY_FILE,
+    "A file, mode 0600, with a key that both ends share beside their key pairs, as `wg genpsk` makes it. It
+     protects recorded traffic against later quantum computers.",
+);
+static SPI: Optional<u32> = optional(
+    "spi",
+    SECURITY_PARAMETERS_INDEX,
+    "Security Parameters Index: the number of this key. Required without `public_key`.",
+);
 static KEY: Optional<carnet_base::Key> = optional(
     "key",
     SHARED_KEY,
@@ -152,8 +181,11 @@ static FORMER: Tables = tables(
 );
 
 /// Keys of the inline table `auth`.
-static TABLE: Section =
-    Section::new("auth", "auth", &[&SPI, &KEY, &KEY_FILE_OF_AUTH, &REPLAY, &WINDOW, &PER_AGENT, &FORMER]);
+static TABLE: Section = Section::new(
+    "auth",
+    "auth",
+    &[&PUBLIC_KEY, &PRESHARED_KEY_FILE, &SPI, &KEY, &KEY_FILE_OF_AUTH, &REPLAY, &WINDOW, &PER_AGENT, &FORMER],
+);
 
 static FORMER_SPI: Key<u32> = required(
     "spi",
@@ -177,13 +209,41 @@ fn read(value: &Value<'_>) -> Option<Auth> {
             value.refuse(&format!("{text:?} is not known, expected {EXPECTED}"));
             None
         }
-        None => mac(&Table::of(&TABLE, value)?),
+        None => {
+            let table = Table::of(&TABLE, value)?;
+            match table.value(&PUBLIC_KEY) {
+                Some(_) => sessions(&table),
+                None => mac(&table),
+            }
+        }
     }
 }
 
-/// Reads `auth` if it is an inline table.
+/// Reads `auth` if it is an inline table with a public key.
+fn sessions(table: &Table<'_>) -> Option<Auth> {
+    let public_key = table.take(&PUBLIC_KEY);
+    let preshared_key = table.take(&PRESHARED_KEY_FILE);
+    let others: [&dyn Declared; 7] = [&SPI, &KEY, &KEY_FILE_OF_AUTH, &REPLAY, &WINDOW, &PER_AGENT, &FORMER];
+    let unused: Vec<Value<'_>> = others.iter().filter_map(|key| table.value(*key)).collect();
+    for value in &unused {
+        value.refuse("found this key beside `public_key`, expected one of the two");
+    }
+    let keys = SessionKeys { public_keys: vec![public_key??], preshared_key: preshared_key? };
+    unused.is_empty().then(|| Auth::Sessions(Box::new(keys)))
+}
+
+/// Reads `auth` if it is an inline table with shared keys.
 fn mac(table: &Table<'_>) -> Option<Auth> {
-    let spi = table.take_at(&SPI);
+    if let (Some(value), Some(_)) = (table.value(&PRESHARED_KEY_FILE), table.take(&PRESHARED_KEY_FILE)) {
+        value.refuse("found no `public_key` beside it, expected both");
+    }
+    let spi = match table.find_at(&SPI) {
+        Some(None) => {
+            table.miss(&SPI, &SPI.form().expected());
+            None
+        }
+        read => read.flatten(),
+    };
     let key = shared_key(table, &KEY, &KEY_FILE_OF_AUTH);
     let timestamps = table.take(&REPLAY);
     let window = table.take(&WINDOW);

@@ -1,13 +1,14 @@
 //! Checks of values in different tables of a config file. The declaration of a key checks a single value; the
 //! file of a table checks values of that table against each other.
 
+use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
 use super::conflicts::taken;
 use super::document::Draft;
 use super::errors::Sink;
 use super::reader::At;
-use super::{Auth, DataplanePath, geonet, home_agent, mobile_router, security};
+use super::{Auth, DataplanePath, PublicKey, geonet, home_agent, mobile_router, security};
 
 /// Reports all conflicts between tables.
 pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
@@ -24,6 +25,7 @@ pub(super) fn check(draft: &Draft, sink: &Sink<'_>) {
         router.check(draft.home_agent.is_some(), sink);
     }
     ipsec(draft, sink);
+    sessions(draft, sink);
     if let (Some(agent), Some(router)) = (&draft.home_agent, &draft.mobile_router) {
         both(agent, router, sink);
     }
@@ -100,6 +102,48 @@ fn ipsec(draft: &Draft, sink: &Sink<'_>) {
         && agent.is_some_and(|agent| !agent.peers.is_empty())
     {
         sink.push(auth.at, "IPsec supports only one home agent, expected no [[home_agent.peer]]");
+    }
+}
+
+/// Checks that a station with public keys of other ends has a private key, and that no two mobile routers
+/// have the same public key. Reports keys whose packets would leave in the clear.
+fn sessions(draft: &Draft, sink: &Sink<'_>) {
+    let routers = draft.home_agent.as_ref().map(|agent| agent.routers.as_slice()).unwrap_or_default();
+    let nodes = routers.iter().filter_map(|router| router.auth.as_ref());
+    let own = draft.mobile_router.as_ref().and_then(|router| router.auth.as_ref());
+    let all: Vec<&At<Auth>> =
+        nodes.clone().chain(own).filter(|auth| auth.value.sessions().is_some()).collect();
+    let Some(first) = all.first() else { return };
+    if draft.station.as_ref().is_some_and(|station| station.private_key.is_none()) {
+        let message = "encrypted sessions need a private key of this station, expected \
+                       `station.private_key_file`";
+        sink.push(first.at, message);
+    }
+    let mut known: HashMap<PublicKey, usize> = HashMap::new();
+    for auth in nodes {
+        for key in auth.value.sessions().iter().flat_map(|keys| &keys.public_keys) {
+            if let Some(other) = known.insert(*key, auth.at) {
+                let place = sink.place(other);
+                sink.push(auth.at, format!("the public key is that at {place}, expected another"));
+            }
+        }
+    }
+    let Some(router) = draft.mobile_router.as_ref() else { return };
+    let (Some(auth), Some(config)) = (&router.auth, &router.config) else { return };
+    let Some(keys) = auth.value.sessions() else { return };
+    let (keys, agents) = (keys.public_keys.len(), config.home_agents.addresses.len());
+    if keys != 1 && keys != agents {
+        let message =
+            format!("there are {keys} keys for {agents} home agents, expected one, or one for each");
+        sink.push(auth.at, message);
+    }
+    let unsupported = [
+        (config.home_agents.discover, "a discovered home agent has no key, expected no \"discover\""),
+        (config.nesting, "nesting passes on no encrypted sessions yet, expected nesting = false"),
+        (!config.direct_routes.is_empty(), "direct routes are in the clear, expected no `direct_routes`"),
+    ];
+    for (_, message) in unsupported.iter().filter(|(is_there, _)| *is_there) {
+        sink.push(auth.at, *message);
     }
 }
 

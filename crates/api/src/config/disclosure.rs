@@ -217,9 +217,13 @@ mod tests {
         let expected = [
             "auth.key",
             "auth.former.key",
+            "station.private_key_file",
             "station.http_tokens",
+            "auth.preshared_key_file",
             "auth.key_file",
             "auth.former.key_file",
+            "mobile_router.preshared_key_file",
+            "mobile_node.preshared_key_file",
             "security.tickets",
         ];
         assert_eq!(secret_keys(), expected);

@@ -59,7 +59,7 @@ pub(super) fn sections() -> Vec<&'static Section> {
 
 /// Values of a whole config file before the checks between tables.
 pub(super) struct Draft {
-    station: Option<Station>,
+    pub station: Option<Station>,
     pub dataplane: Option<Dataplane>,
     /// `[home_agent]`; `None` if absent.
     pub home_agent: Option<home_agent::Draft>,

@@ -33,6 +33,8 @@ pub struct HomeAgent {
     pub ipv4_address: Option<Ipv4Addr>,
     /// Whether packets inside IPv4 always go in UDP.
     pub udp: bool,
+    /// UDP port of encrypted sessions.
+    pub tunnel_port: u16,
     /// Whether a mobile router may have several care-of addresses.
     pub multiple_care_of: MultipleCareOfAddresses,
     /// Default of `care_of_test` for the mobile routers.
@@ -108,6 +110,11 @@ impl HomeAgent {
                 self.address
             ));
         }
+        if !self.peers.is_empty() && self.mobile_routers.iter().any(|it| it.auth.sessions().is_some()) {
+            warnings.push(
+                "home_agent.peer: packets that home agents relay to each other are in the clear".to_owned(),
+            );
+        }
         for peer in &self.peers {
             let known = std::iter::once(self.home_prefix).chain(self.home_network);
             if !known.into_iter().any(|prefix| prefix.contains(&peer.address)) {
@@ -147,6 +154,13 @@ static UDP: Key<bool> = with_default(
     kinds::BOOLEAN,
     "false",
     "Use UDP inside IPv4 even without a NAT. Needed if only the UDP port is forwarded to this machine.",
+);
+static TUNNEL_PORT: Key<u16> = with_default(
+    "tunnel_port",
+    integer(1, 65_535),
+    "51820",
+    "UDP port of the encrypted sessions, over IPv6 at `address` and over IPv4 at `ipv4_address`. It is in use
+     if a mobile router has a `public_key`, see [tunnel](tunnel.md).",
 );
 static MULTIPLE_CARE_OF: Key<MultipleCareOfAddresses> = with_default(
     "multiple_care_of",
@@ -297,6 +311,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &ADDRESS,
         &IPV4_ADDRESS,
         &UDP,
+        &TUNNEL_PORT,
         &MULTIPLE_CARE_OF,
         &CARE_OF_TEST,
         &HOME_PREFIX,
@@ -355,6 +370,7 @@ impl Draft {
             address: address.map(|address| address.value),
             ipv4_address: ipv4_address.map(|address| address.map(|address| address.value)),
             udp: table.take(&UDP),
+            tunnel_port: table.take(&TUNNEL_PORT),
             multiple_care_of: table.take(&MULTIPLE_CARE_OF),
             care_of_test: care_of_test,
             home_prefix: home_prefix.map(|prefix| prefix.value),

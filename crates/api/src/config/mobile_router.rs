@@ -19,10 +19,11 @@ use super::auth::{self, Auth};
 use super::conflicts::{apart, home_address, not_inside, not_inside_ipv4, taken};
 use super::errors::Sink;
 use super::keys::{
-    Key, Kind, Optional, Section, Tables, optional, required, required_tables, tables, text, value,
+    Key, Kind, Optional, Section, Tables, integer, optional, required, required_tables, tables, text, value,
     with_default, words,
 };
 use super::reader::{At, List, Value};
+use super::session_keys::{self, PublicKey, SecretKey, SessionKeys};
 use super::table::{Table, all};
 use super::{kinds, values};
 
@@ -47,6 +48,8 @@ pub struct MobileRouter {
     pub home_prefix: Ipv6Net,
     /// The home agents.
     pub home_agents: HomeAgents,
+    /// UDP port of encrypted sessions at the home agents.
+    pub home_agent_port: u16,
     /// Whether packets inside IPv4 always go in UDP.
     pub udp: bool,
     /// Intervals of heartbeats; `None` if the router sends no heartbeats.
@@ -419,8 +422,39 @@ static CAPTIVE_PORTAL_PROBE: Optional<ProbeUrl> = optional(
      redirection or a page means a portal, and `carnet show uplinks` names it. See [captive
      portals](#captive-portals).",
 );
-static AUTH: Key<Auth> =
-    required("auth", auth::KIND, "How the home agent authenticates Binding Updates, see [auth](#auth).");
+static AUTH: Optional<Auth> = optional(
+    "auth",
+    auth::KIND,
+    "How the home agent authenticates Binding Updates, see [auth](#auth). Required without `home_agent_key`.",
+);
+/// One public key, or an array of them.
+const HOME_AGENT_KEYS: Kind<List<PublicKey>> =
+    value("key in base64 or array", session_keys::EXPECTED, |value| {
+        if value.is_array() {
+            let expected = "a key in base64, or an array of them";
+            return List::read(value, expected, |item| session_keys::PUBLIC_KEY.read(item));
+        }
+        let key = session_keys::PUBLIC_KEY.read(value).map(|key| At { value: key, at: value.at() });
+        Some(List { whole: key.is_some(), items: key.into_iter().collect() })
+    });
+static HOME_AGENT_KEY: Optional<List<PublicKey>> = optional(
+    "home_agent_key",
+    HOME_AGENT_KEYS,
+    "Public key of the home agent, in place of `auth`: signalling and traffic then travel in encrypted
+     sessions, see [tunnel](tunnel.md). One key for all home agents, or an array in the order of `home_agent`.
+     It needs `station.private_key_file`.",
+);
+static PRESHARED_KEY_FILE: Optional<SecretKey> = optional(
+    "preshared_key_file",
+    session_keys::SECRET_KEY_FILE,
+    "With `home_agent_key`: a file, mode 0600, with the preshared key, as in [auth](#auth).",
+);
+static HOME_AGENT_PORT: Key<u16> = with_default(
+    "home_agent_port",
+    integer(1, 65_535),
+    "51820",
+    "With `home_agent_key`: UDP port of the encrypted sessions, the `tunnel_port` of the home agent.",
+);
 static UPLINKS: Tables = required_tables(
     "uplink",
     &uplink::SECTION,
@@ -460,6 +494,9 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &PREFIX_DISCOVERY,
         &CAPTIVE_PORTAL_PROBE,
         &AUTH,
+        &HOME_AGENT_KEY,
+        &PRESHARED_KEY_FILE,
+        &HOME_AGENT_PORT,
         &UPLINKS,
         &POLICIES,
     ],
@@ -492,6 +529,9 @@ pub(in crate::config) static SECTION_OF_NODE: Section = Section::new(
         &PREFIX_DISCOVERY,
         &CAPTIVE_PORTAL_PROBE,
         &AUTH,
+        &HOME_AGENT_KEY,
+        &PRESHARED_KEY_FILE,
+        &HOME_AGENT_PORT,
         &NODE_UPLINKS,
         &NODE_POLICIES,
     ],
@@ -515,6 +555,43 @@ pub(in crate::config) static SECTION_OF_NODE: Section = Section::new(
         "URL to request over an uplink, to find a captive portal, as in `[mobile_router]`.",
     ),
 ]);
+
+/// Reads `auth`, or `home_agent_key` in its place.
+fn read_auth(table: &Table<'_>) -> Option<At<Auth>> {
+    let auth = table.find_at(&AUTH);
+    let keys = table.find_at(&HOME_AGENT_KEY);
+    let preshared_key = table.find_at(&PRESHARED_KEY_FILE);
+    match (table.value(&AUTH), table.value(&HOME_AGENT_KEY)) {
+        (None, None) => {
+            table.miss(&AUTH, &format!("{}, or `home_agent_key`", auth::EXPECTED));
+            None
+        }
+        (Some(_), Some(key)) => {
+            key.refuse("found both `auth` and `home_agent_key`, expected one of them");
+            None
+        }
+        (Some(value), None) => {
+            if let Some(preshared) = table.value(&PRESHARED_KEY_FILE) {
+                preshared.refuse("found no `home_agent_key` beside it, expected both");
+            }
+            let auth = auth??;
+            if auth.value.sessions().is_some() {
+                value.refuse("a mobile router names the home agent's key, expected `home_agent_key`");
+                return None;
+            }
+            Some(auth)
+        }
+        (None, Some(_)) => {
+            let keys = keys??;
+            let preshared_key = preshared_key?.map(|key| key.value);
+            let public_keys = keys.value.complete()?;
+            Some(At {
+                value: Auth::Sessions(Box::new(SessionKeys { public_keys, preshared_key })),
+                at: keys.at,
+            })
+        }
+    }
+}
 
 /// Home agents that the config names.
 #[derive(Clone)]
@@ -653,7 +730,7 @@ impl Draft {
         let policies: Option<Vec<policy::Draft>> =
             table.tables(policies_key).map(|tables| tables.iter().map(read_policy).collect());
         let network = network(table);
-        let auth = table.take_at(&AUTH);
+        let auth = read_auth(table);
         let uplinks_config: Option<Vec<Uplink>> =
             uplinks.as_ref().and_then(|uplinks| uplinks.iter().map(|uplink| uplink.config.clone()).collect());
         let has_bids = uplinks_config.iter().flatten().any(|uplink| uplink.bid.is_some());
@@ -667,6 +744,7 @@ impl Draft {
                     discover: agents.discover,
                 })
             }),
+            home_agent_port: table.take(&HOME_AGENT_PORT),
             udp: table.take(&UDP),
             heartbeat: heartbeat(table, has_bids),
             prefixes: network.prefixes.complete(),

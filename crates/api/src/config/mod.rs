@@ -25,6 +25,7 @@ mod kinds;
 mod mobile_router;
 mod reader;
 mod security;
+mod session_keys;
 mod station;
 mod table;
 mod values;
@@ -67,6 +68,7 @@ pub use mobile_router::{
     PolicyAction, PolicyNetworks, PolicyProtocol, ProbeUrl, Roaming, Uplink, VolumePeriod, or_any,
 };
 pub use security::{Pseudonyms, Security, SecurityPolicy};
+pub use session_keys::{PublicKey, SecretKey, SessionKeys};
 pub use station::{Http, Sandbox, Station};
 
 /// A checked config.
@@ -153,6 +155,7 @@ impl Config {
         let nodes = self.home_agent.iter_mut().flat_map(|agent| &mut agent.mobile_routers);
         let own = self.mobile_router.iter_mut().map(|router| &mut router.auth);
         nodes.map(|router| &mut router.auth).chain(own).for_each(Auth::wipe_keys);
+        self.station.private_key.iter_mut().for_each(SecretKey::wipe);
     }
 
     /// Returns whether IPsec protects messages.
@@ -161,6 +164,29 @@ impl Config {
             self.home_agent.iter().flat_map(|agent| &agent.mobile_routers).map(|router| &router.auth);
         let own = self.mobile_router.iter().map(|router| &router.auth);
         routers.chain(own).any(|auth| *auth == Auth::Ipsec)
+    }
+
+    /// Returns whether some tunnels of this station are in encrypted sessions.
+    pub fn has_sessions(&self) -> bool {
+        self.auths().any(|auth| auth.sessions().is_some())
+    }
+
+    /// Returns the encryption of the tunnels in words; `None` if the station has none.
+    pub fn encryption(&self) -> Option<String> {
+        let all = self.auths().count();
+        let encrypted = self.auths().filter(|auth| auth.sessions().is_some()).count();
+        match (all, encrypted) {
+            (0, _) => None,
+            (_, 0) => Some("in the clear".to_owned()),
+            _ if all == encrypted => Some("encrypted".to_owned()),
+            _ => Some(format!("{encrypted} of {all} encrypted, the others in the clear")),
+        }
+    }
+
+    /// Returns how this station and its mobile routers authenticate.
+    fn auths(&self) -> impl Iterator<Item = &Auth> {
+        let routers = self.home_agent.iter().flat_map(|agent| &agent.mobile_routers);
+        routers.map(|router| &router.auth).chain(self.mobile_router.iter().map(|router| &router.auth))
     }
 
     /// Returns warnings about a valid config, one line each.

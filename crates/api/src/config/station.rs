@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::keys::{Key, Optional, Section, computed, optional, required, text, with_default, words};
+use super::session_keys::{self, SecretKey};
 use super::table::{Table, all};
 use super::{kinds, values};
 
@@ -16,6 +17,8 @@ pub struct Station {
     pub socket: PathBuf,
     /// Directory for stored state; `None` if a restart loses bindings and sequence numbers.
     pub state_dir: Option<PathBuf>,
+    /// Private key of the encrypted tunnel; `None` without sessions.
+    pub private_key: Option<SecretKey>,
     /// File to which every input is written, for `carnet replay`.
     pub record: Option<PathBuf>,
     /// Address of the API over TCP; `None` for the UNIX socket alone.
@@ -69,6 +72,12 @@ static STATE_DIR: Optional<PathBuf> = optional(
      agent then cannot tell a replayed Binding Update from a new one. A mobile router then takes its first
      sequence number from the clock, which uses up the numbers of its key sooner.",
 );
+static PRIVATE_KEY_FILE: Optional<SecretKey> = optional(
+    "private_key_file",
+    session_keys::SECRET_KEY_FILE,
+    "File, mode 0600, with the private key of this station for encrypted sessions, see [tunnel](tunnel.md).
+     `carnet key --out FILE` makes it. A relative path starts in the directory of the config file.",
+);
 static RECORD: Optional<PathBuf> = optional(
     "record",
     kinds::PATH,
@@ -115,7 +124,7 @@ static SANDBOX: Key<Sandbox> = with_default(
 pub(in crate::config) static SECTION: Section = Section::new(
     "[station]",
     "station",
-    &[&NAME, &SOCKET, &STATE_DIR, &RECORD, &HTTP, &HTTP_TOKENS, &HTTP_PAGES, &SANDBOX],
+    &[&NAME, &SOCKET, &STATE_DIR, &PRIVATE_KEY_FILE, &RECORD, &HTTP, &HTTP_TOKENS, &HTTP_PAGES, &SANDBOX],
 );
 
 /// Reads the table; `None` if it has an error.
@@ -129,6 +138,7 @@ pub(super) fn read(table: &Table<'_>) -> Option<Station> {
         name: name,
         socket: socket,
         state_dir: table.take(&STATE_DIR),
+        private_key: table.take(&PRIVATE_KEY_FILE),
         record: table.take(&RECORD),
         http: http(table),
         sandbox: table.take(&SANDBOX),

@@ -12,6 +12,7 @@ mod multicast;
 mod page;
 mod policies;
 mod security;
+mod sessions;
 mod together;
 
 use std::net::Ipv6Addr;
@@ -297,6 +298,7 @@ fn every_config_key_reaches_its_field() {
             name: "bus-42".into(),
             socket: "/run/carnet/x.sock".into(),
             state_dir: Some("/var/lib/carnet".into()),
+            private_key: None,
             record: Some("bus-42.jsonl".into()),
             http: None,
             sandbox: Sandbox::Auto,
@@ -314,6 +316,7 @@ fn every_config_key_reaches_its_field() {
             ipv4_nat: None,
             ipv6_nat: None,
             ipv6_nat_prefixes: Vec::new(),
+            tunnel_port: 51820,
             udp: false,
             max_lifetime: Duration::from_secs(5400),
             preference: 10,
@@ -351,6 +354,7 @@ fn every_config_key_reaches_its_field() {
                 ipv4_addresses: vec![std::net::Ipv4Addr::new(192, 0, 2, 1)],
                 discover: false,
             },
+            home_agent_port: 51820,
             udp: false,
             heartbeat: None,
             policies: Vec::new(),

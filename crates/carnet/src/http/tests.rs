@@ -56,6 +56,7 @@ fn status() -> Status {
         roles: vec![Role::HomeAgent],
         dataplane: Some("tun".into()),
         dataplane_loading: None,
+        encryption: None,
         mobile_router: None,
         home_agent: None,
         geonet: None,
@@ -123,7 +124,8 @@ async fn get_requests_are_answered_in_json() {
     assert_eq!(
         bench.client.get("/v1/status").await.expect("status"),
         json!({"name": "bus-42", "version": "0.1.0", "uptime_s": 1.5, "roles": ["home_agent"],
-               "dataplane": "tun", "dataplane_loading": null, "obstacles": [], "mobile_router": null, "home_a\
+               "dataplane": "tun", "dataplane_loading": null, "encryption": null,
+               "obstacles": [], "mobile_router": null, "home_a\
                    gent": null, "geonet": null, "sandbox": null})
     );
     assert_eq!(

@@ -12,6 +12,7 @@ use carnet_station::io::Input;
 use tokio::time::Instant;
 
 use super::Runner;
+use crate::sessions::Arrival;
 
 /// Number of packets that the loop handles before other inputs get their turn.
 const BATCH: usize = 256;
@@ -120,6 +121,16 @@ impl Runner {
 
     /// Handles the packet that the buffer has from the tunnel device.
     fn packet(&mut self, now: Time, wall: WallTime) {
+        if let Some(sessions) = self.sessions.get_mut() {
+            match sessions.receive_packet(now, &mut self.buffer) {
+                Arrival::Foreign => {}
+                Arrival::Packet(from) => return self.session_packet(now, wall, from),
+                Arrival::Consumed => return,
+            }
+            if self.is_too_big() {
+                return;
+            }
+        }
         if self.recorder.is_active() {
             self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
         }
@@ -146,6 +157,16 @@ impl Runner {
             count += 1;
             self.buffer.filled(received.length);
             let carnet_linux::ReceivedDatagram { local, remote, traffic_class, .. } = received;
+            if let Some(sessions) = self.sessions.get_mut() {
+                match sessions.receive_datagram(now, (local, remote), traffic_class, &mut self.buffer) {
+                    Arrival::Foreign => {}
+                    Arrival::Packet(from) => {
+                        self.session_packet(now, wall, from);
+                        continue;
+                    }
+                    Arrival::Consumed => continue,
+                }
+            }
             if self.recorder.is_active() {
                 let packet = self.buffer.as_slice().to_vec();
                 self.recorder.record(now, wall, Input::Datagram { local, remote, traffic_class, packet });
@@ -169,8 +190,9 @@ impl Runner {
     }
 
     /// Executes the station's verdict on a packet.
-    fn pass_on(&mut self, verdict: Verdict) {
+    pub(super) fn pass_on(&mut self, verdict: Verdict) {
         match verdict {
+            Verdict::Forward | Verdict::Encapsulate { .. } if self.goes_into_session(verdict) => {}
             // A packet that needs earlier outputs is an output itself, and the station queues it behind them.
             // So this packet may leave at once.
             Verdict::Forward => {
@@ -178,7 +200,7 @@ impl Runner {
                     writer.write_in_place(&mut self.buffer);
                 }
             }
-            Verdict::Encapsulate { local, remote, may_fragment } => {
+            Verdict::Encapsulate { local, remote, may_fragment, .. } => {
                 if let Some(writer) = &mut self.datagram_writer {
                     writer.write(local, remote, may_fragment, self.buffer.as_slice());
                 }
@@ -196,10 +218,15 @@ impl Runner {
     /// Ends a burst of packets: updates the fast path, writes waiting packets, and handles the results of
     /// earlier commits.
     fn flush_and_hear(&mut self) {
+        self.handle_sessions();
         self.catch_up();
         self.flush();
         let datagrams = self.platform.as_ref().map(Platform::datagrams);
         while let Some(TooBig { local, remote, mtu }) = datagrams.as_ref().and_then(Datagrams::poll_too_big) {
+            let (local, remote) = match self.sessions.get() {
+                Some(sessions) => sessions.ends_of_report(local, remote),
+                None => (local, remote),
+            };
             self.input(Input::DatagramTooBig { local, remote, mtu });
         }
     }

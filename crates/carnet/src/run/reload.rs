@@ -1,17 +1,37 @@
 //! Reads the config again while the station runs.
 
+use std::net::SocketAddrV4;
 use std::path::Path;
 
-use carnet_api::config::Config;
+use carnet_api::config::{Config, Station};
 use carnet_linux::clock;
 use carnet_station::io::Kept;
 use tracing::{error, info, warn};
 
 use super::Runner;
 use crate::geonet::Geonet;
+use crate::sessions::Sessions;
 use crate::settings;
 
+/// Returns whether two sections `[station]` are equal. The sessions compare the private keys.
+fn is_same_station(one: &Station, other: &Station) -> bool {
+    Station { private_key: None, ..one.clone() } == Station { private_key: None, ..other.clone() }
+}
+
 impl Runner {
+    /// Opens the sessions' socket at another address, if that has changed.
+    fn move_session_socket(&mut self, before: Option<SocketAddrV4>) {
+        if before == self.sessions.get().and_then(Sessions::agent_socket) {
+            return;
+        }
+        if let (Some(before), Some(platform)) = (before, &self.platform) {
+            platform.datagrams().close_at(before);
+        }
+        if let Err(error) = self.open_session_socket() {
+            error!("{error:#}");
+        }
+    }
+
     /// Reads the config again and applies the differences. A config with errors changes nothing.
     pub(super) fn reload(&mut self, path: &Path, store: Option<&Path>) {
         let mut config = match Config::load(path).map(Box::new) {
@@ -29,7 +49,7 @@ impl Runner {
         };
         super::keep_state_in(&mut config, store);
         let sections = [
-            ("[station]", config.station != self.config.station),
+            ("[station]", !is_same_station(&config.station, &self.config.station)),
             ("[dataplane]", config.dataplane != self.config.dataplane),
             ("[geonet]", config.geonet != self.config.geonet),
             ("[facilities]", config.facilities != self.config.facilities),
@@ -45,6 +65,16 @@ impl Runner {
         }
         if let Some((section, _)) = sections.iter().find(|(_, changed)| *changed) {
             error!("cannot apply the changed config: a change in {section} needs a restart of the station");
+            return;
+        }
+        // Sessions begin and end with a start, because they need a socket and the state file.
+        if config.has_sessions() != self.sessions.get().is_some()
+            || self.sessions.get().is_some_and(|sessions| !sessions.has_key_of(&config))
+        {
+            error!(
+                "cannot apply the changed config: the first or last public key, and another private key, \
+                 need a restart of the station"
+            );
             return;
         }
         let plan = settings::sandbox::plan(&config, path);
@@ -81,6 +111,11 @@ impl Runner {
         }
         let gn_address = self.geonet.get().and_then(Geonet::address);
         let station_config = settings::station(&config, gn_address);
+        let before = self.sessions.get().and_then(Sessions::agent_socket);
+        if let Some(sessions) = self.sessions.get_mut() {
+            sessions.reconfigure(&config);
+        }
+        self.move_session_socket(before);
         config.wipe_keys();
         let (now, wall) = (clock::now(), clock::wall());
         let before = self.station.nemo().persistent_state(now, wall).home_agent;

@@ -17,6 +17,7 @@ use crate::facilities::NO_FACILITIES;
 use crate::geonet::{Geonet, dcc};
 use crate::lan::LanLink;
 use crate::request::{Answer, Request};
+use crate::sessions::Sessions;
 
 impl Runner {
     pub(super) fn request(&mut self, request: Request) {
@@ -59,6 +60,7 @@ impl Runner {
             }
             Request::Counters(reply) => {
                 let mut counters = answers::counters(&self.station, self.platform.as_ref());
+                counters.extend(self.sessions.get().into_iter().flat_map(Sessions::counters));
                 let errors = self.writer.as_ref().map(TunnelWriter::errors);
                 counters.extend(errors.map(|errors| ("tunnel.write_errors".into(), errors)));
                 counters.extend(self.lan.counters());

@@ -85,6 +85,8 @@ pub fn plan(config: &Config, file: &Path) -> SandboxPlan {
         plan.listens.extend([53, 0]);
         plan.connects.push(53);
     }
+    let agents = config.home_agent.iter().filter(|_| config.has_sessions());
+    plan.datagrams.extend(agents.filter(|agent| agent.ipv4_address.is_some()).map(|agent| agent.tunnel_port));
     plan.datagrams.extend(config.conformance.iter().map(|conformance| conformance.upper_tester.port()));
     plan.network |= platform || undo_file(config).exists();
     plan.packets = plan.network;

@@ -58,6 +58,7 @@ mod reload;
 mod replay;
 mod roaming;
 mod sandbox;
+mod sessions;
 mod settings;
 mod signals;
 mod size;

@@ -29,6 +29,7 @@ mod writer;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
@@ -81,6 +82,23 @@ impl Datagrams {
         let sockets = sockets.map(|socket| socket.map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
         self.lock().open.extend(sockets);
         Ok(())
+    }
+
+    /// Opens a socket for encrypted sessions at an address of this machine, if it is not open.
+    ///
+    /// # Errors
+    /// Returns the error of the kernel, such as for a port that another program has.
+    pub fn open_at(&self, local: SocketAddrV4) -> io::Result<()> {
+        let wanted = desired::Socket { local: Endpoint::Udp(local), interface: None };
+        if self.find(wanted.local, false).is_some() {
+            return Ok(());
+        }
+        self.open(&wanted, false)
+    }
+
+    /// Closes the socket of [`Self::open_at`].
+    pub fn close_at(&self, local: SocketAddrV4) {
+        self.close(&desired::Socket { local: Endpoint::Udp(local), interface: None });
     }
 
     /// Sets for all sockets whether the kernel may merge several packets into one burst.

@@ -67,7 +67,24 @@ impl DatagramWriter {
         // The second octet of an IPv4 header is DS field and ECN.
         let is_ipv4 = first >> 4 == 4;
         let traffic_class = if is_ipv4 { *second } else { first << 4 | second >> 4 };
-        let to = BurstDestination { local, remote, traffic_class, is_ipv4 };
+        self.write_to(BurstDestination { local, remote, traffic_class, is_ipv4 }, may_fragment, packet);
+    }
+
+    /// Sends a datagram that is no IP packet: a message of an encrypted session. The outer header has this
+    /// traffic class. The order of packets and datagrams stays.
+    pub fn write_datagram(
+        &mut self,
+        local: Endpoint,
+        remote: Endpoint,
+        traffic_class: u8,
+        may_fragment: bool,
+        datagram: &[u8],
+    ) {
+        let to = BurstDestination { local, remote, traffic_class, is_ipv4: false };
+        self.write_to(to, may_fragment, datagram);
+    }
+
+    fn write_to(&mut self, to: BurstDestination, may_fragment: bool, packet: &[u8]) {
         let fits = self.to == Some(to)
             && packet.len() <= self.segment
             && self.packets < SEGMENTS_MAX
@@ -75,7 +92,7 @@ impl DatagramWriter {
         if !fits || may_fragment {
             self.flush();
         }
-        if may_fragment || !self.takes_bursts || matches!(local, Endpoint::Ipv4(_)) {
+        if may_fragment || !self.takes_bursts || matches!(to.local, Endpoint::Ipv4(_)) {
             return self.send_one(to, may_fragment, packet);
         }
         if self.packets == 0 {

@@ -181,10 +181,10 @@ impl Tunnel {
     /// Converts a tunnel for this fast path; `None` for kinds that it does not support. A device receives all
     /// packets that have no more specific route, so a direct route cannot have a device.
     fn of(tunnel: &desired::Tunnel) -> Option<Tunnel> {
-        if tunnel.end == TunnelEnd::Direct {
+        if tunnel.end == TunnelEnd::Direct || tunnel.session.is_some() {
             return None;
         }
-        let desired::Tunnel { end, home_address, bid: _, local, remote, inner, transmit, mtu } = tunnel;
+        let desired::Tunnel { end, home_address, bid: _, local, remote, inner, transmit, mtu, .. } = tunnel;
         Some(Tunnel {
             end: *end,
             home_address: *home_address,

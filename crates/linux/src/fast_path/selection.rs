@@ -3,9 +3,9 @@
 //!
 //! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute packets among the tunnels of
 //! a binding. Tunnel devices of the kernel know one tunnel in IPv6 for all packets of a binding. Bindings
-//! that send in any other way stay with the slow path. BPF programs may still receive packets from the
-//! tunnels of such bindings. If a binding sends copies of each packet, a received copy has an extension
-//! header, and the programs leave it to the slow path.
+//! that send in any other way, as in encrypted sessions, stay with the slow path. BPF programs may still
+//! receive packets from the tunnels of such bindings. If a binding sends copies of each packet,
+//! a received copy has an extension header, and the programs leave it to the slow path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub(super) struct Selection(BTreeMap<Binding, BindingSelection>);
 /// Returns whether BPF programs support the tunnel.
 pub(super) fn is_for_programs(tunnel: &desired::Tunnel) -> bool {
     let is = |end: Endpoint| end.ipv6().is_some() || end.ipv4().is_some();
-    is(tunnel.local) && is(tunnel.remote)
+    is(tunnel.local) && is(tunnel.remote) && tunnel.session.is_none()
 }
 
 impl Selection {

@@ -347,6 +347,7 @@ pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
             inner: vec!["2001:db8:a::/64".parse().unwrap()],
             transmit: true,
             mtu: 1452,
+            session: None,
         })),
         capture_rule(uplink, "2001:db8:1::1/128", 41),
         capture_rule(uplink, "2001:db8:1::1/128", 135),

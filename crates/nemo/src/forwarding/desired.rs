@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use carnet_base::{Endpoint, pop_and_shrink};
+use carnet_mobility::SessionPeer;
 pub use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
 use foldhash::{HashMap, HashMapExt};
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -171,6 +172,9 @@ pub struct Tunnel {
     pub transmit: bool,
     /// The largest inner packet, in octets, that fits the path without fragmenting the outer packet.
     pub mtu: u32,
+    /// Remote key of the encrypted sessions that carry the tunnel; `None` for a tunnel in the clear.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionPeer>,
 }
 
 /// Rules that divide the packets of a home address among its tunnels. Key: role and home address. So a

@@ -32,12 +32,13 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use carnet_base::{DropReason, Endpoint, RateLimiter, Rng, Time};
+use carnet_mobility::SessionPeer;
 use carnet_wire::extension::{
     Extensions, SEQUENCE_DESTINATION_LEN, encapsulation_limit_destination, sequence_destination,
 };
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv4;
-use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
+use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 use foldhash::quality::FixedState;
 use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
@@ -107,8 +108,8 @@ impl Copies {
 pub enum Verdict {
     /// The buffer holds a packet to be written into the tunnel device.
     Forward,
-    /// The buffer holds an inner packet to be sent inside IPv4 or UDP. The outer header has its traffic
-    /// class.
+    /// The buffer holds an inner packet to be sent inside IPv4 or UDP, or through an encrypted session. The
+    /// outer header has its traffic class.
     Encapsulate {
         /// Local end of the tunnel.
         local: Endpoint,
@@ -116,6 +117,8 @@ pub enum Verdict {
         remote: Endpoint,
         /// Whether routers may fragment the outer packet.
         may_fragment: bool,
+        /// Remote key of the encrypted session that carries the packet; `None` in the clear.
+        session: Option<SessionPeer>,
     },
     /// The forwarder has consumed the packet, and the buffer is empty. `poll_output` of the station returns
     /// the packets that result from it.
@@ -183,6 +186,8 @@ pub enum Caused {
         packet: Vec<u8>,
         /// Whether routers may fragment the outer packet.
         may_fragment: bool,
+        /// Remote key of the encrypted session that carries the packet; `None` in the clear.
+        session: Option<SessionPeer>,
     },
 }
 
@@ -403,23 +408,25 @@ impl Forwarder {
             return self.drop(TunnelDrop::Nesting);
         }
         let length = packet.len();
-        // An IPv4 outer header cannot carry the Tunnel Encapsulation Limit option.
-        let limit = limit.filter(|_| ends.0.ipv6().is_some());
+        // An IPv4 outer header cannot carry the Tunnel Encapsulation Limit option, nor can a session.
+        let session = path.session_of(sender.home_address);
+        let limit = limit.filter(|_| ends.0.ipv6().is_some() && session.is_none());
         let option = limit.map(|(limit, _)| encapsulation_limit_destination(protocol::IPV6, limit - 1));
         let (whole, mtu) = (mtu, mtu.saturating_sub(option.map_or(0, |option| option.len())));
         if length > mtu.max(min_mtu) {
             if inner::may_fragment(packet) {
-                return self.send_pieces(ends, mtu, header, packet);
+                return self.send_pieces((ends, session), mtu, header, packet);
             }
             return self.too_big(now, mtu, sender.home_address, header, buffer);
         }
-        let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) = ends else {
+        let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote), None) = (ends.0, ends.1, session) else {
             path.traffic.sent(length);
             mss::clamp(buffer.as_mut_slice(), mtu);
             self.counters.encapsulated += 1;
             // RFC 4213 3.2.2: a packet that must not be refused may exceed the MTU. Routers may then fragment
             // the outer packet.
-            return Verdict::Encapsulate { local: ends.0, remote: ends.1, may_fragment: length > mtu };
+            let may_fragment = length > mtu;
+            return Verdict::Encapsulate { local: ends.0, remote: ends.1, may_fragment, session };
         };
         let outer_length = length + option.map_or(0, |option| option.len());
         let Some(mut outer) = outer::header(self.secret, (local, remote), header, outer_length) else {
@@ -446,7 +453,13 @@ impl Forwarder {
     }
 
     /// Sends an IPv4 packet without DF in fragments that fit the tunnel. Every router may cut such a packet.
-    fn send_pieces(&mut self, ends: Ends, mtu: usize, header: &Header, packet: &[u8]) -> Verdict {
+    fn send_pieces(
+        &mut self,
+        (ends, session): (Ends, Option<SessionPeer>),
+        mtu: usize,
+        header: &Header,
+        packet: &[u8],
+    ) -> Verdict {
         let pieces = ipv4::split_into_fragments(packet, mtu.max(inner::min_mtu(packet)));
         if pieces.is_empty() {
             return self.drop(TunnelDrop::TooBig);
@@ -455,7 +468,7 @@ impl Forwarder {
             path.traffic.sent(packet.len());
         }
         for piece in pieces {
-            self.send_with(ends, header, &piece, piece.len() > mtu);
+            self.send_with((ends, session), header, &piece, piece.len() > mtu);
         }
         self.counters.encapsulated += 1;
         Verdict::Consumed
@@ -510,7 +523,9 @@ impl Forwarder {
         buffer: &mut PacketBuffer,
     ) -> Verdict {
         // Each copy contains the number. Its size must fit the smallest MTU of all tunnels.
-        let room = |ends: &Ends| self.paths.get(ends).map(|path| path.mtu.saturating_sub(extra(*ends)));
+        let room = |ends: &Ends| {
+            self.paths.get(ends).map(|path| path.mtu.saturating_sub(extra(*ends, path.session_of(name.1))))
+        };
         let Some(mtu) = all.iter().filter_map(room).min() else { return self.drop(TunnelDrop::NoTunnel) };
         if all.iter().any(|ends| is_loop(*ends, header, buffer.as_slice())) || is_too_deep(buffer.as_slice())
         {
@@ -536,7 +551,7 @@ impl Forwarder {
         for packet in whole.chain(pieces.iter().map(Vec::as_slice)) {
             let sequence = self.copies.entry(name).or_default().next();
             for ends in all {
-                self.send_numbered(*ends, between, sequence, header, packet);
+                self.send_numbered((*ends, name.1), between, sequence, header, packet);
             }
         }
         self.counters.encapsulated += 1;
@@ -548,7 +563,7 @@ impl Forwarder {
     /// addresses `between`.
     fn send_numbered(
         &mut self,
-        ends: Ends,
+        (ends, home_address): (Ends, Ipv6Addr),
         between: (Ipv6Addr, Ipv6Addr),
         sequence: u32,
         header: &Header,
@@ -560,6 +575,7 @@ impl Forwarder {
         }
         path.traffic.sent(inner.len());
         let mtu = path.mtu;
+        let session = path.session_of(home_address);
         let length = inner.len() + SEQUENCE_DESTINATION_LEN;
         let between = match ends {
             (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) => (local, remote),
@@ -569,9 +585,9 @@ impl Forwarder {
         let outer = Header { next_header: protocol::DESTINATION_OPTIONS, ..outer };
         let option = sequence_destination(inner::protocol_of(inner), sequence);
         let packet = [&outer.emit()[..], &option, inner].concat();
-        let fits = inner.len() + extra(ends) <= mtu;
-        if ends.0.ipv6().is_none() {
-            self.outputs.push_back(Caused::Encapsulated { ends, packet, may_fragment: !fits });
+        let fits = inner.len() + extra(ends, session) <= mtu;
+        if ends.0.ipv6().is_none() || session.is_some() {
+            self.outputs.push_back(Caused::Encapsulated { ends, packet, may_fragment: !fits, session });
         } else if fits {
             self.outputs.push_back(Caused::Packet(packet));
         } else {
@@ -596,15 +612,16 @@ impl Forwarder {
     /// Sends, through a tunnel, an inner packet whose source is this station. The packet is not fragmented,
     /// regardless of the MTU.
     pub fn send(&mut self, ends: Ends, inner: &[u8]) {
-        if !self.paths.contains_key(&ends) {
-            return;
-        }
-        let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) = ends else {
+        let Some(path) = self.paths.get(&ends) else { return };
+        let header = Header::parse(inner).ok();
+        let session = path.session_towards(header.as_ref().map(|header| header.destination));
+        let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote), None) = (ends.0, ends.1, session) else {
             let packet = inner.to_vec();
-            self.outputs.push_back(Caused::Encapsulated { ends, packet, may_fragment: false });
+            // The packet fits only into the sessions of a wide path, and must pass in any case.
+            let may_fragment = session.is_some() && inner.len() <= MIN_MTU && inner.len() > path.mtu;
+            self.outputs.push_back(Caused::Encapsulated { ends, packet, may_fragment, session });
             return;
         };
-        let header = Header::parse(inner).ok();
         if let Some(outer) =
             header.and_then(|header| outer::header(self.secret, (local, remote), &header, inner.len()))
         {
@@ -613,10 +630,16 @@ impl Forwarder {
     }
 
     /// Sends an IPv4 packet through a tunnel. `header` is the header of the packet of which it is a fragment.
-    fn send_with(&mut self, ends: Ends, header: &Header, inner: &[u8], may_fragment: bool) {
-        let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) = ends else {
+    fn send_with(
+        &mut self,
+        (ends, session): (Ends, Option<SessionPeer>),
+        header: &Header,
+        inner: &[u8],
+        may_fragment: bool,
+    ) {
+        let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote), None) = (ends.0, ends.1, session) else {
             let packet = inner.to_vec();
-            self.outputs.push_back(Caused::Encapsulated { ends, packet, may_fragment });
+            self.outputs.push_back(Caused::Encapsulated { ends, packet, may_fragment, session });
             return;
         };
         let Some(outer) = outer::header(self.secret, (local, remote), header, inner.len()) else { return };
@@ -637,8 +660,8 @@ impl Forwarder {
         }
     }
 
-    /// Takes the inner packet, at `offset`, out of the packet in `buffer` that arrived between `ends`.
-    /// `traffic_class` is that of the outer header, `sequence` the packet's number.
+    /// Takes the inner packet, at `offset`, out of the packet in `buffer` that arrived in the clear between
+    /// `ends`. `traffic_class` is that of the outer header, `sequence` the packet's number.
     ///
     /// # Errors
     ///
@@ -646,6 +669,24 @@ impl Forwarder {
     /// inner header is readable, the error contains it, so that the caller can answer the sender.
     pub fn decapsulate(
         &mut self,
+        ends: Ends,
+        traffic_class: u8,
+        sequence: Option<u32>,
+        offset: usize,
+        buffer: &mut PacketBuffer,
+    ) -> Result<(), (TunnelDrop, Option<Header>)> {
+        self.decapsulate_from(None, ends, traffic_class, sequence, offset, buffer)
+    }
+
+    /// Takes the inner packet out of a packet that came out of the encrypted session of this remote key, or
+    /// in the clear; see [`Self::decapsulate`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::decapsulate`], and [`TunnelDrop::NotInSession`] if the binding's session is another one.
+    pub fn decapsulate_from(
+        &mut self,
+        session: Option<SessionPeer>,
         ends: Ends,
         traffic_class: u8,
         sequence: Option<u32>,
@@ -666,6 +707,9 @@ impl Forwarder {
             Ok(name) => name,
             Err(reason) => return refuse(reason),
         };
+        if path.session_of(name.1) != session {
+            return Err((TunnelDrop::NotInSession, None));
+        }
         let Some(traffic_class) = decapsulated_traffic_class(traffic_class, inner.traffic_class) else {
             return refuse(TunnelDrop::Congestion);
         };
@@ -788,11 +832,11 @@ fn is_numbered(header: &Header, packet: &[u8]) -> bool {
 }
 
 /// Returns the octets that the sequence number of a duplicated packet adds to the encapsulation. Inside IPv4
-/// the number also needs an IPv6 header.
-fn extra(ends: Ends) -> usize {
+/// or in a session the number also needs an IPv6 header.
+fn extra(ends: Ends, session: Option<SessionPeer>) -> usize {
     match ends.0 {
-        Endpoint::Ipv6(_) => SEQUENCE_DESTINATION_LEN,
-        Endpoint::Ipv4(_) | Endpoint::Udp(_) => HEADER_LEN + SEQUENCE_DESTINATION_LEN,
+        Endpoint::Ipv6(_) if session.is_none() => SEQUENCE_DESTINATION_LEN,
+        Endpoint::Ipv6(_) | Endpoint::Ipv4(_) | Endpoint::Udp(_) => HEADER_LEN + SEQUENCE_DESTINATION_LEN,
     }
 }
 

@@ -66,6 +66,7 @@ pub(crate) fn direct_entries(
             inner: tunnel.inner,
             transmit: tunnel.transmit,
             mtu: mtu.saturating_sub(HEADER_LEN as u32),
+            session: None,
         })));
     }
     entries

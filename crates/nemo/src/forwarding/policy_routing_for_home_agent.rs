@@ -41,7 +41,7 @@ use super::entries::{LOCAL, METRIC, host, into_tunnel_device, route, unreachable
 use super::packet_rules::{
     Chain, ConnectionState, CountedTraffic, PacketMatch, PacketRule, TrafficKind, Verdict,
 };
-use super::path_mtu::Ends;
+use super::path_mtu::{Ends, inner_mtu};
 use super::policy_routing_for_breakouts::counting_rule;
 use super::ways::ways;
 
@@ -223,6 +223,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     let bound = !valid.is_empty();
     let flows = bindings.flows(home_address);
     let ways = ways(TunnelEnd::HomeAgent, home_address, config.address, &living, flows, &[]);
+    let session = node.authentication.session();
     let tunnel = |bid, ends: Ends, transmit| {
         let (local, remote) = ends;
         Entry::Tunnel(Arc::new(Tunnel {
@@ -233,7 +234,8 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             remote,
             inner: inner.clone(),
             transmit,
-            mtu: PATH_MTU.saturating_sub(remote.encapsulation_overhead()),
+            mtu: inner_mtu(PATH_MTU, remote, session.is_some()),
+            session,
         }))
     };
     let mut entries = Vec::new();
@@ -260,7 +262,8 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             remote,
             inner,
             transmit: true,
-            mtu: PATH_MTU.saturating_sub(remote.encapsulation_overhead()),
+            mtu: inner_mtu(PATH_MTU, remote, false),
+            session: None,
         })));
     }
     // Bindings with the same two tunnel ends share one tunnel; the preferred binding defines it.

@@ -37,6 +37,7 @@ use super::desired::{
     TABLE_NEXT_HOP, TABLE_NOWHERE, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
 };
 use super::entries::{LOCAL, METRIC, first_host, host, into_tunnel_device, route, unreachable};
+use super::path_mtu::inner_mtu;
 use super::policy_routing_for_breakouts::BreakoutPolicy;
 use super::policy_routing_for_ipv4_tunnels;
 use super::ways::ways;
@@ -117,7 +118,9 @@ pub(crate) fn router_entries<'a>(
         for uplink in &config.uplinks {
             let esp = (config.authentication == Authentication::Ipsec).then_some(protocol::ESP);
             let ipv4 = (!config.ipv4_prefixes.is_empty()).then_some(protocol::IPV4);
-            for protocol in CAPTURED.into_iter().chain(ipv4).chain(esp) {
+            // Encrypted sessions inside IPv6 are UDP packets.
+            let udp = config.authentication.session().map(|_| protocol::UDP);
+            for protocol in CAPTURED.into_iter().chain(ipv4).chain(esp).chain(udp) {
                 entries.push(Entry::Rule(Box::new(Rule {
                     priority: priority::CAPTURE,
                     input_interface: Some(uplink.interface.clone()),
@@ -349,6 +352,7 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter], breakouts: &[Breakou
     let inside_ipv4 = paths.iter().chain(&others).filter(|path| path.local.ipv6().is_none());
     sockets.extend(inside_ipv4.map(|path| Socket { local: path.local, interface: interface(path.uplink) }));
 
+    let session = config.authentication.session();
     // Put the tunnels of other home agents last, because they only receive.
     let tunnels = paths.iter().chain(&others).map(|path| {
         let mtu = router.uplinks().get(path.uplink).map_or(1280, |u| u.mtu());
@@ -360,7 +364,8 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter], breakouts: &[Breakou
             remote: path.remote,
             inner: inner.clone(),
             transmit: ways.transmit.contains(&(path.local, path.remote)),
-            mtu: mtu.saturating_sub(path.remote.encapsulation_overhead()),
+            mtu: inner_mtu(mtu, path.remote, session.is_some()),
+            session,
         }))
     });
     let distribution =

@@ -47,12 +47,13 @@ impl DataPath {
         let packet = || buffer.as_slice().to_vec();
         match verdict {
             Verdict::Forward => self.outputs.push_back(Output::Packet(packet())),
-            Verdict::Encapsulate { local, remote, may_fragment } => {
+            Verdict::Encapsulate { local, remote, may_fragment, session } => {
                 self.outputs.push_back(Output::Encapsulated {
                     local,
                     remote,
                     packet: packet(),
                     may_fragment,
+                    session,
                 });
             }
             Verdict::Consumed | Verdict::Dropped(_) => {}
@@ -86,8 +87,8 @@ impl DataPath {
         while let Some(caused) = self.forwarder.poll_output() {
             self.outputs.push_back(match caused {
                 Caused::Packet(packet) => Output::Packet(packet),
-                Caused::Encapsulated { ends: (local, remote), packet, may_fragment } => {
-                    Output::Encapsulated { local, remote, packet, may_fragment }
+                Caused::Encapsulated { ends: (local, remote), packet, may_fragment, session } => {
+                    Output::Encapsulated { local, remote, packet, may_fragment, session }
                 }
             });
         }

@@ -120,6 +120,7 @@ impl Nemo {
                     remote,
                     packet,
                     may_fragment,
+                    session: None,
                 });
             }
             Mobility::Tunnelled { local, remote, packet } => {

@@ -114,7 +114,7 @@ impl Nemo {
         buffer.strip(0, length);
         if inner::is_ipv4(buffer.as_slice()) {
             let outer = Outer { ends, traffic_class };
-            return self.decapsulate(at.now, at.in_range, outer, None, 0, buffer);
+            return self.decapsulate(at, outer, None, 0, buffer);
         }
         let to_agent =
             self.roles.agent.as_ref().is_some_and(|a| a.machine.config().address == header.destination);
@@ -126,8 +126,40 @@ impl Nemo {
         let outer = Outer { ends, traffic_class };
         match control && (to_agent || to_router) {
             true => self.deliver(at, &header, Some(outer), buffer, false),
-            false => self.decapsulate(at.now, at.in_range, outer, None, 0, buffer),
+            false => self.decapsulate(at, outer, None, 0, buffer),
         }
+    }
+
+    /// Handles a packet that came out of an encrypted session, `at.session`. `ends` are the tunnel ends by
+    /// the header of the datagram. Inside IPv6, a message of Mobile IPv6 has this header itself, and
+    /// every other packet comes without an outer header.
+    pub fn handle_session_packet(
+        &mut self,
+        at: Arrival<'_>,
+        ends: Ends,
+        traffic_class: u8,
+        buffer: &mut PacketBuffer,
+    ) -> Verdict {
+        let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) = ends else {
+            return self.handle_datagram(at, ends, traffic_class, buffer);
+        };
+        let Ok((header, length)) = inner::parse(buffer.as_slice()) else {
+            return self.data_path.forwarder.drop(TunnelDrop::Malformed);
+        };
+        buffer.strip(0, length);
+        if inner::is_ipv4(buffer.as_slice()) || (header.source, header.destination) != (remote, local) {
+            let outer = Outer { ends, traffic_class };
+            return self.decapsulate(at, outer, None, 0, buffer);
+        }
+        // No fragments: the sender of a session fragments its datagrams.
+        let is_message = matches!(
+            header.next_header,
+            protocol::MOBILITY | protocol::DESTINATION_OPTIONS | protocol::ROUTING | protocol::ICMPV6
+        );
+        if !is_message || !self.is_own(&header) {
+            return self.data_path.forwarder.drop(TunnelDrop::UpperLayer);
+        }
+        self.deliver(at, &header, None, buffer, false)
     }
 
     /// Returns whether a packet from the tunnel device is for the local address of a tunnel or for a control
@@ -156,14 +188,14 @@ impl Nemo {
         buffer: &mut PacketBuffer,
         may_reassemble: bool,
     ) -> Verdict {
-        let Arrival { now, wall, in_range } = at;
+        let Arrival { now, wall, session, .. } = at;
         // For a tunnel in IPv6, the addresses of the packet are the tunnel ends.
         let tunnel = outer.unwrap_or(Outer {
             ends: (header.destination.into(), header.source.into()),
             traffic_class: header.traffic_class,
         });
         if matches!(header.next_header, protocol::IPV6 | protocol::IPV4) {
-            return self.decapsulate(now, in_range, tunnel, None, HEADER_LEN, buffer);
+            return self.decapsulate(at, tunnel, None, HEADER_LEN, buffer);
         }
         let extensions = match Extensions::parse(buffer.as_slice()) {
             Ok(extensions) => extensions,
@@ -195,14 +227,9 @@ impl Nemo {
             };
         }
         match extensions.protocol {
-            protocol::IPV6 | protocol::IPV4 => self.decapsulate(
-                now,
-                in_range,
-                tunnel,
-                extensions.sequence,
-                extensions.upper_layer_offset,
-                buffer,
-            ),
+            protocol::IPV6 | protocol::IPV4 => {
+                self.decapsulate(at, tunnel, extensions.sequence, extensions.upper_layer_offset, buffer)
+            }
             protocol::MOBILITY => {
                 let Some(message) = MobilityMessage::new(buffer.as_slice(), header, &extensions) else {
                     return self.data_path.forwarder.drop(TunnelDrop::Malformed);
@@ -211,7 +238,7 @@ impl Nemo {
                     Some(Outer { ends: (local, remote), .. }) => message.inside(local, remote),
                     None => message,
                 };
-                self.mobility(now, wall, message)
+                self.mobility(now, wall, MobilityMessage { session, ..message })
             }
             _ if outer.is_some() => self.data_path.forwarder.drop(TunnelDrop::UpperLayer),
             _ => self.upper_layer(now, wall, header, &extensions, buffer),
@@ -220,22 +247,24 @@ impl Nemo {
 
     fn decapsulate(
         &mut self,
-        now: Time,
-        in_range: InRange<'_>,
+        at: Arrival<'_>,
         outer: Outer,
         sequence: Option<u32>,
         offset: usize,
         buffer: &mut PacketBuffer,
     ) -> Verdict {
+        let Arrival { now, in_range, session, .. } = at;
         let Outer { ends, traffic_class } = outer;
         if let Some(agent) = &self.roles.agent
             && agent.machine.is_peer(ends.1)
             && ends.0 == agent.machine.config().address
+            && session.is_none()
         {
             let peer = |remote| agent.machine.is_peer(remote);
             return self.data_path.forwarder.relay(now, ends, traffic_class, offset, buffer, peer);
         }
-        match self.data_path.forwarder.decapsulate(ends, traffic_class, sequence, offset, buffer) {
+        let forwarder = &mut self.data_path.forwarder;
+        match forwarder.decapsulate_from(session, ends, traffic_class, sequence, offset, buffer) {
             Ok(()) => match self.is_for_this_station(now, in_range, ends, buffer.as_slice()) {
                 true => Verdict::Consumed,
                 false => Verdict::Forward,

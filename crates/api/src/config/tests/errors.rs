@@ -62,6 +62,7 @@ fn unknown_config_keys_are_errors_with_a_suggestion() {
             "record = ",
             "flavour = ",
             &["c.toml:6:1: unknown key `flavour` in [station], expected `name`, `socket`, `state_dir`, \
+                 `private_key_file`, \
                  `record`, `http`, `http_tokens`, `http_pages` or `sandbox`"],
         ),
         (
@@ -148,7 +149,8 @@ fn unknown_config_keys_are_errors_with_a_suggestion() {
             "prefixes = [\"fd00:2::/64\"]\nauth = \"none\"",
             "prefixes = [\"fd00:2::/64\"]\nauth = \"psk\"",
             &["c.toml:27:8: `home_agent.mobile_router.auth`: \"psk\" is not known, expected authentication \
-                 to be chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\""],
+                 to be chosen: { public_key = \"...\" }, { spi = 300, key = \"...\" }, \"ipsec\" or \
+                 \"none\""],
         ),
         (
             "registration = \"implicit\"",
@@ -480,7 +482,7 @@ fn missing_required_keys_are_reported() {
             "prefixes = [\"fd00:2::/64\"]\nauth = \"none\"",
             "prefixes = [\"fd00:2::/64\"]",
             &["c.toml:24:1: `home_agent.mobile_router.auth` is missing, expected authentication to be \
-                 chosen: { spi = 300, key = \"...\" }, \"ipsec\" or \"none\""],
+                 chosen: { public_key = \"...\" }, { spi = 300, key = \"...\" }, \"ipsec\" or \"none\""],
         ),
         (
             "spi = 256, ",

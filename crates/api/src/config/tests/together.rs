@@ -197,7 +197,8 @@ fn example_config_files_are_accepted() {
                  with a letter or digit first",
                 "c.toml:1:1: the station has no role, expected [home_agent], [mobile_router], [mobile_node] \
                  or [geonet]",
-                "c.toml:2:1: unknown key `é` in [station], expected `name`, `socket`, `state_dir`, `record`, \
+                "c.toml:2:1: unknown key `é` in [station], expected `name`, `socket`, `state_dir`, \
+                 `private_key_file`, `record`, \
                  `http`, `http_tokens`, `http_pages` or `sandbox`",
             ],
         ),
@@ -239,7 +240,8 @@ fn all_errors_of_a_file_are_reported_together() {
             "c.toml:3:8: `station.name`: \"bus 42\" is no name, expected 1 to 63 letters, digits, `.`, `_` \
              or `-`, with a letter or digit first",
             "c.toml:4:1: `mobile_router.auth` is missing, expected authentication to be chosen: \
-             { spi = 300, key = \"...\" }, \"ipsec\" or \"none\"",
+             { public_key = \"...\" }, { spi = 300, key = \"...\" }, \"ipsec\" or \"none\", or \
+             `home_agent_key`",
             "c.toml:5:16: `mobile_router.home_address`: fe80::1 is link-local, expected a global or unique \
              local unicast address such as \"2001:db8:1::1\"",
             "c.toml:8:1: unknown key `colour` in [mobile_router], expected `home_address`, `home_prefix`, \
@@ -247,6 +249,7 @@ fn all_errors_of_a_file_are_reported_together() {
              `ipv4_prefixes`, `registration`, `lifetime`, `lan`, `advertise`, `dns_forward`, \
              `when_home_agent_is_away`, `own_traffic`, `nesting`, \
              `nested_routers`, `direct_routes`, `prefix_discovery`, `captive_portal_probe`, `auth`, \
+             `home_agent_key`, `preshared_key_file`, `home_agent_port`, \
              `uplink` or `policy`",
             "c.toml:9:25: `mobile_router.uplink.interface`: \"wlan0-and-too-long\" is too long, expected an \
              interface name of 1 to 15 characters",

@@ -346,7 +346,7 @@ fn tunnel(end: TunnelEnd, node: u8, way: u8, inner: Vec<Ipv6Net>, transmit: bool
     };
     let inner = [Ipv6Net::from(home(node))].into_iter().chain(inner).collect();
     let (local, remote) = (local.into(), remote.into());
-    Tunnel { end, home_address: home(node), bid: None, local, remote, inner, transmit, mtu }
+    Tunnel { end, home_address: home(node), bid: None, local, remote, inner, transmit, mtu, session: None }
 }
 
 /// Next action of a station.

@@ -60,6 +60,7 @@ fn tunnel(remote: Endpoint) -> Tunnel {
         inner: Vec::new(),
         transmit: true,
         mtu: 1460,
+        session: None,
     }
 }
 

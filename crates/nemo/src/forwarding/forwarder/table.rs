@@ -8,6 +8,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use carnet_base::Few;
+use carnet_mobility::SessionPeer;
 use carnet_wire::ipv6::MIN_MTU;
 use ipnet::Ipv6Net;
 
@@ -73,6 +74,19 @@ impl Path {
     fn set_mtu(&mut self) {
         let mtu = self.bindings.as_slice().iter().map(|tunnel| tunnel.mtu).min();
         self.mtu = mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(MIN_MTU);
+    }
+
+    /// Returns the session of the binding of this home address; `None` for a binding in the clear.
+    pub(super) fn session_of(&self, home_address: Ipv6Addr) -> Option<SessionPeer> {
+        let mut tunnels = self.bindings.as_slice().iter();
+        tunnels.find(|tunnel| tunnel.home_address == home_address)?.session
+    }
+
+    /// Returns the session for a packet of this station itself to `destination`. At a mobile router, all
+    /// bindings of the path have the same session.
+    pub(super) fn session_towards(&self, destination: Option<Ipv6Addr>) -> Option<SessionPeer> {
+        let binding = destination.and_then(|destination| self.binding_of(destination));
+        binding.or_else(|| self.bindings.as_slice().first().map(|tunnel| &**tunnel))?.session
     }
 
     /// Returns the binding of `address`.

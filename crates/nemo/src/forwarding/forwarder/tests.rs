@@ -24,6 +24,7 @@ fn tunnel(end: TunnelEnd, local: &str, remote: &str, transmit: bool) -> Tunnel {
         inner: vec!["2001:db8:a::/64".parse().expect("prefix")],
         transmit,
         mtu: 1460,
+        session: None,
     }
 }
 

@@ -62,6 +62,7 @@ use carnet_base::{Endpoint, Rng, SmallMap, Time, TimerTable, pop_and_shrink};
 use foldhash::{HashMap, HashMapExt};
 
 use super::desired::{Tunnel, TunnelEnd};
+pub(super) use search::inner_mtu;
 use search::{Judgement, Limits, RoundTrip, Search};
 
 /// Time for which the station uses a path MTU from Packet Too Big (RFC 8201 4).
@@ -127,6 +128,8 @@ struct Path {
     /// Home addresses whose bindings use this path, and whether they transmit.
     bindings: SmallMap<Ipv6Addr, bool>,
     link: u32,
+    /// Whether the path is in encrypted sessions.
+    is_encrypted: bool,
     learnt: Option<NonZeroU32>,
     /// MTU from an ICMP message without proof. The next search tests it.
     hint: Option<NonZeroU32>,
@@ -158,6 +161,10 @@ impl Path {
     /// Returns the target size of a search that begins now.
     fn target(&self, now: Time) -> u32 {
         if self.raise_at <= now { self.bound() } else { self.effective() }
+    }
+
+    fn limits(&self, ends: Ends) -> Limits {
+        Limits::of(ends.1, self.is_encrypted)
     }
 
     fn transmits(&self) -> bool {
@@ -250,6 +257,7 @@ impl PathMtus {
             end: tunnel.end,
             bindings: SmallMap::new(),
             link: tunnel.mtu,
+            is_encrypted: tunnel.session.is_some(),
             learnt: None,
             hint: None,
             found: None,
@@ -301,7 +309,7 @@ impl PathMtus {
     /// Handles a Packet Too Big about a packet that was provably ours; `mtu` excludes the outer header.
     pub fn handle_too_big(&mut self, now: Time, ends: Ends, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        let mtu = mtu.max(Limits::of(ends.1).base);
+        let mtu = mtu.max(path.limits(ends).base);
         if mtu > path.bound() || (mtu == path.bound() && path.learnt.is_none()) {
             return;
         }
@@ -325,8 +333,8 @@ impl PathMtus {
     /// that tests the present size and the reported size (RFC 8899 4.6.2).
     pub fn handle_hint(&mut self, now: Time, ends: Ends, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        let limits = Limits::of(ends.1);
-        let size = mtu.saturating_sub(limits.overhead).max(limits.base);
+        let limits = path.limits(ends);
+        let size = limits.inner(mtu).max(limits.base);
         if size >= path.effective() || path.phase == Phase::Searching {
             return;
         }
@@ -413,7 +421,8 @@ impl PathMtus {
                 // paths wait in the queue.
                 let (target, current) = (path.target(now), path.effective());
                 let known = path.hint.take().map_or(current, NonZeroU32::get);
-                let search = Search::new(self.rng.u64(), Limits::of(ends.1), target, known);
+                let limits = Limits::of(ends.1, path.is_encrypted);
+                let search = Search::new(self.rng.u64(), limits, target, known);
                 path.search = Some(Box::new(search));
             }
             let Some(search) = path.search.as_mut() else { continue };
@@ -443,7 +452,7 @@ impl PathMtus {
     /// Starts a search from the beginning.
     fn begin(&mut self, now: Time, ends: Ends) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        let base = Limits::of(ends.1).base;
+        let base = path.limits(ends).base;
         if path.bound() <= base || !path.transmits() {
             return self.rest(ends);
         }
@@ -505,7 +514,7 @@ impl PathMtus {
     fn conclude(&mut self, now: Time, ends: Ends, size: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         let before = path.effective();
-        let target = path.search.as_ref().map_or(Limits::of(ends.1).base, |search| search.target());
+        let target = path.search.as_ref().map_or(path.limits(ends).base, |search| search.target());
         if size < target {
             path.found = NonZeroU32::new(size);
             path.raise_at = now + RAISE_INTERVAL;

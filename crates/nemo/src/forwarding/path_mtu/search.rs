@@ -20,6 +20,11 @@ const IPV4_BASE: u32 = 576;
 const COMMON: [u32; 17] =
     [1280, 1320, 1340, 1360, 1380, 1400, 1420, 1428, 1440, 1460, 1480, 1492, 1500, 2002, 2304, 4352, 9000];
 
+/// Octets that a data message of an encrypted session adds to its payload: header and tag.
+const SESSION_OVERHEAD: u32 = 32;
+/// Octets of the link header.
+const LINK_HEADER: u32 = 16;
+
 /// Limits of the sizes that a search tries, the same for all paths of an encapsulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Limits {
@@ -28,13 +33,44 @@ pub(super) struct Limits {
     pub base: u32,
     /// Octets of the outer header.
     pub overhead: u32,
+    /// Whether the path is in encrypted sessions, whose packets are padded to a multiple of 16 octets.
+    pub is_encrypted: bool,
+}
+
+/// Octets to a multiple of which a session pads.
+const PADDING: u32 = 16;
+
+/// Returns the largest inner packet for outer packets of `outer` octets to this end. In encrypted sessions
+/// it leaves room for the link header of `docs/tunnel.md`.
+pub(in crate::forwarding) fn inner_mtu(outer: u32, end: Endpoint, is_encrypted: bool) -> u32 {
+    padded(outer.saturating_sub(overhead(end, is_encrypted)), is_encrypted)
+}
+
+/// Returns the octets that come before and after the inner packet.
+fn overhead(end: Endpoint, is_encrypted: bool) -> u32 {
+    if !is_encrypted {
+        return end.encapsulation_overhead();
+    }
+    let header = if end.ipv4().is_some() { 28 } else { 48 };
+    header + SESSION_OVERHEAD + LINK_HEADER
+}
+
+/// Returns the largest size, not above `size`, that a session carries.
+fn padded(size: u32, is_encrypted: bool) -> u32 {
+    if is_encrypted { size / PADDING * PADDING } else { size }
 }
 
 impl Limits {
-    pub(super) fn of(end: Endpoint) -> Limits {
-        let overhead = end.encapsulation_overhead();
+    /// Returns the limits of a path to this end, in the clear or in encrypted sessions.
+    pub(super) fn of(end: Endpoint, is_encrypted: bool) -> Limits {
         let outer = if end.ipv4().is_some() { IPV4_BASE } else { MIN_MTU as u32 };
-        Limits { base: outer - overhead, overhead }
+        let overhead = overhead(end, is_encrypted);
+        Limits { base: inner_mtu(outer, end, is_encrypted), overhead, is_encrypted }
+    }
+
+    /// Returns the largest inner packet for an outer packet of `outer` octets.
+    pub(super) fn inner(&self, outer: u32) -> u32 {
+        padded(outer.saturating_sub(self.overhead), self.is_encrypted)
     }
 }
 
@@ -116,9 +152,9 @@ pub(super) struct Search {
 impl Search {
     /// Creates a search for sizes up to `target`; `current` is the size in use, or the size of a hint.
     pub(super) fn new(token: u64, limits: Limits, target: u32, current: u32) -> Search {
-        let Limits { base, overhead } = limits;
+        let base = limits.base;
         let current = Some(current).filter(|current| (base..target).contains(current));
-        let common = COMMON.iter().map(|mtu| mtu - overhead).chain([base]).filter(|size| *size < target);
+        let common = COMMON.iter().map(|mtu| limits.inner(*mtu)).chain([base]).filter(|size| *size < target);
         let mut sizes: Vec<u32> = common.chain(current).chain([target]).collect();
         sizes.sort();
         sizes.dedup();
@@ -215,7 +251,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { base: BASE, overhead: 40 };
+    const LIMITS: Limits = Limits { base: BASE, overhead: 40, is_encrypted: false };
     const BASE: u32 = 1240;
 
     /// Runs a search over a path on which packets of up to `mtu` octets pass. `lose` says which of them are
@@ -261,13 +297,31 @@ mod tests {
         for (text, base, overhead) in
             [("2001:db8::1", 1240, 40), ("192.0.2.1", 556, 20), ("udp:192.0.2.1:4191", 548, 28)]
         {
-            let limits = Limits::of(end(text));
-            assert_eq!(limits, Limits { base, overhead });
+            let limits = Limits::of(end(text), false);
+            assert_eq!(limits, Limits { base, overhead, is_encrypted: false });
             let mut search = Search::new(1, limits, 1500 - overhead, 1500 - overhead);
             assert_eq!(search.begin_round(Time::ZERO).1, [1500 - overhead]);
             let sizes = search.begin_round(Time::ZERO).1;
             assert!(sizes.contains(&(1400 - overhead)) && sizes.last() == Some(&base), "{sizes:?}");
         }
+    }
+
+    /// The sizes of docs/tunnel.md.
+    #[test]
+    fn encrypted_path_has_room_for_the_link_header() {
+        let end = |text: &str| text.parse().expect("endpoint");
+        for (text, outer, inner) in [
+            ("2001:db8::1", 1500, 1392),
+            ("udp:192.0.2.1:4191", 1500, 1424),
+            ("2001:db8::1", 1280, 1184),
+            ("2001:db8::1", 0, 0),
+        ] {
+            assert_eq!(inner_mtu(outer, end(text), true), inner, "{text} {outer}");
+        }
+        let limits = Limits::of(end("2001:db8::1"), true);
+        assert_eq!((limits.base, limits.inner(1280), limits.inner(1500)), (1184, 1184, 1392));
+        let sizes = Search::new(1, limits, 1392, 1392);
+        assert!(sizes.candidates.iter().all(|candidate| candidate.size % 16 == 0));
     }
 
     #[test]

@@ -14,6 +14,7 @@ fn tunnel(index: u32, transmit: bool) -> Tunnel {
         inner: Vec::new(),
         transmit,
         mtu: 1460,
+        session: None,
     }
 }
 

@@ -284,6 +284,7 @@ impl Bench {
                 .into(),
             transmit,
             mtu: MTU,
+            session: None,
         }
     }
 
@@ -475,7 +476,7 @@ impl Bench {
                     buffer.as_mut_slice()[7] -= 1;
                     buffer.as_slice().to_vec()
                 }
-                Verdict::Encapsulate { local, remote, may_fragment: false } => {
+                Verdict::Encapsulate { local, remote, may_fragment: false, .. } => {
                     in_ipv4(local, remote, header.traffic_class, buffer.as_slice())
                 }
                 _ => return None,

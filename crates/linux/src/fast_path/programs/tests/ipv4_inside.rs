@@ -136,7 +136,7 @@ fn encapsulated_by_slow_path(bench: &mut Bench, packet: &[u8]) -> Option<Vec<u8>
             buffer.as_mut_slice()[7] -= 1;
             Some(buffer.as_slice().to_vec())
         }
-        Verdict::Encapsulate { local, remote, may_fragment: false } => {
+        Verdict::Encapsulate { local, remote, may_fragment: false, .. } => {
             Some(tunnelled((local, remote), header.traffic_class, buffer.as_slice()))
         }
         _ => None,

@@ -70,7 +70,7 @@ fn send(forwarder: &mut Forwarder, packet: &[u8]) -> Result<Vec<Wire>, Verdict> 
     let (header, _) = inner::parse(packet).expect("a packet");
     let mut sent = match forwarder.encapsulate(Time::ZERO, &header, &mut buffer) {
         Verdict::Forward => vec![(None, buffer.as_slice().to_vec(), false)],
-        Verdict::Encapsulate { local, remote, may_fragment } => {
+        Verdict::Encapsulate { local, remote, may_fragment, .. } => {
             vec![(Some((local, remote)), buffer.as_slice().to_vec(), may_fragment)]
         }
         Verdict::Consumed => Vec::new(),
@@ -79,7 +79,7 @@ fn send(forwarder: &mut Forwarder, packet: &[u8]) -> Result<Vec<Wire>, Verdict> 
     while let Some(caused) = forwarder.poll_output() {
         sent.push(match caused {
             Caused::Packet(packet) => (None, packet, false),
-            Caused::Encapsulated { ends, packet, may_fragment } => (Some(ends), packet, may_fragment),
+            Caused::Encapsulated { ends, packet, may_fragment, .. } => (Some(ends), packet, may_fragment),
         });
     }
     Ok(sent)

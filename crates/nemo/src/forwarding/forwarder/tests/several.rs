@@ -128,7 +128,8 @@ fn ipv4_tunnel_keeps_packet_and_reports_tunnel_ends() {
         for (length, may_fragment) in [(100, false), (mtu, false)] {
             let mut buffer = packet(INSIDE, OUTSIDE, length);
             let before = buffer.as_slice().to_vec();
-            let expected = Verdict::Encapsulate { local: made.local, remote: made.remote, may_fragment };
+            let expected =
+                Verdict::Encapsulate { local: made.local, remote: made.remote, may_fragment, session: None };
             assert_eq!(encapsulate(&mut forwarder, &mut buffer), expected);
             assert_eq!(buffer.as_slice(), before);
         }

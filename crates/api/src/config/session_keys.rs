@@ -1,0 +1,171 @@
+//! Keys of the encrypted tunnel (X25519) in the config: base64, as `carnet key` and `wg` write them.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use carnet_base::Key;
+
+use super::keys::{Disclosure, Kind, text, value};
+use super::values;
+
+/// Octets of a key.
+const OCTETS: usize = 32;
+/// Characters of a key in base64; the last one is `=`.
+const CHARACTERS: usize = 44;
+/// Maximum size of a key file in octets.
+const MAX_FILE: u64 = 4096;
+/// Expected value in an error message.
+pub(super) const EXPECTED: &str = "a key of 44 characters (base64, 32 octets), as `carnet key` prints it";
+
+/// A public key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PublicKey(pub [u8; OCTETS]);
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PublicKey(")?;
+        self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
+        f.write_str(")")
+    }
+}
+
+/// A private or preshared key. Its two halves are wiped, and `Debug` does not show them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretKey([Key; 2]);
+
+impl SecretKey {
+    fn new(octets: &[u8; OCTETS]) -> SecretKey {
+        let half = |at: usize| Key::new(std::array::from_fn(|index| octets[at + index]));
+        SecretKey([half(0), half(OCTETS / 2)])
+    }
+
+    /// Returns the octets.
+    pub fn octets(&self) -> [u8; OCTETS] {
+        let [first, second] = &self.0;
+        std::array::from_fn(|index| match index.checked_sub(OCTETS / 2) {
+            None => first.octets()[index],
+            Some(index) => second.octets()[index],
+        })
+    }
+
+    pub(super) fn wipe(&mut self) {
+        self.0.iter_mut().for_each(Key::wipe);
+    }
+}
+
+/// The keys of one remote end of encrypted sessions, or of several home agents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionKeys {
+    /// Public keys. A mobile router has one for all home agents, or one for each in their order.
+    pub public_keys: Vec<PublicKey>,
+    /// The preshared key, if both ends have one.
+    pub preshared_key: Option<SecretKey>,
+}
+
+/// Type of a config key with a public key.
+pub(super) const PUBLIC_KEY: Kind<PublicKey> = text("key in base64", EXPECTED, public_key);
+/// Type of a config key with a file that has a private or preshared key. A relative path starts in the config
+/// file's directory.
+pub(super) const SECRET_KEY_FILE: Kind<SecretKey> =
+    value("path", "a path", |value| value.parse("a path", |text| read_file(text, value.file())))
+        .disclosed(Disclosure::PathOfSecret);
+
+pub(super) fn public_key(text: &str) -> Result<PublicKey, String> {
+    let octets = decode(text)?;
+    if octets == [0; OCTETS] {
+        return Err(format!("the key is zero, expected {EXPECTED}"));
+    }
+    Ok(PublicKey(octets))
+}
+
+/// Reads a secret key from a file that only its owner may read. Error messages do not contain the key.
+fn read_file(text: &str, config_file: &str) -> Result<SecretKey, String> {
+    let path = Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::path(text)?);
+    let name = path.display();
+    let unreadable = |error| format!("cannot read {name}: {error}, expected a file with {EXPECTED}");
+    let file = File::open(&path).map_err(unreadable)?;
+    let mode = file.metadata().map_err(unreadable)?.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(format!(
+            "other users may read or write {name} (mode {mode:04o}), expected mode 0600 (chmod 600)"
+        ));
+    }
+    // The capacity holds the whole file, because a buffer that grows leaves copies of the key.
+    let mut content = String::with_capacity(MAX_FILE as usize);
+    file.take(MAX_FILE).read_to_string(&mut content).map_err(unreadable)?;
+    let key = decode(content.trim_ascii()).map(|octets| SecretKey::new(&octets));
+    key.map_err(|error| format!("{name}: {error}"))
+}
+
+/// Decodes base64 with padding (RFC 4648 4).
+fn decode(text: &str) -> Result<[u8; OCTETS], String> {
+    let wrong = |what: String| Err(format!("{what}, expected {EXPECTED}"));
+    if text.len() != CHARACTERS {
+        return wrong(format!("the key has {} characters", text.chars().count()));
+    }
+    let digits = text.strip_suffix('=').unwrap_or_default().as_bytes();
+    if digits.len() != CHARACTERS - 1 {
+        return wrong("the key is no base64".to_owned());
+    }
+    let (mut octets, mut at, mut bits, mut count) = ([0; OCTETS], 0, 0u32, 0);
+    for digit in digits {
+        let digit = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return wrong("the key is no base64".to_owned()),
+        };
+        bits = (bits << 6 | u32::from(digit)) & 0xffff;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            octets[at] = (bits >> count) as u8;
+            at += 1;
+        }
+    }
+    // 43 digits have two bits more than 32 octets; they are zero.
+    if bits & 0b11 != 0 {
+        return wrong("the key is no base64".to_owned());
+    }
+    Ok(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_base64_of_32_octets() {
+        // RFC 7748 6.1: the public key of Alice.
+        let key = public_key("hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=").expect("a key");
+        assert_eq!(
+            format!("{key:?}"),
+            "PublicKey(8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a)"
+        );
+        for text in [
+            "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTm==",
+            "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmp=",
+            "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTm-=",
+            "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+            "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbT",
+            "",
+        ] {
+            assert!(public_key(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn secret_key_keeps_its_octets_and_is_wiped() {
+        let octets: [u8; OCTETS] = std::array::from_fn(|index| index as u8 + 1);
+        let mut key = SecretKey::new(&octets);
+        assert_eq!(key.octets(), octets);
+        assert_eq!(format!("{key:?}").matches("1").count(), 0, "{key:?}");
+        key.wipe();
+        assert_eq!(key.octets(), [0; OCTETS]);
+    }
+}

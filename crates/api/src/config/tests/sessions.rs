@@ -1,0 +1,158 @@
+//! Keys of encrypted sessions.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use super::*;
+
+/// The key pairs of RFC 7748 6.1.
+const PRIVATE: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
+const PUBLIC: [&str; 2] =
+    ["hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=", "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08="];
+
+/// A folder with key files, which is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("carnet-api-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        let folder = Folder(path);
+        folder.write("own.key", PRIVATE, 0o600);
+        folder
+    }
+
+    fn write(&self, name: &str, text: &str, mode: u32) {
+        let path = self.0.join(name);
+        fs::write(&path, format!("{text}\n")).expect("a key");
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("a mode");
+    }
+
+    /// Parses a config beside the key files. Its errors have no path of the folder.
+    fn parse(&self, text: &str) -> Result<Config, String> {
+        let file = self.0.join("c.toml").display().to_string();
+        let folder = format!("{}/", self.0.display());
+        Config::parse(text, &file).map_err(|errors| errors.to_string().replace(&folder, ""))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn agent() -> String {
+    format!(
+        "[station]\nname = \"agent\"\nprivate_key_file = \"own.key\"\n[home_agent]\naddress = \
+         \"2001:db8:1::1\"\nhome_prefix = \"2001:db8:1::/64\"\n[[home_agent.mobile_router]]\nhome_address = \
+         \"2001:db8:1::5\"\nauth = {{ public_key = \"{}\" }}\n",
+        PUBLIC[0]
+    )
+}
+
+fn router() -> String {
+    let keys = format!("home_agent_key = \"{}\"", PUBLIC[1]);
+    SMALL_ROUTER
+        .replace("auth = \"none\"", &keys)
+        .replace("\"bus-42\"\n", "\"bus-42\"\nprivate_key_file = \"own.key\"\n")
+}
+
+#[test]
+fn key_pairs_of_both_ends_are_read() {
+    let folder = Folder::new("pairs");
+    folder.write("shared.key", PUBLIC[1], 0o600);
+    let config = folder.parse(&agent()).expect("a config");
+    assert_eq!(config.encryption().as_deref(), Some("encrypted"));
+    let private = config.station.private_key.as_ref().expect("a key").octets();
+    assert_eq!((private[0], private[31]), (0x77, 0x2a));
+    let agent = config.home_agent.expect("a home agent");
+    assert_eq!(agent.tunnel_port, 51820);
+    let keys = agent.mobile_routers[0].auth.sessions().expect("keys").clone();
+    assert_eq!((keys.public_keys[0].0[0], keys.preshared_key), (0x85, None));
+
+    let with_psk = router().replace("uplink", "preshared_key_file = \"shared.key\"\nuplink");
+    let mut config = folder.parse(&with_psk).expect("a config");
+    let router = config.mobile_router.as_ref().expect("a router");
+    assert_eq!(router.home_agent_port, 51820);
+    let keys = router.auth.sessions().expect("keys");
+    assert_eq!(keys.preshared_key.as_ref().expect("a key").octets()[0], 0xde);
+    config.wipe_keys();
+    assert_eq!(config.station.private_key.expect("a key").octets(), [0; 32]);
+    let keys = config.mobile_router.expect("a router").auth.sessions().expect("keys").clone();
+    assert_eq!(keys.preshared_key.expect("a key").octets(), [0; 32]);
+
+    // Two home agents with a key each.
+    let several = with_psk
+        .replace("home_agent = \"2001:db8:1::1\"", "home_agent = [\"2001:db8:1::1\", \"2001:db8:1::2\"]")
+        .replace(&format!("\"{}\"", PUBLIC[1]), &format!("[\"{}\", \"{}\"]", PUBLIC[1], PUBLIC[0]));
+    let config = folder.parse(&several).expect("a config");
+    assert_eq!(config.mobile_router.expect("a router").auth.sessions().expect("keys").public_keys.len(), 2);
+    let clear = parse(SMALL_ROUTER);
+    assert_eq!(clear.encryption().as_deref(), Some("in the clear"));
+}
+
+#[test]
+fn mistakes_in_keys_are_reported() {
+    let folder = Folder::new("mistakes");
+    folder.write("open.key", PRIVATE, 0o640);
+    folder.write("short.key", "abc", 0o600);
+    let second = format!(
+        "[[home_agent.mobile_router]]\nhome_address = \"2001:db8:1::6\"\nauth = {{ public_key = \"{}\" }}\n",
+        PUBLIC[0]
+    );
+    let key = format!("\"{}\"", PUBLIC[1]);
+    for (text, expected) in [
+        (
+            agent().replace("own.key", "open.key"),
+            "c.toml:3:20: `station.private_key_file`: other users may read or write open.key (mode 0640), \
+             expected mode 0600 (chmod 600)",
+        ),
+        (
+            agent().replace("own.key", "short.key"),
+            "c.toml:3:20: `station.private_key_file`: short.key: the key has 3 characters, expected a key of \
+             44 characters (base64, 32 octets), as `carnet key` prints it",
+        ),
+        (
+            agent().replace("private_key_file = \"own.key\"\n", ""),
+            "c.toml:8:8: encrypted sessions need a private key of this station, expected \
+             `station.private_key_file`",
+        ),
+        (agent() + &second, "c.toml:12:8: the public key is that at c.toml:9:8, expected another"),
+        (
+            agent().replace("hSDw", "hSD-"),
+            "c.toml:9:23: `auth.public_key`: the key is no base64, expected a key of 44 characters (base64, \
+             32 octets), as `carnet key` prints it",
+        ),
+        (
+            agent().replace("auth = { ", "auth = { spi = 300, "),
+            "c.toml:9:16: `auth.spi`: found this key beside `public_key`, expected one of the two",
+        ),
+        (
+            router().replace("home_agent_key", "#"),
+            "c.toml:5:1: `mobile_router.auth` is missing, expected authentication to be chosen: { public_key = \
+             \"...\" }, { spi = 300, key = \"...\" }, \"ipsec\" or \"none\", or `home_agent_key`",
+        ),
+        (
+            router().replace("uplink", "auth = \"none\"\nuplink"),
+            "c.toml:9:18: `mobile_router.home_agent_key`: found both `auth` and `home_agent_key`, expected \
+             one of them",
+        ),
+        (
+            router().replace(&key, &format!("[{key}, {key}]")),
+            "c.toml:9:18: there are 2 keys for 1 home agents, expected one, or one for each",
+        ),
+        (
+            router().replace("uplink", "nesting = true\nuplink"),
+            "c.toml:9:18: nesting passes on no encrypted sessions yet, expected nesting = false",
+        ),
+        (
+            router().replace("home_agent_key = ", "auth = { public_key = ").replace("=\"\nup", "=\" }\nup"),
+            "c.toml:9:8: `mobile_router.auth`: a mobile router names the home agent's key, expected \
+             `home_agent_key`",
+        ),
+    ] {
+        assert_eq!(folder.parse(&text).expect_err(expected), expected, "{text}");
+    }
+}

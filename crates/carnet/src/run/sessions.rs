@@ -1,0 +1,170 @@
+//! Carries packets between the station, the encrypted sessions and the wire.
+
+use std::net::Ipv6Addr;
+
+use anyhow::Context;
+use carnet_base::{Endpoint, Time, WallTime};
+use carnet_linux::{Platform, clock};
+use carnet_mobility::SessionPeer;
+use carnet_nemo::forwarding::forwarder::Verdict;
+use carnet_station::io::{Event, Input};
+use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
+
+use tracing::info;
+
+use super::Runner;
+use crate::sessions::{Datagram, Departure, FromSession, Sessions};
+
+impl Runner {
+    /// Opens the home agent's socket for sessions inside IPv4.
+    ///
+    /// # Errors
+    /// Returns the error of the kernel.
+    pub(super) fn open_session_socket(&mut self) -> anyhow::Result<()> {
+        let local = self.sessions.get().and_then(Sessions::agent_socket);
+        let (Some(local), Some(datagrams)) = (local, self.platform.as_ref().map(Platform::datagrams)) else {
+            return Ok(());
+        };
+        datagrams.open_at(local).with_context(|| {
+            format!("cannot open UDP port {} at {} (home_agent.tunnel_port)", local.port(), local.ip())
+        })
+    }
+
+    /// Logs whether the tunnels are encrypted.
+    pub(super) fn tell_of_encryption(&self) {
+        let Some(encryption) = self.config.encryption() else { return };
+        match self.sessions.get() {
+            Some(sessions) => info!(
+                "tunnels: {encryption}, by the library engine; the public key of this station is {}",
+                sessions.public_key()
+            ),
+            None => info!("tunnels: {encryption}"),
+        }
+    }
+
+    /// Returns the time of the next timer of station and sessions.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        let sessions = self.sessions.get().and_then(Sessions::poll_timeout);
+        self.station.poll_timeout().into_iter().chain(sessions).min()
+    }
+
+    /// Returns whether a timer of the station is due.
+    pub(super) fn is_station_due(&self) -> bool {
+        self.station.poll_timeout().is_some_and(|due| due <= clock::now())
+    }
+
+    /// Handles waiting handshakes and due timers of the sessions, and sends their datagrams.
+    pub(super) fn handle_sessions(&mut self) {
+        let Some(sessions) = self.sessions.get_mut() else { return };
+        sessions.handle(clock::now());
+        self.send_datagrams();
+        while let Some(message) = self.sessions.get_mut().and_then(Sessions::poll_message) {
+            self.report(&Event::Warning { message });
+        }
+        self.flush();
+    }
+
+    /// Sends the datagrams of the sessions.
+    fn send_datagrams(&mut self) {
+        let Some(sessions) = self.sessions.get_mut() else { return };
+        while let Some(datagram) = sessions.poll_datagram() {
+            match datagram {
+                Datagram::Ipv6 { may_fragment } => {
+                    let Some(writer) = &mut self.writer else { continue };
+                    if may_fragment && sessions.wire().as_slice().len() > MIN_MTU {
+                        sessions.fragments().iter().for_each(|piece| writer.write(piece));
+                    } else {
+                        writer.write_in_place(sessions.wire());
+                    }
+                }
+                Datagram::Udp { local, remote, traffic_class, may_fragment } => {
+                    if let Some(writer) = &mut self.datagram_writer {
+                        let octets = sessions.wire().as_slice();
+                        writer.write_datagram(local, remote, traffic_class, may_fragment, octets);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Passes the packet in the buffer, which came out of a session, to the station.
+    pub(super) fn session_packet(&mut self, now: Time, wall: WallTime, from: FromSession) {
+        let FromSession { session, ends, traffic_class } = from;
+        if self.recorder.is_active() {
+            let (local, remote) = ends;
+            let packet = self.buffer.as_slice().to_vec();
+            let input = Input::SessionPacket { session, local, remote, traffic_class, packet };
+            self.recorder.record(now, wall, input);
+        }
+        let verdict =
+            self.station.handle_session_packet(now, wall, session, ends, traffic_class, &mut self.buffer);
+        self.pass_on(verdict);
+    }
+
+    /// Sends the packet in the buffer through a session, if it belongs to one.
+    pub(super) fn goes_into_session(&mut self, verdict: Verdict) -> bool {
+        let Some(sessions) = self.sessions.get_mut() else { return false };
+        let now = clock::now();
+        match verdict {
+            Verdict::Forward => {
+                if sessions.send_packet(now, self.buffer.as_slice()) == Departure::Clear {
+                    return false;
+                }
+            }
+            Verdict::Encapsulate { local, remote, may_fragment, session: Some(session) } => {
+                sessions.send(now, session, (local, remote), may_fragment, self.buffer.as_slice());
+            }
+            _ => return false,
+        }
+        self.send_datagrams();
+        true
+    }
+
+    /// Sends a packet for the tunnel device through a session, if it belongs to one.
+    pub(super) fn is_sent_in_session(&mut self, packet: &[u8]) -> bool {
+        let Some(sessions) = self.sessions.get_mut() else { return false };
+        if sessions.send_packet(clock::now(), packet) == Departure::Clear {
+            return false;
+        }
+        self.handle_sessions();
+        true
+    }
+
+    /// Sends a packet that the station has encapsulated through a session, if it belongs to one.
+    pub(super) fn is_encapsulated_in_session(
+        &mut self,
+        ends: (Endpoint, Endpoint),
+        may_fragment: bool,
+        session: Option<SessionPeer>,
+        packet: &[u8],
+    ) -> bool {
+        let Some(sessions) = self.sessions.get_mut() else { return false };
+        let now = clock::now();
+        match session {
+            Some(session) => sessions.send(now, session, ends, may_fragment, packet),
+            None if sessions.send_inside_ipv4(now, ends, packet) == Departure::Clear => return false,
+            None => {}
+        }
+        self.handle_sessions();
+        true
+    }
+
+    /// Returns the report of a Packet Too Big about a datagram of a session.
+    pub(super) fn too_big(&self, local: Ipv6Addr, message: &[u8]) -> Option<Input> {
+        let ((local, remote), mtu) = self.sessions.get()?.too_big(local, message)?;
+        Some(Input::DatagramTooBig { local, remote, mtu })
+    }
+
+    /// Handles the packet in the buffer if it is a Packet Too Big about a datagram of a session.
+    pub(super) fn is_too_big(&mut self) -> bool {
+        let packet = self.buffer.as_slice();
+        if packet.get(6) != Some(&protocol::ICMPV6) {
+            return false;
+        }
+        let Ok(header) = Header::parse(packet) else { return false };
+        let message = packet.get(HEADER_LEN..).unwrap_or_default();
+        let Some(input) = self.too_big(header.destination, message) else { return false };
+        self.input(input);
+        true
+    }
+}

@@ -1,0 +1,90 @@
+//! Encrypted sessions between mobile routers and home agents (`docs/tunnel.md`): the layer between the
+//! station and the wire.
+//!
+//! The station names the remote key of each packet for a session, and this module encrypts the packet for
+//! the path. It finds the key of signalling messages by their addresses. A received datagram goes to the
+//! station as a packet with its key and with the tunnel ends that the outer header shows. So no
+//! payload decides to which address the home agent sends.
+//!
+//! * **Paths.** A mobile router has one session for each of its addresses and each home agent. The number in
+//!   the handshake is the place of the address in a table of 15; the address that was unused for the longest
+//!   time loses its place.
+//! * **IPv6 outside** uses the tunnel device, as packets in the clear do. **IPv4 outside** uses the tunnel
+//!   sockets.
+//! * The first packets of a path wait for its handshake, at most 16 of them.
+//! * If signalling has no answer for 1.2 s, the mobile router begins a handshake: the home agent may have
+//!   lost its sessions.
+//! * `NAME.sessions` in `station.state_dir` has the newest timestamp of this end, and the timestamps that it
+//!   has accepted.
+//!
+//! Left out: nesting, direct routes, fleets, the kernel engine, TLS, and the change of keys without a pause.
+
+#[cfg(not(feature = "wireguard"))]
+mod absent;
+#[cfg(feature = "wireguard")]
+mod layer;
+#[cfg(feature = "wireguard")]
+mod state;
+
+use carnet_base::Endpoint;
+use carnet_mobility::SessionPeer;
+
+#[cfg(not(feature = "wireguard"))]
+pub use absent::Sessions;
+#[cfg(feature = "wireguard")]
+pub use layer::Sessions;
+
+/// Whether this program has encrypted sessions.
+pub const SESSIONS: bool = cfg!(feature = "wireguard");
+
+/// What a received packet or datagram was.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is not for a session, and the station handles it.
+    Foreign,
+    /// The buffer has the packet that came out of a session.
+    Packet(FromSession),
+    /// It is consumed: a message of the protocol, or dropped.
+    Consumed,
+}
+
+/// Origin of a packet that came out of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FromSession {
+    /// Remote key.
+    pub session: SessionPeer,
+    /// Local and remote end by the outer header.
+    pub ends: (Endpoint, Endpoint),
+    /// DSCP and ECN of the outer header.
+    pub traffic_class: u8,
+}
+
+/// Result of sending a packet.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// The packet is not for a session; the caller sends it in the clear.
+    Clear,
+    /// The packet is consumed; [`Sessions::poll_datagram`] returns the datagrams to send.
+    Consumed,
+}
+
+/// A datagram to send; its octets are in [`Sessions::wire`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Datagram {
+    /// A whole IPv6 packet for the tunnel device.
+    Ipv6 {
+        /// Whether the sender may fragment it.
+        may_fragment: bool,
+    },
+    /// The content of a UDP datagram for a tunnel socket.
+    Udp {
+        /// The socket's address.
+        local: Endpoint,
+        /// Destination.
+        remote: Endpoint,
+        /// DSCP and ECN.
+        traffic_class: u8,
+        /// Whether routers may fragment it.
+        may_fragment: bool,
+    },
+}

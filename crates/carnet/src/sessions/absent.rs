@@ -1,0 +1,110 @@
+//! Encrypted sessions in a program that was built without them (Cargo feature `wireguard`).
+
+use std::convert::Infallible;
+use std::net::{Ipv6Addr, SocketAddrV4};
+
+use anyhow::bail;
+use carnet_api::config::Config;
+use carnet_base::{Endpoint, Time};
+use carnet_mobility::SessionPeer;
+use carnet_nemo::forwarding::packet::PacketBuffer;
+
+use super::{Arrival, Datagram, Departure};
+
+/// The sessions of a station, of which this program has none.
+pub struct Sessions(Infallible);
+
+impl Sessions {
+    /// Refuses a config with keys.
+    ///
+    /// # Errors
+    /// Returns an error if the config has a key of a remote end.
+    pub fn new(config: &Config, _: Time) -> anyhow::Result<Option<Sessions>> {
+        if config.has_sessions() {
+            bail!("this program was built without encrypted sessions, expected a config without public keys");
+        }
+        Ok(None)
+    }
+
+    pub fn public_key(&self) -> String {
+        match self.0 {}
+    }
+
+    pub fn has_key_of(&self, _: &Config) -> bool {
+        match self.0 {}
+    }
+
+    pub fn reconfigure(&mut self, _: &Config) {
+        match self.0 {}
+    }
+
+    pub fn agent_socket(&self) -> Option<SocketAddrV4> {
+        match self.0 {}
+    }
+
+    pub fn counters(&self) -> Vec<(String, u64)> {
+        match self.0 {}
+    }
+
+    pub fn receive_packet(&mut self, _: Time, _: &mut PacketBuffer) -> Arrival {
+        match self.0 {}
+    }
+
+    pub fn receive_datagram(
+        &mut self,
+        _: Time,
+        _: (Endpoint, Endpoint),
+        _: u8,
+        _: &mut PacketBuffer,
+    ) -> Arrival {
+        match self.0 {}
+    }
+
+    pub fn send(&mut self, _: Time, _: SessionPeer, _: (Endpoint, Endpoint), _: bool, _: &[u8]) {
+        match self.0 {}
+    }
+
+    pub fn send_packet(&mut self, _: Time, _: &[u8]) -> Departure {
+        match self.0 {}
+    }
+
+    pub fn send_inside_ipv4(&mut self, _: Time, _: (Endpoint, Endpoint), _: &[u8]) -> Departure {
+        match self.0 {}
+    }
+
+    pub fn poll_datagram(&mut self) -> Option<Datagram> {
+        match self.0 {}
+    }
+
+    pub fn wire(&mut self) -> &mut PacketBuffer {
+        match self.0 {}
+    }
+
+    pub fn fragments(&mut self) -> Vec<Vec<u8>> {
+        match self.0 {}
+    }
+
+    pub fn too_big(&self, _: Ipv6Addr, _: &[u8]) -> Option<((Endpoint, Endpoint), u32)> {
+        match self.0 {}
+    }
+
+    pub fn ends_of_report(&self, _: Endpoint, _: Endpoint) -> (Endpoint, Endpoint) {
+        match self.0 {}
+    }
+
+    pub fn poll_timeout(&self) -> Option<Time> {
+        match self.0 {}
+    }
+
+    pub fn handle(&mut self, _: Time) {
+        match self.0 {}
+    }
+
+    pub fn poll_message(&mut self) -> Option<String> {
+        match self.0 {}
+    }
+
+    pub fn close(&mut self) {
+        match self.0 {}
+    }
+}
