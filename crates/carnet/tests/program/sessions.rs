@@ -29,16 +29,18 @@ fn key(bed: &Testbed, name: &str) -> (String, String) {
     (path, String::from_utf8(made.stdout).expect("text").trim().to_owned())
 }
 
+fn in_state_dir(bed: &Testbed, config: &str) -> String {
+    with_station(config, &format!("state_dir = '{}'", bed.scratch.path("").display()))
+}
+
 /// Returns the configs of home agent and mobile router with key pairs.
 fn with_keys(bed: &Testbed) -> (String, String) {
     let (agent_file, agent_key) = key(bed, "agent.key");
     let (router_file, router_key) = key(bed, "router.key");
-    let state =
-        |config: &str| with_station(config, &format!("state_dir = '{}'", bed.scratch.path("").display()));
     let agent = bed.agent_config().replace(AUTH, &format!("auth = {{ public_key = '{router_key}' }}"));
     let router = bed.router_config().replace(AUTH, &format!("home_agent_key = '{agent_key}'"));
-    let agent = with_station(&state(&agent), &format!("private_key_file = '{agent_file}'"));
-    let router = with_station(&state(&router), &format!("private_key_file = '{router_file}'"));
+    let agent = with_station(&in_state_dir(bed, &agent), &format!("private_key_file = '{agent_file}'"));
+    let router = with_station(&in_state_dir(bed, &router), &format!("private_key_file = '{router_file}'"));
     (agent, router)
 }
 
@@ -191,7 +193,8 @@ fn router_leaves_a_dead_uplink() {
         let bed = Testbed::new();
         let (agent, router) = match is_encrypted {
             true => with_keys(&bed),
-            false => (bed.agent_config(), bed.router_config()),
+            // The same state directory: a Binding Update waits for the disk at either end.
+            false => (in_state_dir(&bed, &bed.agent_config()), in_state_dir(&bed, &bed.router_config())),
         };
         let agent = Station::start(&bed.agent, &agent);
         let router = Station::start(&bed.router, &identified(router));

@@ -55,6 +55,14 @@ fn traces(secret: &Secret) -> Vec<Vec<u8>> {
     traces.iter().map(|trace| trace[..trace.len().min(16)].to_vec()).collect()
 }
 
+/// Returns a key of encrypted sessions as `carnet key` writes it.
+fn base64_of_key(secret: &Secret) -> String {
+    // 33 octets have 44 digits; the last one stands for the padding.
+    let mut text = base64(&[&secret.octets[..], &[0]].concat());
+    text.replace_range(43.., "=");
+    text
+}
+
 fn has(text: &[u8], piece: &[u8]) -> bool {
     text.windows(piece.len()).any(|window| window == piece)
 }
@@ -94,7 +102,8 @@ fn a_bundle_holds_no_secret_of_the_station() {
     let (mut config, mut secrets) = (bed.agent_config(), Vec::new());
     for (number, key) in secret_keys().iter().enumerate() {
         let number = u8::try_from(number).expect("a few kinds of secrets");
-        let new = secret(number, 16);
+        let of_session = key.ends_with("private_key_file") || key.ends_with("preshared_key_file");
+        let new = secret(number, if of_session { 32 } else { 16 });
         match key.as_str() {
             "auth.key" => config = config.replace("000102030405060708090a0b0c0d0e0f", &new.text),
             "auth.key_file" => {
@@ -119,6 +128,21 @@ fn a_bundle_holds_no_secret_of_the_station() {
                     secret(202, 16).text
                 ));
             }
+            "station.private_key_file" => {
+                guarded(&at("private.key"), &base64_of_key(&new));
+                config =
+                    with_station(&config, &format!("private_key_file = '{}'", at("private.key").display()));
+            }
+            "auth.preshared_key_file" => {
+                guarded(&at("preshared.key"), &base64_of_key(&new));
+                config.push_str(&format!(
+                    "\n[[home_agent.mobile_router]]\nhome_address = '2001:db8:1::80'\nauth = {{ public_key = \
+                     '{}', preshared_key_file = 'preshared.key' }}\n",
+                    base64_of_key(&secret(203, 32))
+                ));
+            }
+            // The same code reads these files, and this station has no such role.
+            "mobile_router.preshared_key_file" | "mobile_node.preshared_key_file" => continue,
             "station.http_tokens" => {
                 guarded(&at("tokens"), &format!("operate {}\n", new.text));
                 let line = format!("http = '127.0.0.1:8440'\nhttp_tokens = '{}'", at("tokens").display());
