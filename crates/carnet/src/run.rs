@@ -894,6 +894,7 @@ impl Runner {
             matches!(event, PlatformEvent::Interface(_) | PlatformEvent::InterfaceGone { .. });
         self.handle_kernel_event(event);
         if is_of_interface {
+            self.prepare_sessions();
             self.tell_uplinks();
         }
     }

@@ -11,7 +11,8 @@
 //!   time loses its place.
 //! * **IPv6 outside** uses the tunnel device, as packets in the clear do. **IPv4 outside** uses the tunnel
 //!   sockets.
-//! * The first packets of a path wait for its handshake, at most 16 of them.
+//! * A session begins when an uplink has an address. The first packets of a path wait for its
+//!   handshake, at most 16 of them.
 //! * If signalling has no answer for 1.2 s, the mobile router begins a handshake: the home agent may have
 //!   lost its sessions.
 //! * `NAME.sessions` in `station.state_dir` has the newest timestamp of this end, and the timestamps that it

@@ -1,11 +1,11 @@
 //! Carries packets between the station, the encrypted sessions and the wire.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 
 use anyhow::Context;
 use carnet_base::{Endpoint, Time, WallTime};
 use carnet_linux::{Platform, clock};
-use carnet_mobility::SessionPeer;
+use carnet_mobility::{SessionPeer, UDP_PORT};
 use carnet_nemo::forwarding::forwarder::Verdict;
 use carnet_station::io::{Event, Input};
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
@@ -62,6 +62,28 @@ impl Runner {
             self.report(&Event::Warning { message });
         }
         self.flush();
+    }
+
+    /// Begins the sessions of all uplinks of the mobile router.
+    pub(super) fn prepare_sessions(&mut self) {
+        let (Some(sessions), Some(router)) = (self.sessions.get_mut(), self.station.mobile_router()) else {
+            return;
+        };
+        let config = router.config();
+        for uplink in router.uplinks() {
+            let ends = match (uplink.care_of_addresses().first(), config.home_agent_ipv4) {
+                (Some(IpAddr::V6(address)), _) if !config.home_agent.is_unspecified() => {
+                    (Endpoint::Ipv6(*address), Endpoint::Ipv6(config.home_agent))
+                }
+                (Some(IpAddr::V4(address)), Some(agent)) => {
+                    let end = |address, port| Endpoint::Udp(SocketAddrV4::new(address, port));
+                    (end(*address, uplink.udp_port), end(agent, UDP_PORT))
+                }
+                _ => continue,
+            };
+            sessions.prepare(clock::now(), ends);
+        }
+        self.handle_sessions();
     }
 
     /// Sends the datagrams of the sessions.

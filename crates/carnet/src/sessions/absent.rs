@@ -64,6 +64,10 @@ impl Sessions {
         match self.0 {}
     }
 
+    pub fn prepare(&mut self, _: Time, _: (Endpoint, Endpoint)) {
+        match self.0 {}
+    }
+
     pub fn send_packet(&mut self, _: Time, _: &[u8]) -> Departure {
         match self.0 {}
     }

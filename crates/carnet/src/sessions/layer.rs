@@ -46,6 +46,9 @@ const IDLE: Duration = Duration::from_secs(180);
 const MAX_ENDS: usize = 4;
 /// Handshakes that one turn decrypts; the others wait in the engine's queue, so that data go first.
 const HANDSHAKES: usize = 8;
+/// Remote ends for which packets of the home agent wait, and packets for each of them.
+const MAX_AWAITING: usize = 1024;
+const MAX_AWAITING_PACKETS: usize = 4;
 /// Numbers of the home agent's two sockets in the engine. A mobile router's addresses have the next numbers.
 const AGENT_IPV6: u32 = 0;
 const AGENT_IPV4: u32 = 1;
@@ -133,6 +136,8 @@ pub struct Sessions {
     /// Paths of the home agent by the remote end from which their authentic packets came.
     paths: HashMap<Endpoint, Vec<(PeerId, Path, Route)>>,
     ends: HashMap<Path, VecDeque<Endpoint>>,
+    /// Packets of the home agent to remote ends from which no authentic packet has come yet.
+    awaiting: HashMap<(PeerId, Endpoint), VecDeque<Pending>>,
     ready: VecDeque<Ready>,
     messages: VecDeque<String>,
     reassembler: Reassembler,
@@ -179,6 +184,7 @@ impl Sessions {
             pending: HashMap::new(),
             paths: HashMap::new(),
             ends: HashMap::new(),
+            awaiting: HashMap::new(),
             ready: VecDeque::new(),
             messages: VecDeque::new(),
             reassembler: Reassembler::default(),
@@ -448,7 +454,7 @@ impl Sessions {
                 slot.patience = SILENCE;
                 slot.is_unanswered = false;
             }
-            None => self.learn(path, route, ends.1),
+            None => self.learn(now, path, route, ends.1),
         }
         let payload = self.payload.get(..length).unwrap_or_default();
         buffer.copy_from(payload);
@@ -456,7 +462,7 @@ impl Sessions {
     }
 
     /// Stores from which remote end an authentic packet of a path came.
-    fn learn(&mut self, path: Path, route: Route, end: Endpoint) {
+    fn learn(&mut self, now: Time, path: Path, route: Route, end: Endpoint) {
         let paths = self.paths.entry(end).or_default();
         match paths.iter_mut().find(|(peer, _, _)| *peer == path.peer) {
             Some((_, known, known_route)) if *known == path && *known_route == route => return,
@@ -470,6 +476,15 @@ impl Sessions {
             && let Some(old) = ends.pop_front()
         {
             self.forget(path, old);
+        }
+        for pending in self.awaiting.remove(&(path.peer, end)).unwrap_or_default() {
+            self.seal_pending(now, path, route, &pending);
+        }
+    }
+
+    fn seal_pending(&mut self, now: Time, path: Path, route: Route, pending: &Pending) {
+        if now.saturating_since(pending.at) < MAX_PENDING_TIME {
+            self.seal(now, path, route, pending.traffic_class, pending.may_fragment, &pending.payload);
         }
     }
 
@@ -564,7 +579,42 @@ impl Sessions {
         let paths = self.paths.get(&remote).map(Vec::as_slice).unwrap_or_default();
         match paths.iter().find(|(known, _, _)| *known == peer).copied() {
             Some((_, path, route)) => self.seal(now, path, route, traffic_class, may_fragment, packet),
-            None => self.unsent += 1,
+            // The test of a care-of address may be early: the session from there is about to begin.
+            None => self.wait_for(now, (peer, remote), traffic_class, may_fragment, packet),
+        }
+    }
+
+    fn wait_for(
+        &mut self,
+        now: Time,
+        key: (PeerId, Endpoint),
+        traffic_class: u8,
+        may_fragment: bool,
+        packet: &[u8],
+    ) {
+        if self.awaiting.len() >= MAX_AWAITING {
+            let is_late = |pending: &Pending| now.saturating_since(pending.at) >= MAX_PENDING_TIME;
+            self.awaiting.retain(|_, pending| !pending.back().is_none_or(is_late));
+        }
+        let has_room = self.awaiting.len() < MAX_AWAITING || self.awaiting.contains_key(&key);
+        if has_room {
+            let pending = self.awaiting.entry(key).or_default();
+            pending.push_back(Pending { at: now, payload: packet.to_vec(), traffic_class, may_fragment });
+            if pending.len() <= MAX_AWAITING_PACKETS {
+                return;
+            }
+            pending.pop_front();
+        }
+        self.unsent += 1;
+    }
+
+    /// Begins the session from an address of the mobile router, so that its handshake is over when
+    /// packets need it.
+    pub fn prepare(&mut self, now: Time, ends: (Endpoint, Endpoint)) {
+        if let Some(index) = self.slot_of(now, ends.0, ends.1)
+            && let Some(slot) = self.slots.get_mut(index)
+        {
+            slot.used = now;
         }
     }
 
@@ -836,10 +886,15 @@ impl Sessions {
                     (slot.asked, slot.is_unanswered) = (None, false);
                 }
                 for pending in self.pending.remove(&path).unwrap_or_default() {
-                    if now.saturating_since(pending.at) < MAX_PENDING_TIME {
-                        let Pending { payload, traffic_class, may_fragment, .. } = pending;
-                        self.seal(now, path, route, traffic_class, may_fragment, &payload);
-                    }
+                    self.seal_pending(now, path, route, &pending);
+                }
+                // The handshake has proved that the router receives there.
+                if matches!(route.socket, AGENT_IPV6 | AGENT_IPV4) {
+                    let end = match route.remote {
+                        SocketAddr::V6(remote) => Endpoint::Ipv6(*remote.ip()),
+                        SocketAddr::V4(remote) => Endpoint::Udp(remote),
+                    };
+                    self.learn(now, path, route, end);
                 }
             }
             // The station decides to which address it sends: see `learn`.
