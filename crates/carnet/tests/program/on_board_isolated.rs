@@ -65,8 +65,13 @@ fn assert_address_is_not_usable(bed: &Testbed, other: &Host, when: &str) {
     let (inside, outside) = (address(INSIDE), address(CORRESPONDENT));
     let packet = |from: Ipv6Addr, to: Ipv6Addr, ports: [u16; 2]| {
         let head = [&[0x60, 0, 0, 0, 0, 12, 17, 64], &from.octets()[..], &to.octets()].concat();
-        let ports = ports.map(u16::to_be_bytes).concat();
-        [&head[..], &ports, &[0, 12, 1, 1], b"door"].concat()
+        // Connection tracking does not know a packet with a wrong checksum. The length is in the sum twice.
+        let words = [&head[8..], b"door"].concat();
+        let words = words.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+        let sum = words.chain(ports.map(u32::from)).sum::<u32>() + 17 + 12 + 12;
+        let checksum = !(sum.wrapping_shr(16) + (sum & 0xffff)) as u16;
+        let udp = [ports[0], ports[1], 12, checksum].map(u16::to_be_bytes).concat();
+        [&head[..], &udp, b"door"].concat()
     };
     let sniffer = Sniffer::start(&bed.host, &["eth0"]);
     let (forged, answer) = (packet(inside, outside, [7777, 9999]), packet(outside, inside, [9999, 7777]));
