@@ -133,6 +133,12 @@ fn traffic_over_ipv4_alone_is_encrypted() {
     let agent = agent.replace(&at_agent, &format!("{at_agent}ipv4_address = '198.51.100.2'\n"));
     let at_router = format!("home_agent = '{HOME_AGENT}'\n");
     let router = router.replace(&at_router, &format!("{at_router}home_agent_ipv4 = '198.51.100.2'\n"));
+    // Both ends also have a preshared key.
+    let (shared, _) = key(&bed, "shared.key");
+    let psk = format!("preshared_key_file = '{shared}'");
+    let agent = agent.replace("public_key = ", &format!("{psk}, public_key = "));
+    let router = router.replace("home_agent_key = ", &format!("{psk}\nhome_agent_key = "));
+    assert!(agent.contains(&psk) && router.contains(&psk));
     let sniffer = Sniffer::start_for(&bed.core, &["wlan", "wwan", "ha"], 4);
     let agent = Station::start(&bed.agent, &agent);
     let router = Station::start(&bed.router, &router);
