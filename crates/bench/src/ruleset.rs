@@ -20,8 +20,8 @@ use carnet_testbed::console;
 use carnet_testbed::process::in_node;
 use carnet_testbed::tools;
 
-/// Time for which both ends send before a measurement. carnet reads changed rules within a second, and
-/// connection tracking calls a flow assured after two more seconds.
+/// Time for which both ends send before a measurement. carnet reads changed rules within a second. Connection
+/// tracking calls a flow assured after two more seconds.
 const PRIMING: u64 = 4 * SECOND;
 /// Time between two packets of each direction meanwhile.
 const PERIOD: u64 = 20 * MILLISECOND;

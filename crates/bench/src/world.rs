@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The hosts also have the IPv4 addresses `203.0.113.2` and `198.51.100.2`. carnet carries this IPv4 inside
-//! the same tunnel; in the plain world, the link between the routers has IPv4 addresses, too. Both are
+//! the same tunnel. In the plain world, the link between the routers has IPv4 addresses, too. Both are
 //! public: between a private and a public address the home agent leaves packets to the kernel, because they
 //! may need NAT.
 //!

@@ -75,8 +75,8 @@ pub struct PortalOrder {
     pub dns: Vec<IpAddr>,
 }
 
-/// Returns whether hosts on board may send DNS queries to this address by an uplink: it is a unicast address,
-/// and neither of one machine nor of one link.
+/// Returns whether hosts on board may send DNS queries to this address by an uplink. It must be a unicast
+/// address that is valid beyond one link.
 pub fn may_be_dns_server(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => carnet_wire::ipv4::is_unicast_routable(address),

@@ -421,7 +421,7 @@ impl Server {
     }
 
     /// Gives a client the address that it requests, or refuses. Probes an address first that the server has
-    /// not offered or given to this client: the request may be forged, or the server has lost its records.
+    /// not offered or given to this client. Such a request may be forged, or the server has lost its records.
     fn acknowledge(
         &mut self,
         now: Time,

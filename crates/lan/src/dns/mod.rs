@@ -41,8 +41,8 @@ const ATTEMPTS: [Duration; 6] = [
 /// Maximum number of queries that wait for servers, and maximum number of clients that wait for one query.
 const MAX_QUERIES: usize = 96;
 const MAX_CLIENTS: usize = 64;
-/// Maximum number of answers for which one host waits. The next constant is that for all addresses of a
-/// network whose hosts the caller does not know: with both, one host cannot use up the queries.
+/// Maximum number of answers for which one host waits. The next constant is that for all unknown addresses of
+/// a network. With both, one host cannot use up the queries.
 const MAX_OF_HOST: usize = 24;
 const MAX_OF_UNKNOWN: usize = 48;
 /// Number of queries that the forwarder may process at once. The next constant is the time until it may

@@ -89,11 +89,11 @@ pub struct HostRate {
     pub octets_per_s: u64,
     /// Hosts to which the rate applies.
     pub hosts: LimitedHosts,
-    /// What names a host.
+    /// Property by which the kernel recognises a host.
     pub by: HostIdentity,
 }
 
-/// What names a host that has a rate.
+/// Property by which the kernel recognises a host that has a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostIdentity {

@@ -15,9 +15,8 @@
 //!   not change their source address.
 //! * Packets to the home agent take the tunnel. With the address of the uplink they would look like this
 //!   router's own tunnel packets. Connection tracking would then give their senders the home agent's packets.
-//! * The mark of the connection leads its answers back. carnet reads and writes only its own bits of these
-//!   marks ([`MASK`]), because the other bits may belong to the operator. Rules make all other packets from
-//!   an uplink unreachable.
+//! * The mark of the connection leads its answers back. carnet uses only the bits [`MASK`] of these marks.
+//!   The other bits may belong to the operator. Rules make all other packets from an uplink unreachable.
 //! * When the uplink changes, the kernel ends the connections with the address of the former uplink.
 //! * A host with access to a captive portal ([`PortalTarget`]) is selected by its link-layer address. All its
 //!   packets leave by the uplink of the portal, before any policy. Its DNS queries go to the DNS servers of
@@ -241,7 +240,7 @@ fn routes(router: &MobileRouter, index: usize) -> Vec<Entry> {
 }
 
 /// Returns the rules that mark packets of hosts on board. No policy applies to packets to `inside`. `marks`
-/// are the marks of packets without the tunnel. Each has a rule of its own that gives it to a connection: so
+/// are the marks of packets without the tunnel. Each has a rule of its own that gives it to a connection. So
 /// the bits outside of [`MASK`] stay, which belong to the operator's rules.
 fn marking_rules(
     policies: &[BreakoutPolicy],
