@@ -192,7 +192,7 @@ bench-takeover:
 bench-figures:
 	@mkdir -p docs/figures
 	target/release/carnet-lab bench-table $(firstword $(wildcard $(OUT)/bench/bench.json docs/figures/bench.json)) docs/figures/bench.md \
-	  $(addprefix --with ,$(wildcard $(foreach one,bindings registrations attack takeover,$(OUT)/bench-$(one)/bench.json)))
+	  $(addprefix --with ,$(wildcard $(foreach one,bindings ipv4 registrations attack takeover,$(OUT)/bench-$(one)/bench.json)))
 
 # Pages and all values: out/eval-papers. For instance EVALUATION_ARGS='--quick nemo-wimax'
 EVALUATION_ARGS ?=

@@ -168,16 +168,17 @@ fn ipv4(bench: &Bench) -> Vec<Target> {
             true,
             "",
         ));
-        let tcp = bench.ipv4_tcp.iter().filter(|one| one.path == path);
-        targets.push(target(
-            &format!("{}: TCP over IPv4, hosts with MTU 1500", path.name()),
-            ">= 0.95 of plain",
-            tcp.filter_map(|one| Some((one.to_plain?, one.direction.clone()))).collect(),
-            |ratio| ratio >= 0.95,
-            true,
-            "",
-        ));
     }
+    // As for IPv6, the target is for `bpf`: an XDP program at a veth takes no super packets of TCP.
+    let tcp = bench.ipv4_tcp.iter().filter(|one| one.path == Path::Bpf);
+    targets.push(target(
+        "bpf: TCP over IPv4, hosts with MTU 1500",
+        ">= 0.95 of plain",
+        tcp.filter_map(|one| Some((one.to_plain?, one.direction.clone()))).collect(),
+        |ratio| ratio >= 0.95,
+        true,
+        "",
+    ));
     targets
 }
 
