@@ -427,8 +427,8 @@ SEC("classifier") int wrap(struct __sk_buff *skb)
 enum noted { NEW, LEFT_BEFORE, TAKEN_BEFORE };
 
 /* Detects duplicate packets (A.2). With `take`, a new packet counts as handled by the fast path. */
-inline_always enum noted note(struct source *source, const struct headers *gn, __u32 octets, int direct, int take,
-			      __u32 length)
+inline_always enum noted note(struct source *source, const struct headers *gn, __u32 octets, int direct,
+			      int take, __u32 length)
 {
 	__u16 sequence = be16_to_cpu(gn->sequence);
 	enum noted noted = NEW;
@@ -516,7 +516,8 @@ inline_always int deliver(struct __sk_buff *skb, const struct state *state, stru
 	/* The kernel can change the room only before an IP header, but its EtherType for this frame is
 	 * GeoNetworking. The kernel updates the EtherType when it removes a VLAN tag inside the frame. So
 	 * insert two tags, the inner one with the EtherType of IPv6, and remove them. */
-	if (bpf_skb_vlan_push(skb, cpu_to_be16(ETH_P_8021Q), 0) || bpf_skb_vlan_push(skb, cpu_to_be16(ETH_P_8021Q), 0) ||
+	if (bpf_skb_vlan_push(skb, cpu_to_be16(ETH_P_8021Q), 0) ||
+	    bpf_skb_vlan_push(skb, cpu_to_be16(ETH_P_8021Q), 0) ||
 	    bpf_skb_store_bytes(skb, ETH_HLEN + 2, &type, 2, 0) || bpf_skb_vlan_pop(skb) || bpf_skb_vlan_pop(skb) ||
 	    bpf_skb_adjust_room(skb, -HEADERS, BPF_ADJ_ROOM_MAC, 0))
 		goto failed;

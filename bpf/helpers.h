@@ -113,7 +113,8 @@ static __u64 (*bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static __u64 (*bpf_ktime_get_coarse_ns)(void) = (void *)BPF_FUNC_ktime_get_coarse_ns;
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
-static long (*bpf_skb_vlan_push)(struct __sk_buff *skb, __be16 protocol, __u16 tag) = (void *)BPF_FUNC_skb_vlan_push;
+static long (*bpf_skb_vlan_push)(struct __sk_buff *skb, __be16 protocol, __u16 tag) =
+	(void *)BPF_FUNC_skb_vlan_push;
 static long (*bpf_skb_vlan_pop)(struct __sk_buff *skb) = (void *)BPF_FUNC_skb_vlan_pop;
 static long (*bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)BPF_FUNC_spin_lock;
 static long (*bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)BPF_FUNC_spin_unlock;

@@ -95,7 +95,8 @@ inline_always __u16 sum_of(const struct ipv4 *header)
 }
 
 /* Writes an IPv4 header for `length` octets that follow: the inner packet, and other outer headers if any. */
-inline_always void write_ipv4(struct ipv4 *header, const struct path *path, __u8 protocol, __u8 class, __u32 length)
+inline_always void write_ipv4(struct ipv4 *header, const struct path *path, __u8 protocol, __u8 class,
+			      __u32 length)
 {
 	header->version = 0x45;
 	header->class = class;

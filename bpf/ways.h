@@ -367,9 +367,11 @@ inline_always int take_destination(struct plan *plan)
 		return 0;
 	fetch_counters(way);
 	exit = exit_of(way, plan->routes);
-	if (!exit || !same(&exit->local, &plan->outer.ipv6.destination) || !same(&way->remote, &plan->outer.ipv6.source))
+	if (!exit || !same(&exit->local, &plan->outer.ipv6.destination) ||
+	    !same(&way->remote, &plan->outer.ipv6.source))
 		return 0;
-	if ((be32_to_cpu(inner->first) >> 28) != 6 || may_be_special(&inner->source) || has_extension(inner->next_header))
+	if ((be32_to_cpu(inner->first) >> 28) != 6 || may_be_special(&inner->source) ||
+	    has_extension(inner->next_header))
 		return 0;
 	flow->slot = way->slot;
 	flow->counter = counter(way->slot, 0);

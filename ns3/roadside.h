@@ -78,7 +78,8 @@ constexpr double BETWEEN_UNITS = 500;
  * \param seed Of the stations.
  * \return All of it.
  */
-Roadside MakeRoadside(double speed, double seconds, const std::string& phy, const std::string& stations, uint32_t seed);
+Roadside MakeRoadside(double speed, double seconds, const std::string& phy, const std::string& stations,
+                      uint32_t seed);
 
 } // namespace carnet
 

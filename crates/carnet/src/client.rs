@@ -213,8 +213,8 @@ mod tests {
         assert_eq!(
             find().expect_err("no socket").to_string(),
             format!(
-                "no station runs: found no socket in {directory}, expected one there, or its path in --socket \
-                 or CARNET_SOCKET"
+                "no station runs: found no socket in {directory}, expected one there, or its path in \
+                 --socket or CARNET_SOCKET"
             )
         );
         fs::write(scratch.path().join("file.sock"), "").expect("file");

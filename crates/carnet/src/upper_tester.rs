@@ -8,16 +8,20 @@
 //! | number | message | what follows |
 //! |---|---|---|
 //! | 0x00, 0x01 | UtInitialize, its result | digest of a certificate (8), not used |
-//! | 0x02, 0x03 | UtChangePosition, its result | latitude (4), longitude (4): 0.1 microdegree from where it is; elevation (1 or 4), not used |
+//! | 0x02, 0x03 | UtChangePosition, its result | position, see below |
 //! | 0x04, 0x05 | UtChangePseudonym, its result | another ticket; refused without `[security.pseudonyms]` |
 //! | 0x50 | UtGnTrigger GeoUnicast | GN address (8), lifetime in ms (2), traffic class (1), payload |
-//! | 0x51, 0x52 | UtGnTrigger GeoBroadcast, GeoAnycast | shape (1), lifetime (2), traffic class (1), reserved (3), latitude (4), longitude (4), distances a and b (2, 2), angle (2), payload |
+//! | 0x51, 0x52 | UtGnTrigger GeoBroadcast, GeoAnycast | area, see below; payload |
 //! | 0x53 | UtGnTrigger SHB | traffic class (1), payload |
 //! | 0x54 | UtGnTrigger TSB | hops (1), lifetime (2), traffic class (1), payload |
 //! | 0x41 | result of these | |
 //! | 0x55 | UtGnEventInd | length (2), GN payload that was delivered |
 //! | 0x70, 0x71 | UtBtpTrigger A, B | destination port (2), source port or destination port info (2) |
 //! | 0x61, 0x63 | result of these; UtBtpEventInd | length (2), BTP payload that was delivered |
+//!
+//! A position is latitude (4) and longitude (4), as differences from the present position in 0.1 microdegree,
+//! and elevation (1 or 4), not used. An area is shape (1), lifetime (2), traffic class (1), reserved (3),
+//! latitude (4), longitude (4), distances a and b (2, 2) and angle (2).
 //!
 //! A payload is its length (2 octets) and its octets; a result is one octet, 1 for success. A BTP packet
 //! leaves as SHB. A payload behind the ports is an extension of the protocol; if it is missing, the payload

@@ -143,22 +143,35 @@ fn write_geonetworking_frames_as_corpus() {
         write("geonet_station", &format!("frame-{number:02}"), &story);
     }
 
-    let wishes: [&[u8]; 8] = [
-        br#"{"geonet":{"transport":"single_hop","next_header":2,"traffic_class":0,"store_carry_forward":false,"lifetime_ms":null,"hop_limit":null,"payload":"07d10000"}}"#,
-        br#"{"geonet":{"transport":{"geo_unicast":72620543991349250},"next_header":2,"traffic_class":0,"store_carry_forward":true,"lifetime_ms":1000,"hop_limit":3,"payload":"002a0000c0ffee"}}"#,
-        br#"{"geonet":{"transport":{"geo_broadcast":{"shape":"circle","latitude":488375000,"longitude":21008000,"distance_a":300,"distance_b":0,"angle":0}},"next_header":2,"traffic_class":0,"store_carry_forward":true,"lifetime_ms":1000,"hop_limit":3,"payload":"002a0000c0ffee"}}"#,
-        br#"{"virtual_addresses":{"link":1,"addresses":[["fe80::ff:fe00:1",64]]}}"#,
-        br#"{"lan_addresses":{"interface":"i0","addresses":[["2001:db8:a::1",64]]}}"#,
-        br#"{"channel_busy":600}"#,
-        br#"{"command":"reset_geonet"}"#,
-        br#"{"position":{"timestamp":1002000,"latitude":488375500,"longitude":21008100,"accurate":true,"speed":600,"heading":950}}"#,
+    let wishes: [&str; 8] = [
+        concat!(
+            r#"{"geonet":{"transport":"single_hop","next_header":2,"traffic_class":0,"#,
+            r#""store_carry_forward":false,"lifetime_ms":null,"hop_limit":null,"payload":"07d10000"}}"#
+        ),
+        concat!(
+            r#"{"geonet":{"transport":{"geo_unicast":72620543991349250},"next_header":2,"traffic_class":0,"#,
+            r#""store_carry_forward":true,"lifetime_ms":1000,"hop_limit":3,"payload":"002a0000c0ffee"}}"#
+        ),
+        concat!(
+            r#"{"geonet":{"transport":{"geo_broadcast":{"shape":"circle","latitude":488375000,"#,
+            r#""longitude":21008000,"distance_a":300,"distance_b":0,"angle":0}},"next_header":2,"#,
+            r#""traffic_class":0,"store_carry_forward":true,"lifetime_ms":1000,"hop_limit":3,"#,
+            r#""payload":"002a0000c0ffee"}}"#
+        ),
+        r#"{"virtual_addresses":{"link":1,"addresses":[["fe80::ff:fe00:1",64]]}}"#,
+        r#"{"lan_addresses":{"interface":"i0","addresses":[["2001:db8:a::1",64]]}}"#,
+        r#"{"channel_busy":600}"#,
+        r#"{"command":"reset_geonet"}"#,
+        concat!(
+            r#"{"position":{"timestamp":1002000,"latitude":488375500,"longitude":21008100,"#,
+            r#""accurate":true,"speed":600,"heading":950}}"#
+        ),
     ];
 
     let mut story = vec![0];
     for wish in wishes {
-        serde_json::from_slice::<Input>(wish)
-            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(wish)));
-        story::write(&mut story, EventKind::Input, 0, story::delay(300), wish);
+        serde_json::from_str::<Input>(wish).unwrap_or_else(|error| panic!("{error}: {wish}"));
+        story::write(&mut story, EventKind::Input, 0, story::delay(300), wish.as_bytes());
         story::write(&mut story, EventKind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
         story::write(&mut story, EventKind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
     }

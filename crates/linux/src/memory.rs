@@ -1,6 +1,6 @@
 //! Returns unused memory of the process to the kernel.
 
-/// Gives large blocks of memory mappings of their own, which return to the kernel as soon as they are free. The
+/// Gives large blocks of memory mappings of their own, which return to the kernel once they are free. The
 /// loader of BPF programs needs several blocks of some megabytes. By default the allocator takes the size of
 /// such a block as its new limit. Later blocks of that size then come from the memory of the loading thread,
 /// and [`give_back_memory`] does not return the end of that memory.

@@ -371,8 +371,8 @@ fn foreign_kernel_entries_stay() {
         assert_eq!(
             error.to_string(),
             "cannot add route 2001:db8:c::/64 dev carnet0 to table 254: another program (routing \
-             protocol number 4) has installed a route with the same destination and metric (`ip -6 route show \
-             table 254`)"
+             protocol number 4) has installed a route with the same destination and metric (`ip -6 route \
+             show table 254`)"
         );
         platform.apply(&remove(address("i0", "2001:db8:a::1/128"))).unwrap();
         platform.apply(&set(address("i0", "2001:db8:a::1/64"))).unwrap();

@@ -50,7 +50,8 @@ static void drain(unsigned node, uint64_t now) {
             memcpy(sent[count].octets, output.octets, output.length);
             sent[count++].length = output.length;
             add(output.octets, output.length);
-        } else if (output.kind == CARNET_SIM_OUTPUT_KIND_DELIVERED || output.kind == CARNET_SIM_OUTPUT_KIND_HOST_FRAME) {
+        } else if (output.kind == CARNET_SIM_OUTPUT_KIND_DELIVERED ||
+                   output.kind == CARNET_SIM_OUTPUT_KIND_HOST_FRAME) {
             delivered += output.kind == CARNET_SIM_OUTPUT_KIND_DELIVERED;
             host_frames += output.kind == CARNET_SIM_OUTPUT_KIND_HOST_FRAME;
             CHECK(output.length <= sizeof last);
@@ -61,8 +62,8 @@ static void drain(unsigned node, uint64_t now) {
     for (unsigned i = 0; i < count; i++) {
         for (unsigned other = 0; other < NODES; other++) {
             if (other == node) continue;
-            CHECK(carnet_sim_handle_frame(stations[other], now, sent[i].source, sent[i].destination, sent[i].octets,
-                                          sent[i].length) == CARNET_SIM_STATUS_DONE);
+            CHECK(carnet_sim_handle_frame(stations[other], now, sent[i].source, sent[i].destination,
+                                          sent[i].octets, sent[i].length) == CARNET_SIM_STATUS_DONE);
             drain(other, now);
         }
     }
@@ -100,11 +101,13 @@ int main(void) {
 
     CHECK(carnet_sim_handle_frame(NULL, 0, macs[0], macs[1], NULL, 0) == CARNET_SIM_STATUS_BAD_ARGUMENT);
     CHECK(carnet_sim_handle_frame(stations[0], 0, NULL, macs[0], NULL, 0) == CARNET_SIM_STATUS_BAD_ARGUMENT);
-    CHECK(carnet_sim_handle_frame(stations[0], 0, macs[1], macs[0], NULL, 5) == CARNET_SIM_STATUS_BAD_ARGUMENT);
+    CHECK(carnet_sim_handle_frame(stations[0], 0, macs[1], macs[0], NULL, 5) ==
+          CARNET_SIM_STATUS_BAD_ARGUMENT);
     /* The station accepts an empty frame without effect. */
     CHECK(carnet_sim_handle_frame(stations[0], 0, macs[1], macs[0], NULL, 0) == CARNET_SIM_STATUS_DONE);
     drain(0, 0);
-    CHECK(carnet_sim_handle_input(stations[0], 0, (const uint8_t *)"nonsense", 8) == CARNET_SIM_STATUS_REFUSED);
+    CHECK(carnet_sim_handle_input(stations[0], 0, (const uint8_t *)"nonsense", 8) ==
+          CARNET_SIM_STATUS_REFUSED);
     CHECK(carnet_sim_last_error(stations[0], words, sizeof words) > 0 && strlen(words) > 0);
     CHECK(carnet_sim_poll_output(stations[0], NULL) == CARNET_SIM_STATUS_BAD_ARGUMENT);
 
@@ -126,7 +129,8 @@ int main(void) {
 
     /* The first station sends a payload to its neighbour. */
     CarnetSimRequest request = {.transport = CARNET_SIM_TRANSPORT_GEO_UNICAST, .destination = 0x020000000002};
-    CHECK(carnet_sim_handle_request(stations[0], now, &request, (const uint8_t *)"hello", 5) == CARNET_SIM_STATUS_DONE);
+    CHECK(carnet_sim_handle_request(stations[0], now, &request, (const uint8_t *)"hello", 5) ==
+          CARNET_SIM_STATUS_DONE);
     drain(0, now);
     CHECK(delivered == 1 && last_length == 5 && memcmp(last, "hello", 5) == 0);
     request.transport = 77;
@@ -144,8 +148,8 @@ int main(void) {
         CHECK(carnet_sim_handle_addresses(stations[end], now, 0, &own, 1) == CARNET_SIM_STATUS_DONE);
         drain((unsigned)end, now);
     }
-    CHECK(carnet_sim_handle_host_frame(stations[0], now, 0, macs[0], macs[1], 0x86dd, packet, sizeof packet) ==
-          CARNET_SIM_STATUS_DONE);
+    CHECK(carnet_sim_handle_host_frame(stations[0], now, 0, macs[0], macs[1], 0x86dd, packet,
+                                       sizeof packet) == CARNET_SIM_STATUS_DONE);
     drain(0, now);
     CHECK(host_frames == 1 && last_length == sizeof packet && memcmp(last, packet, sizeof packet) == 0);
 

@@ -15,7 +15,8 @@ def build(mss, flags, before, after, extension, data):
     options = before + ([("MSS", mss)] if mss is not None else []) + after
     packet = IPv6(src="2001:db8:a::5", dst="2001:db8:c::1")
     packet = packet / extension if extension is not None else packet
-    return raw(packet / TCP(sport=1234, dport=80, seq=random.seed(7) or 99, flags=flags, options=options) / data)
+    random.seed(7)
+    return raw(packet / TCP(sport=1234, dport=80, seq=99, flags=flags, options=options) / data)
 extensions = [None, IPv6ExtHdrHopByHop(), IPv6ExtHdrDestOpt(options=[PadN(optdata=b"x" * 12)])]
 for flags in ["S", "SA", "A"]:
     for extension in extensions:

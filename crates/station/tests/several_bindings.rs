@@ -282,8 +282,8 @@ fn bindings_are_in_status_and_stable_storage() {
     assert_eq!(again.nemo().persistent_state(Time::ZERO, WALL).restart_counter, Some(41));
     assert_eq!(way(&mut again, 5000), way(&mut station, 5000));
     // State file of an older version, which had one binding for each node.
-    let old = r#"{"home_agent":[{"home_address":"2001:db8:1::1234","sequence":7,"timestamp":null,"registration":
-        {"care_of_address":"2001:db8:f1::10","mobile_router":true,"link_local":false,
+    let old = r#"{"home_agent":[{"home_address":"2001:db8:1::1234","sequence":7,"timestamp":null,
+        "registration":{"care_of_address":"2001:db8:f1::10","mobile_router":true,"link_local":false,
         "prefixes":["2001:db8:a::/64"],"lifetime_s":60,"expires":1800000030000000000,
         "previous":["2001:db8:f2::10",1800000002000000000]}}],"mobile_router":null}"#;
     let station = start(serde_json::from_str(old).expect("an old file"));

@@ -14,7 +14,7 @@
 //! | [`nd`] | RFC 4861, RFC 6275 7, RFC 3963 7.3, RFC 4191 |
 //! | [`discovery`] | RFC 6275 6.5 and 6.6, RFC 3963 7.1 and 7.2 |
 //! | [`prefix_discovery`] | RFC 6275 6.7 and 6.8 |
-//! | [`mobility`] | RFC 6275 6.1 and 6.2, RFC 3963 4, RFC 4283, RFC 4285, RFC 5094, RFC 5555 3, RFC 5648 4, RFC 5847 3, RFC 6088, RFC 6089 4 |
+//! | [`mobility`] | RFC 6275 6.1 and 6.2, RFC 3963 4; the module lists the RFCs of its options |
 //! | [`geonet`] | ETSI EN 302 636-4-1 V1.4.1 |
 //! | [`btp`] | ETSI EN 302 636-5-1, TS 103 248 |
 //! | [`address`] | none: text of link-layer addresses and octets |

@@ -19,8 +19,13 @@ pub struct AreaCommand {
     /// Name of the area. An area with this name that was set before is replaced.
     pub name: String,
     /// Centre of the area: `here`, a place (LAT,LON), or a station by its GeoNetworking, MAC or IPv6 address.
-    #[arg(long, value_name = "PLAC\
-                              E", value_parser = around, allow_hyphen_values = true, required_unless_present = "remove")]
+    #[arg(
+        long,
+        value_name = "PLACE",
+        value_parser = around,
+        allow_hyphen_values = true,
+        required_unless_present = "remove"
+    )]
     pub around: Option<GnAround>,
     /// Shape of the area.
     #[arg(long, value_enum, default_value = "circle")]

@@ -203,13 +203,13 @@ mod tests {
 
     #[test]
     fn vehicle_data_is_converted_to_units_of_the_standard() {
-        let cam = cam(
-            r#"{"speed_mps": 13.89, "heading_deg": 360, "yaw_rate_dps": -4.5, "curvature_per_m": 0.01,
-                "longitudinal_acceleration_mps2": -16, "steering_wheel_angle_deg": 15, "lane": -1, "length_m": 12,
+        let cam =
+            cam(r#"{"speed_mps": 13.89, "heading_deg": 360, "yaw_rate_dps": -4.5, "curvature_per_m": 0.01,
+                "longitudinal_acceleration_mps2": -16, "steering_wheel_angle_deg": 15, "lane": -1,
+                "length_m": 12,
                 "exterior_lights": ["low_beam_headlights_on", "parking_lights_on"],
-                "acceleration_control": ["brake_pedal_engaged"], "role": "rescue", "siren": true}"#,
-        )
-        .expect("a CAM");
+                "acceleration_control": ["brake_pedal_engaged"], "role": "rescue", "siren": true}"#)
+            .expect("a CAM");
         let parameters = cam.cam.cam_parameters;
         let HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) =
             parameters.high_frequency_container

@@ -18,7 +18,10 @@ fn stream(events: &[&str]) -> String {
     format!("HTTP/1.1 200 OK\r\n\r\n{events}")
 }
 
-const ANSWER: &str = r#"{"event":"answer","sequence":1,"gn_address":"1400:0200:0000:000a","mac":"02:00:00:00:00:0a","latitude":48.8375,"longitude":2.1008,"rtt_ms":0.25,"hops":2,"path":null}"#;
+const ANSWER: &str = concat!(
+    r#"{"event":"answer","sequence":1,"gn_address":"1400:0200:0000:000a","mac":"02:00:00:00:00:0a","#,
+    r#""latitude":48.8375,"longitude":2.1008,"rtt_ms":0.25,"hops":2,"path":null}"#
+);
 
 #[test]
 fn show_neighbours_prints_stations() {
@@ -73,7 +76,10 @@ fn a_ping_prints_answers_and_fails_without_any() {
 
 #[test]
 fn geonet_send_sends_the_packet_that_its_options_describe() {
-    let rest = r#""next_header":"any","port":null,"hop_limit":null,"lifetime_ms":null,"scf":false,"payload":"0102"}"#;
+    let rest = concat!(
+        r#""next_header":"any","port":null,"hop_limit":null,"#,
+        r#""lifetime_ms":null,"scf":false,"payload":"0102"}"#
+    );
     let cases: [(&[&str], String); 5] = [
         (
             &["guc", "--to", "1400:0200:0000:000a"],
@@ -81,20 +87,47 @@ fn geonet_send_sends_the_packet_that_its_options_describe() {
         ),
         (
             &["gac", "--circle", "-48.5,2.5,300"],
-            format!(
-                r#"{{"transport":{{"type":"gac","area":{{"circle":{{"latitude":-48.5,"longitude":2.5,"radius_m":300}}}}}},{rest}"#
-            ),
+            [
+                r#"{"transport":{"type":"gac","area":{"circle":{"latitude":-48.5,"longitude":2.5,"#,
+                r#""radius_m":300}}},"#,
+                rest,
+            ]
+            .concat(),
         ),
         (
             &["gbc", "--to", "area:crossing"],
             format!(r#"{{"transport":{{"type":"gbc","area":{{"name":"crossing"}}}},{rest}"#),
         ),
-        (&["shb", "--hops", "1"], format!(r#"{{"transport":{{"type":"shb"}},{}"#, rest.replace("\"hop_limit\"\
-            :null", "\"hop_limit\":1"))),
         (
-            &["tsb", "--hops", "3", "--lifetime", "1m30s", "--scf", "--next-header", "btp-b", "--port", "200\
-                2"],
-            r#"{"transport":{"type":"tsb"},"next_header":"btp-b","port":2002,"hop_limit":3,"lifetime_ms":90000,"scf":true,"payload":"0102"}"#.to_owned(),
+            &["shb", "--hops", "1"],
+            format!(
+                r#"{{"transport":{{"type":"shb"}},{}"#,
+                rest.replace(
+                    "\"hop_limit\"\
+            :null",
+                    "\"hop_limit\":1"
+                )
+            ),
+        ),
+        (
+            &[
+                "tsb",
+                "--hops",
+                "3",
+                "--lifetime",
+                "1m30s",
+                "--scf",
+                "--next-header",
+                "btp-b",
+                "--port",
+                "200\
+                2",
+            ],
+            [
+                r#"{"transport":{"type":"tsb"},"next_header":"btp-b","port":2002,"hop_limit":3,"#,
+                r#""lifetime_ms":90000,"scf":true,"payload":"0102"}"#,
+            ]
+            .concat(),
         ),
     ];
     for (arguments, expected) in cases {
@@ -109,7 +142,10 @@ fn geonet_send_sends_the_packet_that_its_options_describe() {
 
 #[test]
 fn gnrecv_prints_payloads_and_reports_losses_on_standard_error() {
-    let payload = r#"{"latitude":48.5,"longitude":2.5,"next_header":"any","payload":"beef","remaining_hop_limit":1,"source":"1400:0200:0000:000a","type":"shb"}"#;
+    let payload = concat!(
+        r#"{"latitude":48.5,"longitude":2.5,"next_header":"any","payload":"beef","#,
+        r#""remaining_hop_limit":1,"source":"1400:0200:0000:000a","type":"shb"}"#
+    );
     let answer = stream(&[r#"{"event":"missed","time":0,"count":3}"#, payload]);
     let (status, out, error, request, _) = ask("receive.sock", &["gnrecv"], answer);
     assert_eq!((status, request.as_str()), (Some(0), "GET /v1/gnrecv HTTP/1.1"));
@@ -122,7 +158,12 @@ fn gnrecv_prints_payloads_and_reports_losses_on_standard_error() {
 fn gnrecv_selects_payloads_by_kind_and_port() {
     let payload = |kind: &str, port: &str| {
         format!(
-            r#"{{"latitude":48.5,"longitude":2.5,"next_header":"{kind}","payload":"beef","port":{port},"remaining_hop_limit":1,"source":"1400:0200:0000:000a","type":"shb"}}"#
+            concat!(
+                r#"{{"latitude":48.5,"longitude":2.5,"next_header":"{kind}","payload":"beef","#,
+                r#""port":{port},"remaining_hop_limit":1,"source":"1400:0200:0000:000a","type":"shb"}}"#
+            ),
+            kind = kind,
+            port = port
         )
     };
     let (ipv6, a, b) = (payload("ipv6", "null"), payload("btp-a", "2002"), payload("btp-b", "2001"));

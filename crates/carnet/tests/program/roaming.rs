@@ -1,10 +1,13 @@
 //! Access routers that come, go and change their prefix: the care-of address of an uplink, and its router.
 //!
 //! ```text
-//!   agent ha0 --- ha core a1 - core0 ar1 lan --- p1 [n1]                      [n1], [n2] and [home] are bridges of a
-//!         home0 - ph [home]  a2 - core0 ar2 lan --- p2 [n2]  pw --- wlan0 router      switch; a port of the router is
-//!                                                          pc --- wwan0             moved from one to another
+//!   agent ha0 --- ha core a1 - core0 ar1 lan --- p1 [n1]
+//!         home0 - ph [home]  a2 - core0 ar2 lan --- p2 [n2]  pw --- wlan0 router
+//!                                                            pc --- wwan0
 //! ```
+//!
+//! \[n1\], \[n2\] and \[home\] are bridges of a switch. The tests move a port of the router from one bridge
+//! to another.
 //!
 //! radvd's advertisements cause stateless autoconfiguration, with duplicate address detection. The kernel
 //! keeps addresses and routes of a network that the router has left; the tests do not flush them.

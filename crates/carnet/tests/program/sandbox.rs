@@ -263,8 +263,8 @@ fn sandbox_auto_starts_and_required_fails_without_landlock() {
     let path = file.to_str().expect("a path");
     let output = host.output(&[&wrapper[..], &[PROGRAM, "run", "--config", path]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let text = "cannot restrict the process as station.sandbox = \"required\" demands: carnet's access to files and \
-     ports is not restricted";
+    let text = "cannot restrict the process as station.sandbox = \"required\" demands: carnet's access to \
+                files and ports is not restricted";
     assert!(said(&output).contains(text), "{}", said(&output));
 }
 

@@ -245,11 +245,10 @@ fn hides_discovery(first: u8, payload: &[u8]) -> bool {
                 rest.get(1).map(|length| (usize::from(*length) + 1) * 8)
             }
             // Only the first fragment contains the upper-layer header (RFC 7112).
-            protocol::FRAGMENT if matches!(rest, [_, _, high, low, ..] if u16::from_be_bytes([*high, *low]) >> 3 > 0) =>
-            {
-                return false;
-            }
-            protocol::FRAGMENT => Some(8),
+            protocol::FRAGMENT => match *rest {
+                [_, _, high, low, ..] if u16::from_be_bytes([high, low]) >> 3 > 0 => return false,
+                _ => Some(8),
+            },
             protocol::ICMPV6 if next == first && rest.len() == payload.len() => return false,
             protocol::ICMPV6 => return rest.first().is_none_or(|kind| (133..=137).contains(kind)),
             _ => return false,

@@ -23,7 +23,8 @@ pub fn cam(points: Option<usize>) -> Cam {
     cam.header.station_id = StationId(4711);
     let parameters = &mut cam.cam.cam_parameters;
     parameters.basic_container.station_type = StationType::PASSENGER_CAR;
-    parameters.basic_container.reference_position = ReferencePosition::at_coordinates(488_375_000, 21_008_000);
+    parameters.basic_container.reference_position =
+        ReferencePosition::at_coordinates(488_375_000, 21_008_000);
     parameters.high_frequency_container = HighFrequencyContainer::default();
     parameters.low_frequency_container = points.map(|points| {
         LowFrequencyContainer::BasicVehicleContainerLowFrequency(BasicVehicleContainerLowFrequency {

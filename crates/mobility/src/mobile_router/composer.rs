@@ -202,11 +202,9 @@ impl Composer<'_> {
         care_of_address: IpAddr,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) -> bool {
-        let told = acknowledgement.options.iter().any(|option| {
-            matches!(
-                option,
-                Ok(MobilityOption::NatDetection { force_udp, refresh }) if force_udp || refresh != NO_KEEPALIVE
-            )
+        let told = acknowledgement.options.iter().any(|option| match option {
+            Ok(MobilityOption::NatDetection { force_udp, refresh }) => force_udp || refresh != NO_KEEPALIVE,
+            _ => false,
         });
         care_of_address.is_ipv4() && (told || self.forces_udp(uplink))
     }

@@ -318,7 +318,8 @@ proptest! {
         second in prop::collection::vec(any_option(), 0..6),
     ) {
         let mut agent = Agent::new(config());
-        for (home_address, prefix, options) in [(HOME, PREFIX, &first), (OTHER_HOME, SECOND_PREFIX, &second)] {
+        let registrations = [(HOME, PREFIX, &first), (OTHER_HOME, SECOND_PREFIX, &second)];
+        for (home_address, prefix, options) in registrations {
             let update = Update::implicit(1).of(home_address).prefix(prefix);
             let update = options.iter().fold(update, |update, option| update.with(*option));
             let answer = agent.accept(&update);

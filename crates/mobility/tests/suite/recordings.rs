@@ -56,11 +56,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (1..1200_u64).prop_map(|seconds| Step::Run { seconds }),
         2 => (1..100_u64, any::<bool>()).prop_map(|(seconds, updates)| Step::Lose { seconds, updates }),
-        6 => (0..50 * DAY, any::<bool>(), any::<bool>()).prop_map(|(off, with_state, stale)| Step::RestartRouter {
-            off,
-            with_state,
-            stale
-        }),
+        6 => (0..50 * DAY, any::<bool>(), any::<bool>())
+            .prop_map(|(off, with_state, stale)| Step::RestartRouter { off, with_state, stale }),
         1 => Just(Step::RestartAgent),
         1 => clock.clone().prop_map(|ahead| Step::RouterClock { ahead }),
         1 => clock.prop_map(|ahead| Step::AgentClock { ahead }),

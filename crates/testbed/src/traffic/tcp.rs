@@ -216,7 +216,8 @@ mod tests {
         let text = r#"{"start":{},"intervals":[
             {"sum":{"start":0,"end":0.25,"bits_per_second":8000},"sum_bidir_reverse":{"bits_per_second":0}},
             {"sum":{"start":0.25,"end":0.5,"bits_per_second":8000},"sum_bidir_reverse":{"bits_per_second":0}},
-            {"sum":{"start":0.5,"end":0.75,"bits_per_second":8000},"sum_bidir_reverse":{"bits_per_second":1}}],
+            {"sum":{"start":0.5,"end":0.75,"bits_per_second":8000},
+             "sum_bidir_reverse":{"bits_per_second":1}}],
             "end":{"sum_sent":{"retransmits":2},"sum_received":{"bytes":100},
                    "sum_sent_bidir_reverse":{"retransmits":3},"sum_received_bidir_reverse":{"bytes":200}}}"#;
         let t = parse(text, Direction::Both).expect("is good");

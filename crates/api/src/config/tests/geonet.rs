@@ -499,7 +499,15 @@ fn congestion_control_accepts_only_rates_of_its_g5() {
 fn ipv6_over_geonetworking_keys_are_read() {
     let text = r#"
 ipv6_interface = "gn0"
-ipv6 = { dynamic_interface = "gn1", learnt_links = 4, hop_limit = 5, reorder_wait = '50ms', reorder_rule = 'changed', reorder_hold = 'acknowledgements', congestion_mark = 8000, fragments = true }
+[geonet.ipv6]
+dynamic_interface = "gn1"
+learnt_links = 4
+hop_limit = 5
+reorder_wait = '50ms'
+reorder_rule = 'changed'
+reorder_hold = 'acknowledgements'
+congestion_mark = 8000
+fragments = true
 [[geonet.area]]
 name = "a"
 shape = "circle"

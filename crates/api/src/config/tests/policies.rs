@@ -7,7 +7,11 @@ use super::super::{
 };
 use super::{Config, SMALL_ROUTER, parse};
 
-const UPLINKS: &str = r#"uplink = [{ interface = "wlan0", bid = 1 }, { interface = "wwan0", bid = 2, cost = 3, capacity = 20000, volume = "5GB", volume_period = "day" }, { interface = "s0" }]"#;
+const UPLINKS: &str = r#"uplink = [
+    { interface = "wlan0", bid = 1 },
+    { interface = "wwan0", bid = 2, cost = 3, capacity = 20000, volume = "5GB", volume_period = "day" },
+    { interface = "s0" },
+]"#;
 
 fn router(more: &str) -> String {
     SMALL_ROUTER.replace(r#"uplink = [{ interface = "wlan0" }]"#, &format!("{UPLINKS}\n{more}"))

@@ -131,8 +131,9 @@ fn mistakes_in_keys_are_reported() {
         ),
         (
             router().replace("home_agent_key", "#"),
-            "c.toml:5:1: `mobile_router.auth` is missing, expected authentication to be chosen: { public_key = \
-             \"...\" }, { spi = 300, key = \"...\" }, \"ipsec\" or \"none\", or `home_agent_key`",
+            "c.toml:5:1: `mobile_router.auth` is missing, expected authentication to be chosen: \
+             { public_key = \"...\" }, { spi = 300, key = \"...\" }, \"ipsec\" or \"none\", or \
+             `home_agent_key`",
         ),
         (
             router().replace("uplink", "auth = \"none\"\nuplink"),

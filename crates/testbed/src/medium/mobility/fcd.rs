@@ -97,11 +97,14 @@ mod tests {
 <fcd-export xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">
     <timestep time="0.00"/>
     <timestep time="1.00">
-        <vehicle id="v0" x="10.00" y="-1.60" angle="90.00" type="car" speed="13.90" pos="5.10" lane="e_0" slope="0.00"/>
+        <vehicle id="v0" x="10.00" y="-1.60" angle="90.00" type="car" speed="13.90"
+                 pos="5.10" lane="e_0" slope="0.00"/>
     </timestep>
     <timestep time="2.00">
-        <vehicle id="v0" x="23.90" y="-1.60" angle="90.00" type="car" speed="13.90" pos="19.00" lane="e_0" slope="0.00"/>
-        <vehicle id="v1" x="0.00" y="1.60" angle="270.00" type="car" speed="0.00" pos="0.00" lane="f_0" slope="0.00"/>
+        <vehicle id="v0" x="23.90" y="-1.60" angle="90.00" type="car" speed="13.90"
+                 pos="19.00" lane="e_0" slope="0.00"/>
+        <vehicle id="v1" x="0.00" y="1.60" angle="270.00" type="car" speed="0.00"
+                 pos="0.00" lane="f_0" slope="0.00"/>
     </timestep>
 </fcd-export>
 "#;

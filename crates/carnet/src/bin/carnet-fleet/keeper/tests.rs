@@ -130,7 +130,10 @@ async fn a_transaction_with_an_expired_token_is_repeated_with_a_new_token() {
     for refused in [
         (
             401,
-            r#"{"error":"etcdserver: invalid auth token","message":"etcdserver: invalid auth token","code":16}"#,
+            concat!(
+                r#"{"error":"etcdserver: invalid auth token","#,
+                r#""message":"etcdserver: invalid auth token","code":16}"#
+            ),
         ),
         (401, r#"{"code":16,"message":"etcdserver: invalid auth token","details":[]}"#),
         (400, r#"{"code":3,"message":"etcdserver: user name is empty","details":[]}"#),

@@ -334,7 +334,10 @@ proptest! {
                     there[at] = true;
                 }
                 2 => from.set_distribution(&distribution(router, None, FlowAction::Duplicate, &[0, 1, 2])),
-                3 => from.set_distribution(&distribution(router, ports(port), FlowAction::Balance, &[0, 1, 2])),
+                3 => {
+                    let ports = ports(port);
+                    from.set_distribution(&distribution(router, ports, FlowAction::Balance, &[0, 1, 2]));
+                }
                 4 => from.remove_distribution(&distribution(router, None, FlowAction::Balance, &[])),
                 _ => {}
             }
