@@ -60,6 +60,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Interval at which a mostly idle station returns memory to the kernel. Most of this memory is program code
 /// that a request, a reload or a registration has used.
 const REST: Duration = Duration::from_secs(10);
+/// Time after the start at which the station first returns memory: it is registered by then, and needs the
+/// code of its start no longer.
+const FIRST_REST: Duration = Duration::from_secs(2);
 /// Number of wake-ups by packets during [`REST`] below which the station counts as mostly idle.
 const LITTLE: u32 = 100;
 /// Maximum number of consecutive failures of the kernel's interfaces with which the station continues. After
@@ -445,7 +448,7 @@ fn warn_of_own_address(config: &Config) {
 
 /// Returns the timer for checks of whether the station is mostly idle.
 fn resting() -> Interval {
-    let mut resting = interval_at(Instant::now() + REST, REST);
+    let mut resting = interval_at(Instant::now() + FIRST_REST, REST);
     resting.set_missed_tick_behavior(MissedTickBehavior::Delay);
     resting
 }
